@@ -24,8 +24,8 @@ from pathlib import Path
 import numpy as np
 from overlap_gold import Gold, Pair, read_gold
 
-from kglink.overlap.assign import assign_one_to_one
 from kglink.overlap.model import read_model
+from kglink.overlap.weigh import assign_one_to_one
 from kglink.records import Progress
 from kglink.workspace import Workspace
 from kglink.workspace.folder import OVERLAP_MODEL_FILE

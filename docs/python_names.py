@@ -14,9 +14,9 @@ import kglink
 from kglink import Workspace
 from kglink.store import IngestSummary, KBInfo
 from kglink.store.document_reader import MentionsOf, Snippet
-from kglink.workspace.corrections import Correction
 from kglink.workspace.entities import Counterpart, EntityView
 from kglink.workspace.kbs import AddedKB
+from kglink.workspace.memory import Correction
 from kglink.workspace.resolve import Resolved
 
 START = (

@@ -1,50 +1,46 @@
-"""`kglink build`: make the joint space of all KBs."""
+"""`kglink build`, `distill` and `index`: make a space, with another model or index."""
 
 from __future__ import annotations
 
 import sys
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import typer
+from rich.filesize import decimal
+from typer import Option
 
 from kglink.config import SpaceSection
-from kglink.errors import UnknownNameError
-from kglink.workspace.build import answers
-from kglink_cli.console import counted, note, print_json, progress
-from kglink_cli.session import session_of
+from kglink.errors import UnknownNameError, UsageError
+from kglink.workspace.shapes import index_change_shape
+from kglink.workspace.spaces import answers
+from kglink_cli.console import counted, note, print_json, print_table, progress
+from kglink_cli.session import parse_options, session_of
 
 if TYPE_CHECKING:
     from kglink.space.build import BuildReport
     from kglink.space.space import Space
     from kglink.workspace import Workspace
+    from kglink.workspace.index import IndexFigures
     from kglink.workspace.opened import NamesAlone
 
 
 def build(
     context: typer.Context,
-    space: Annotated[str | None, typer.Option("--space", help="Name of the space.")] = None,
-    index: Annotated[
-        str | None, typer.Option("--index", help="Index back end (`kglink plugins`).")
-    ] = None,
-    model: Annotated[
-        str,
-        typer.Option("--model", help="A folder, or a name: in the place of the space's own model."),
-    ] = "",
-    words: Annotated[
-        bool | None,
-        typer.Option(
-            "--words/--no-words",
-            help="Index the words of names and texts as well, for --by bm25 and tfidf; without it: "
-            "where the space has such an index.",
-            show_default=False,
-        ),
-    ] = None,
-    fresh: Annotated[
-        bool, typer.Option("--fresh", help="Reuse nothing: encode everything again.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the manifest as JSON.")] = False,
+    space: str | None = Option(None, help="Name of the space."),
+    index: str | None = Option(None, help="Index back end (`kglink plugins`)."),
+    model: str = Option("", help="A folder, or a name: in the place of the space's own model."),
+    words: bool | None = Option(
+        None,
+        "--words/--no-words",
+        help="Index the words of names and texts as well, for --by bm25 and tfidf; without it: "
+        "where the space has such an index.",
+        show_default=False,
+    ),
+    fresh: bool = Option(False, "--fresh", help="Reuse nothing: encode everything again."),
+    as_json: bool = Option(False, "--json", help="Print the manifest as JSON."),
 ) -> None:
     """Build the joint space of all KBs; only what changed since the last build is encoded."""
     flags = {
@@ -72,7 +68,10 @@ def ensure_space(workspace: Workspace, *, wait: bool = True) -> None:
             "bad records), or `kglink kbs remove`",
         )
     if not answers(workspace, wait=wait):
-        _refuse_slip(workspace)
+        name, known = workspace.settings.space.name, [one.name for one in workspace.spaces()]
+        if known and name not in (*known, SpaceSection().name):
+            hint = f"`kglink build --space {name}` makes it."
+            raise UnknownNameError("space", name, known, hint=hint)
         if any(kb.entities for kb in workspace.kbs()):
             note("space", "some KBs are not in it yet, or changed: building it now")
         began = time.monotonic()
@@ -93,14 +92,6 @@ def tell_names_alone(
         share = f"{found.vectors / max(1, found.of):.0%} of {found.of:,} vectors are made"
         note("names", f"{', '.join(found.kbs)}: answered by names alone, {share}{hint}")
     return found
-
-
-def _refuse_slip(workspace: Workspace) -> None:
-    """Refuse a name that no space has, unless it is that of the first or of the default space."""
-    name, known = workspace.settings.space.name, [one.name for one in workspace.spaces()]
-    if known and name not in (*known, SpaceSection().name):
-        hint = f"`kglink build --space {name}` makes it."
-        raise UnknownNameError("space", name, known, hint=hint)
 
 
 def build_with_progress(
@@ -127,3 +118,156 @@ def _tell_built(workspace: Workspace, made: BuildReport, seconds: float) -> None
     if made.truncated_texts:
         note("cut", f"{counted(made.truncated_texts, 'text')} longer than the model reads")
     sys.stderr.flush()
+
+
+def distill(
+    context: typer.Context,
+    space: str | None = Option(None, help="Name of the space."),
+    into: str = Option("static", help="Name of the new space; a distilled one is replaced."),
+    as_json: bool = Option(False, "--json", help="Print JSON."),
+) -> None:
+    """Make a space for which a static model reads mentions, many times faster on a CPU.
+
+    The static model has one vector for each token and no transformer. It learns from the vectors
+    that the space has; these are shared and not made anew. Likeness: the mean cosine to the
+    vectors of names, and of longer texts, that were held out. Then: kglink link --space NAME.
+    """
+    began = time.monotonic()
+    with session_of(context).open({"space.name": space}) as workspace:
+        source = workspace.settings.space.name
+        with progress() as tell:
+            made = workspace.distill(into, progress=tell)
+    student = made.student
+    if as_json:
+        print_json(
+            {
+                "space": made.name,
+                "from": source,
+                "tokens": len(student.table),
+                "names": student.names,
+                "texts": student.texts,
+                "names_like": student.names_like,
+                "texts_like": student.texts_like,
+            }
+        )
+        return
+    likes = (("names", student.names_like), ("texts", student.texts_like))
+    told = ", ".join(f"{what} {like:.3f}" for what, like in likes if like is not None)
+    note(
+        "space",
+        f"{made.name}: the vectors of {source}, read by {len(student.table):,} tokens that learnt "
+        f"from {student.names:,} names and {student.texts:,} texts in "
+        f"{time.monotonic() - began:.1f} s",
+    )
+    if told:
+        note("likeness", f"{told} (1: as the model of {source} itself)")
+
+
+EXACT = "flat"
+
+
+def index(
+    context: typer.Context,
+    space: str | None = Option(None, help="Name of the space."),
+    preset: str = Option("", help="An index by name; --presets lists them."),
+    factory: str = Option("", help="Any index by its faiss factory string."),
+    exact: bool = Option(False, "--exact", help="The exact index again."),
+    settings: list[str] | None = Option(
+        None, "--set", help="A setting of the index: ef_search=64. May be repeated."
+    ),
+    queries: int = Option(256, min=0, help="Queries to measure with; 0: do not measure."),
+    presets: bool = Option(False, "--presets", help="List the presets."),
+    as_json: bool = Option(False, "--json", help="Print JSON."),
+) -> None:
+    """Give a space another index, nothing encoded anew, and measure it against exact search.
+
+    Without a preset, a factory string or settings the space's index is measured as it is. R@k: the
+    share of the exact k best rows that the index finds. Milliseconds are for each query, asked
+    alone, and among 64; of the exact index and of the space's.
+    """
+    from kglink.space.index import IndexChoice
+    from kglink.workspace.index import index_words
+
+    if exact and preset:
+        raise UsageError("--exact is a preset itself", hint="Name one of the two.")
+    wanted = {"preset": EXACT if exact else preset, "factory": factory}
+    changes = parse_options(settings or [])
+    with session_of(context).open({"space.name": space}) as workspace:
+        if presets:
+            _list_presets(workspace, as_json=as_json)
+            return
+        record: dict[str, object] = {"space": workspace.settings.space.name}
+        if not workspace.is_index_asked():
+            note(
+                "index",
+                "texts of this space are searched by their token matrices, exactly: no search "
+                "asks its index",
+            )
+        if any(wanted.values()) or changes:
+            change = workspace.change_index(**wanted, settings=changes, stage=_stage)
+            record["published"] = change is not None
+            if change is None:
+                note("index", "the space has just this index: nothing was changed")
+            else:
+                record |= index_change_shape(change)
+                manifest = change.manifest
+                now = index_words(IndexChoice(manifest.index, manifest.index_settings))
+                how = "built" if change.rebuilt else "its file kept"
+                note(
+                    "published",
+                    f"{manifest.name}: {now}, {decimal(manifest.index_bytes)}, {how} in "
+                    f"{change.seconds:.1f} s; before: {index_words(change.before)}",
+                )
+        figures = None
+        if queries:
+            with progress() as tell:
+                figures = workspace.measure_index(queries=queries, stage=_stage, progress=tell)
+            record["measured"] = figures.as_json()
+    if as_json:
+        print_json(record)
+    elif figures is not None:
+        _print(figures)
+
+
+def _stage(text: str) -> None:
+    note("index", text)
+
+
+def _print(figures: IndexFigures) -> None:
+    from kglink.workspace.index import index_words
+
+    size = decimal(figures.bytes)
+    if figures.bytes != figures.exact_bytes:
+        size += f" (exact: {decimal(figures.exact_bytes)})"
+    note("index", f"{index_words(figures.index)}, {size}")
+    note("queries", f"{figures.queries} {figures.asked}")
+    ks = tuple(figures.parts[0].recall)
+    columns = (
+        "searched", "rows", *(f"R@{k}" for k in ks),
+        "ms alone", "exact alone", "ms of 64", "exact of 64",
+    )  # fmt: skip
+    rows = [
+        [
+            part.part.name,
+            part.part.rows.stop - part.part.rows.start,
+            *(f"{part.recall[k]:.3f}" for k in ks),
+            *(
+                f"{ms:.2f}"
+                for ms in (part.index.alone, part.exact.alone, part.index.batch, part.exact.batch)
+            ),
+        ]
+        for part in figures.parts
+    ]
+    print_table(columns, rows, right=range(1, len(columns)))
+
+
+def _list_presets(workspace: Workspace, *, as_json: bool) -> None:
+    found = workspace.index_presets()
+    if as_json:
+        print_json({name: asdict(one) for name, one in found.items()})
+        return
+    rows = [
+        [name, one.index, " ".join(f"{k}={v}" for k, v in one.settings.items()), one.summary]
+        for name, one in found.items()
+    ]
+    print_table(("preset", "index", "settings", "what it is"), rows)

@@ -7,9 +7,9 @@ import tempfile
 import time
 from importlib.resources import as_file, files
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+from typer import Option
 
 from kglink.records import TextInput
 from kglink.workspace.outputs import whole_file
@@ -17,7 +17,7 @@ from kglink_cli.build import build_with_progress
 from kglink_cli.console import note, print_table, say
 from kglink_cli.evaluation_tables import end_to_end_table
 from kglink_cli.finetune import finetune_with_progress, print_finetuned
-from kglink_cli.overlap_words import found_text, pair_name
+from kglink_cli.overlap_review import found_text, pair_name
 from kglink_cli.tables import write_tables
 
 if TYPE_CHECKING:
@@ -53,20 +53,16 @@ fine-tuning makes another model, which is measured without a reranker: it wants 
 
 
 def demo(
-    folder: Annotated[
-        Path | None,
-        typer.Option("--dir", help="Where to work; a new temporary folder where not told."),
-    ] = None,
-    html: Annotated[
-        Path | None, typer.Option("--html", help="Where the page goes; in the folder else.")
-    ] = None,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Leave out the fine-tuning, which takes half a minute.")
-    ] = False,
-    rerank: Annotated[
-        bool,
-        typer.Option("--rerank", help="Train a reranker as well, and see whether it helps."),
-    ] = False,
+    folder: Path | None = Option(
+        None, "--dir", help="Where to work; a new temporary folder where not told."
+    ),
+    html: Path | None = Option(None, help="Where the page goes; in the folder else."),
+    quick: bool = Option(
+        False, "--quick", help="Leave out the fine-tuning, which takes half a minute."
+    ),
+    rerank: bool = Option(
+        False, "--rerank", help="Train a reranker as well, and see whether it helps."
+    ),
 ) -> None:
     """Add two KBs, build their space, find what they share, link, learn, train; measure each step.
 
@@ -112,7 +108,15 @@ def demo(
         _show(f"kglink eval --docs {DOCUMENTS} --split test   # R@1 after each step, places given")
         _print_steps(steps)
         say("", f"{time.monotonic() - began:.1f} s in all")
-    _next_steps(page)
+    say(
+        "",
+        f"The page: {page}",
+        "",
+        "Now with your own files:",
+        "  kglink add-kb mykb entities.jsonl   # id, title, description, aliases; or CSV",
+        "  kglink add-kb other other.csv && kglink overlap",
+        "  kglink link mytext.txt --format html -o mytext.html",
+    )
 
 
 def _train_reranker(workspace: Workspace) -> bool:
@@ -186,15 +190,3 @@ def _tell(added: AddedKB) -> None:
         else f"{summary.documents} documents, {summary.mentions} mentions"
     )
     say(f"{summary.kb} {summary}   {held}")
-
-
-def _next_steps(page: Path) -> None:
-    say(
-        "",
-        f"The page: {page}",
-        "",
-        "Now with your own files:",
-        "  kglink add-kb mykb entities.jsonl   # id, title, description, aliases; or CSV",
-        "  kglink add-kb other other.csv && kglink overlap",
-        "  kglink link mytext.txt --format html -o mytext.html",
-    )

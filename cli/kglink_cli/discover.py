@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import typer
+from rich.console import Console, Group
+from rich.rule import Rule
+from rich.text import Text
+from typer import Argument, Option
 
 from kglink.errors import UsageError
 from kglink.text.printable import printable
 from kglink.workspace.folder import LEAST_UNKNOWN, PROMOTED
 from kglink_cli.build import ensure_space
 from kglink_cli.console import counted, note, print_json, print_table, progress, say
-from kglink_cli.discover_review import review
+from kglink_cli.overlap_keys import keys
 from kglink_cli.session import session_of, split_names
 
 if TYPE_CHECKING:
+    from kglink.linking.discovery import Discovery
     from kglink.workspace import Workspace
     from kglink.workspace.discover import JudgedDiscovery
 
@@ -26,37 +32,25 @@ _MOST_OF_SENTENCE = 100
 
 def discover(
     context: typer.Context,
-    source: Annotated[
-        str | None,
-        typer.Argument(help="A file or a folder of texts; none: list what was found before."),
-    ] = None,
-    kb: Annotated[str | None, typer.Option("--kb", help="Unknown to these KBs: a,b")] = None,
-    least: Annotated[
-        float,
-        typer.Option("--least", help="Least probability that no KB has it.", min=0, max=1),
-    ] = LEAST_UNKNOWN,
-    at_least: Annotated[
-        int,
-        typer.Option("--mentions", help="List those with at least this number of mentions.", min=1),
-    ] = 1,
-    answers: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--answer",
-            help="ID=accept, ID=reject, ID=OTHER_ID (the same thing) or ID=kb:key (an entity that "
-            "is there); may be repeated.",
-        ),
-    ] = None,
-    in_terminal: Annotated[
-        bool, typer.Option("--review", help="Judge what was found, one key for each.")
-    ] = False,
-    all_: Annotated[bool, typer.Option("--all", help="List what was rejected too.")] = False,
-    detector: Annotated[
-        str | None,
-        typer.Option("--detector", help="What finds the mentions (`kglink plugins`)."),
-    ] = None,
-    space: Annotated[str | None, typer.Option("--space", help="Name of the space.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    source: str | None = Argument(
+        None, help="A file or a folder of texts; none: list what was found before."
+    ),
+    kb: str | None = Option(None, help="Unknown to these KBs: a,b"),
+    least: float = Option(LEAST_UNKNOWN, help="Least probability that no KB has it.", min=0, max=1),
+    at_least: int = Option(
+        1, "--mentions", help="List those with at least this number of mentions.", min=1
+    ),
+    answers: list[str] | None = Option(
+        None,
+        "--answer",
+        help="ID=accept, ID=reject, ID=OTHER_ID (the same thing) or ID=kb:key (an entity that "
+        "is there); may be repeated.",
+    ),
+    in_terminal: bool = Option(False, "--review", help="Judge what was found, one key for each."),
+    all_: bool = Option(False, "--all", help="List what was rejected too."),
+    detector: str | None = Option(None, help="What finds the mentions (`kglink plugins`)."),
+    space: str | None = Option(None, help="Name of the space."),
+    as_json: bool = Option(False, "--json", help="Print JSON."),
 ) -> None:
     """Find what texts speak of and no KB has, such as people or products that are new.
 
@@ -96,8 +90,8 @@ def discover(
 
 def promote(
     context: typer.Context,
-    kb: Annotated[str, typer.Option("--kb", help="The KB that they go to.")] = PROMOTED,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    kb: str = Option(PROMOTED, help="The KB that they go to."),
+    as_json: bool = Option(False, "--json", help="Print JSON."),
 ) -> None:
     """Make entities of the discoveries that were accepted: the next `kglink link` has them.
 
@@ -132,14 +126,10 @@ def _answer(workspace: Workspace, said: str) -> None:
             f"--answer {said!r} says nothing of a discovery",
             hint="ID=accept, ID=reject, ID=OTHER_ID or ID=kb:key",
         )
-    if answer == "accept":
-        workspace.judge_discovery(name, "accept")
-    elif answer == "reject":
-        workspace.judge_discovery(name, "reject")
-    elif ":" in answer:
-        workspace.judge_discovery(name, "link", answer)
+    if answer in ("accept", "reject"):
+        workspace.judge_discovery(name, answer)  # type: ignore[arg-type]  # just compared
     else:
-        workspace.judge_discovery(name, "merge", answer)
+        workspace.judge_discovery(name, "link" if ":" in answer else "merge", answer)
 
 
 def _print(found: Sequence[JudgedDiscovery]) -> None:
@@ -163,3 +153,117 @@ def _print(found: Sequence[JudgedDiscovery]) -> None:
     print_table(columns, rows, right=(3, 4, 5))
     if sys.stdout.isatty() and any(one.judged is None for one in found):
         note("next", "kglink discover --review, then kglink promote")
+
+
+KEYS = "[a]ccept  [r]eject  [l]ink to an entity  [m]erge  [s]kip   [z] undo  [q]uit"
+_MOST_CHOICES = 9
+
+
+def review(workspace: Workspace, at_least: int = 1) -> None:
+    """Show what nobody judged yet, and keep each answer."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise UsageError(
+            "a review needs a terminal: keys are read from it, and the discoveries shown on it",
+            hint="Without one: kglink discover --answer ID=accept",
+        )
+    found = [one for one in workspace.discovered() if one.discovery.mentions >= at_least]
+    queue = [one.discovery for one in found if one.judged is None]
+    if not queue:
+        note("review", "nothing is left to judge")
+        return
+    everything = [one.discovery for one in found]
+    with keys() as typed:
+        at = _Reviewing(workspace, queue, everything, typed).judge()
+    if at < len(queue):
+        note("left", f"{counted(len(queue) - at, 'thing')} to judge; the same command goes on")
+
+
+@dataclass
+class _Reviewing:
+    """A review that is under way."""
+
+    workspace: Workspace
+    queue: Sequence[Discovery]
+    everything: Sequence[Discovery]
+    typed: Iterator[str]
+    console: Console = field(default_factory=lambda: Console(stderr=True, highlight=False))
+
+    def judge(self) -> int:
+        """Go through the queue; how many were shown and answered."""
+        at = 0
+        while at < len(self.queue):
+            one = self.queue[at]
+            texts = counted(one.documents, "text")
+            about = f"{counted(one.mentions, 'mention')} in {texts}, {one.confidence:.2f} unknown"
+            head = Text.assemble((printable(one.title), "bold"), f"   {about}")
+            if one.type:
+                head.append(f"\ntype: {printable(one.type)}", style="dim")
+            if names := [printable(name) for name in one.names if name != one.title]:
+                head.append("\nalso: ", style="dim").append(", ".join(names))
+            lines = [Text(f"  {printable(example.sentence)}") for example in one.examples]
+            rule = Rule(f"{at + 1}/{len(self.queue)}  {one.id}", align="left", characters="-",
+                        style="dim")  # fmt: skip
+            self.console.print()
+            self.console.print(Group(rule, head, *lines))
+            self.console.print(KEYS, style="dim", markup=False)
+            key = next((key for key in map(str.lower, self.typed) if key in "arlmszq"), "q")
+            if key == "q":
+                return at
+            if key == "z":
+                at = self._undo(at)
+            elif key == "s" or self._answer(one, key):
+                at += 1
+        return at
+
+    def _answer(self, one: Discovery, key: str) -> bool:
+        """Keep an answer; False where none was chosen after all."""
+        from rapidfuzz import fuzz, process
+
+        if key == "a":
+            self.workspace.judge_discovery(one.id, "accept")
+            self._say("accepted")
+        elif key == "r":
+            self.workspace.judge_discovery(one.id, "reject")
+            self._say("rejected")
+        elif key == "l":
+            entity = self._choice([(str(id_), title) for id_, title in one.nearest])
+            if not entity:
+                return False
+            self.workspace.judge_discovery(one.id, "link", entity)
+            self._say(f"is {entity}")
+        else:
+            others = {other.id: other.title for other in self.everything if other.id != one.id}
+            found = process.extract(
+                one.title, others, scorer=fuzz.token_set_ratio, limit=_MOST_CHOICES
+            )
+            other = self._choice([(name, title) for title, _, name in found])
+            if not other:
+                return False
+            self.workspace.judge_discovery(one.id, "merge", other)
+            self._say(f"merged with {other}")
+        return True
+
+    def _undo(self, at: int) -> int:
+        if not at:
+            self._say("there is nothing to take back")
+            return at
+        self.workspace.judge_discovery(self.queue[at - 1].id, None)
+        self._say("taken back")
+        return at - 1
+
+    def _choice(self, offered: Sequence[tuple[str, str]]) -> str:
+        """The one whose number is typed; empty: none, any other key."""
+        if not offered:
+            self._say("there is none to choose from")
+            return ""
+        for number, (name, title) in enumerate(offered[:_MOST_CHOICES], 1):
+            self.console.print(
+                Text.assemble(f"  {number}  ", (printable(name), "cyan"), f"  {printable(title)}")
+            )
+        self.console.print("which one? any other key: none", style="dim")
+        key = next(self.typed, "")
+        chosen = int(key) - 1 if key.isdecimal() else -1
+        return offered[chosen][0] if 0 <= chosen < len(offered[:_MOST_CHOICES]) else ""
+
+    def _say(self, what: str) -> None:
+        self.console.print(what, style="bold", markup=False)

@@ -1,17 +1,20 @@
-"""`kglink eval`: annotated documents end to end or by retrieval, and how near overlaps are."""
+"""`kglink eval` and `kglink candidates`: options, and what they ask for."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
+from typer import Argument, Option
 
 from kglink.errors import UsageError
-from kglink_cli.console import note
+from kglink_cli.build import ensure_space
+from kglink_cli.console import counted, note, progress
 from kglink_cli.evaluation import Shown, Wanted, judge_end_to_end, judge_retrieval
-from kglink_cli.limits import (
+from kglink_cli.session import (
     JudgedSplit,
     NotUnder,
     Rerank,
@@ -20,8 +23,9 @@ from kglink_cli.limits import (
     check_rerank,
     limit_flags,
     refuse_ignored,
+    session_of,
+    split_names,
 )
-from kglink_cli.session import session_of, split_names
 from kglink_cli.tables import check_format
 
 if TYPE_CHECKING:
@@ -32,140 +36,91 @@ RANKS = "1,4,8,16,32,64"
 
 def evaluate(
     context: typer.Context,
-    docs: Annotated[
-        str | None, typer.Option("--docs", help="The KBs that hold the documents: a,b")
-    ] = None,
+    docs: str | None = Option(None, help="The KBs that hold the documents: a,b"),
     split: JudgedSplit = None,
-    kb: Annotated[str | None, typer.Option("--kb", help="Only these KBs: a,b")] = None,
+    kb: str | None = Option(None, help="Only these KBs: a,b"),
     types: Types = None,
     under: Under = None,
     not_under: NotUnder = None,
-    k: Annotated[
-        str, typer.Option("--k", help="Ranks to report R@k of; the largest is how deep MRR looks.")
-    ] = RANKS,
-    by: Annotated[
-        str | None,
-        typer.Option("--by", help="What finds candidates: all, vectors, names, bm25 or tfidf."),
-    ] = None,
-    counterparts: Annotated[
-        bool,
-        typer.Option(
-            "--counterparts",
-            help="In the joint rankings a gold's counterpart in another KB is right as well.",
-        ),
-    ] = False,
-    seen_in: Annotated[
-        str,
-        typer.Option(
-            "--seen-in",
-            help="Documents that were learnt from, NAME or NAME:SPLIT, to tell surfaces that were "
-            "seen there from others. auto: those of the run that made the space's model, else the "
-            "split train of --docs, and those of `kglink learn`; empty: none.",
-        ),
-    ] = "auto",
-    domains: Annotated[
-        bool, typer.Option("--domains", help="Also by type of entity within each KB.")
-    ] = False,
-    overlaps: Annotated[
-        bool,
-        typer.Option(
-            "--overlaps",
-            help="Also MRR and ACS of accepted overlaps: how near counterparts are in the space.",
-        ),
-    ] = False,
-    overlaps_against: Annotated[
-        str,
-        typer.Option(
-            "--overlaps-against",
-            help="As --overlaps, and test the differences to this space: two-sided.",
-        ),
-    ] = "",
+    k: str = Option(RANKS, help="Ranks to report R@k of; the largest is how deep MRR looks."),
+    by: str | None = Option(
+        None, help="What finds candidates: all, vectors, names, bm25 or tfidf."
+    ),
+    counterparts: bool = Option(
+        False,
+        "--counterparts",
+        help="In the joint rankings a gold's counterpart in another KB is right as well.",
+    ),
+    seen_in: str = Option(
+        "auto",
+        help="Documents that were learnt from, NAME or NAME:SPLIT, to tell surfaces that were "
+        "seen there from others. auto: those of the run that made the space's model, else the "
+        "split train of --docs, and those of `kglink learn`; empty: none.",
+    ),
+    domains: bool = Option(False, "--domains", help="Also by type of entity within each KB."),
+    overlaps: bool = Option(
+        False,
+        "--overlaps",
+        help="Also MRR and ACS of accepted overlaps: how near counterparts are in the space.",
+    ),
+    overlaps_against: str = Option(
+        "", help="As --overlaps, and test the differences to this space: two-sided."
+    ),
     rerank: Rerank = None,
-    candidates: Annotated[
-        Path | None,
-        typer.Option(
-            "--candidates",
-            help="Judge the candidates of this file, as kglink candidates writes it (JSON lines or "
-            "a TREC run), or of one of ZESHEL's tfidf_candidates; --rerank reads them anew.",
-        ),
-    ] = None,
-    end_to_end: Annotated[
-        bool,
-        typer.Option(
-            "--end-to-end",
-            help="Raw text in, as link has it: detection and links instead of retrieval.",
-        ),
-    ] = False,
-    complete: Annotated[
-        bool | None,
-        typer.Option(
-            "--complete/--partial",
-            help="With --end-to-end: all mentions are annotated, so that precision is known, or "
-            "some; without it: as it seems from the annotation.",
-            show_default=False,
-        ),
-    ] = None,
-    per_kb: Annotated[
-        bool,
-        typer.Option(
-            "--per-kb/--joint-only",
-            help="With --end-to-end: link to each KB alone as well, which takes a run for each.",
-        ),
-    ] = True,
-    predictions: Annotated[
-        Path | None,
-        typer.Option(
-            "--predictions",
-            help="Judge this file instead: answers in raw texts in any format of documents that "
-            "add-kb reads (--end-to-end), or rankings (--candidates). Its content tells which.",
-        ),
-    ] = None,
-    errors: Annotated[
-        bool,
-        typer.Option("--errors", help="Also why mentions are answered wrongly, by group."),
-    ] = False,
-    errors_to: Annotated[
-        Path | None,
-        typer.Option(
-            "--errors-to",
-            help="As --errors, and write every mention with its answer and reason to this file "
-            "(JSON lines).",
-        ),
-    ] = None,
-    clusters: Annotated[
-        bool,
-        typer.Option(
-            "--clusters",
-            help="Also whether mentions of one thing are answered alike: ARI, NMI, B-cubed, CEAF.",
-        ),
-    ] = False,
-    keep: Annotated[
-        Path | None,
-        typer.Option(
-            "--keep",
-            help="Write the ranks of every mention, or with --end-to-end the mentions and answers "
-            "of every text, to this file (JSON lines).",
-        ),
-    ] = None,
-    against: Annotated[
-        Path | None,
-        typer.Option(
-            "--against", help="Test the differences to an evaluation that --keep wrote: two-sided."
-        ),
-    ] = None,
-    comparisons: Annotated[
-        int,
-        typer.Option("--comparisons", min=1, help="Number of tests for the Bonferroni correction."),
-    ] = 1,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the randomization test.")] = 0,
-    space: Annotated[str | None, typer.Option("--space", help="Name of the space.")] = None,
-    intervals: Annotated[
-        bool, typer.Option("--intervals", help="Beside each figure its 95% interval.")
-    ] = False,
-    form: Annotated[
-        str, typer.Option("--format", "-f", help="table, tsv, csv, md, latex or json.")
-    ] = "table",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    candidates: Path | None = Option(
+        None,
+        help="Judge the candidates of this file, as kglink candidates writes it (JSON lines or "
+        "a TREC run), or of one of ZESHEL's tfidf_candidates; --rerank reads them anew.",
+    ),
+    end_to_end: bool = Option(
+        False,
+        "--end-to-end",
+        help="Raw text in, as link has it: detection and links instead of retrieval.",
+    ),
+    complete: bool | None = Option(
+        None,
+        "--complete/--partial",
+        help="With --end-to-end: all mentions are annotated, so that precision is known, or "
+        "some; without it: as it seems from the annotation.",
+        show_default=False,
+    ),
+    per_kb: bool = Option(
+        True,
+        "--per-kb/--joint-only",
+        help="With --end-to-end: link to each KB alone as well, which takes a run for each.",
+    ),
+    predictions: Path | None = Option(
+        None,
+        help="Judge this file instead: answers in raw texts in any format of documents that "
+        "add-kb reads (--end-to-end), or rankings (--candidates). Its content tells which.",
+    ),
+    errors: bool = Option(
+        False, "--errors", help="Also why mentions are answered wrongly, by group."
+    ),
+    errors_to: Path | None = Option(
+        None,
+        help="As --errors, and write every mention with its answer and reason to this file "
+        "(JSON lines).",
+    ),
+    clusters: bool = Option(
+        False,
+        "--clusters",
+        help="Also whether mentions of one thing are answered alike: ARI, NMI, B-cubed, CEAF.",
+    ),
+    keep: Path | None = Option(
+        None,
+        help="Write the ranks of every mention, or with --end-to-end the mentions and answers "
+        "of every text, to this file (JSON lines).",
+    ),
+    against: Path | None = Option(
+        None, help="Test the differences to an evaluation that --keep wrote: two-sided."
+    ),
+    comparisons: int = Option(1, min=1, help="Number of tests for the Bonferroni correction."),
+    seed: int = Option(0, min=0, help="Seed of the randomization test."),
+    space: str | None = Option(None, help="Name of the space."),
+    intervals: bool = Option(False, "--intervals", help="Beside each figure its 95% interval."),
+    form: str = Option("table", "--format", "-f", help="table, tsv, csv, md, latex or json."),
+    as_json: bool = Option(False, "--json", help="Print JSON."),
 ) -> None:
     """Measure retrieval: how often, and how far up, a right entity is, the mentions' places given.
 
@@ -263,8 +218,7 @@ def _refuse_mixture(
     """Refuse options of the one kind of evaluation in the other."""
     if not end_to_end and any(value is not None for value in of_answers):
         raise UsageError(
-            "--complete, --partial and --joint-only are of whole answers",
-            hint="Add --end-to-end.",
+            "--complete, --partial and --joint-only are of whole answers", hint="Add --end-to-end."
         )
     if end_to_end and any(of_ranks):
         raise UsageError(
@@ -302,3 +256,63 @@ def _ranks(text: str) -> tuple[int, ...]:
     if ranks[0] < 1:
         raise UsageError(f"--k {text!r}: ranks begin at 1")
     return ranks
+
+
+def candidates(
+    context: typer.Context,
+    docs: str = Argument(..., help="The KBs that hold the documents: a,b"),
+    output: Path | None = Option(
+        None, "--output", "-o", help="Write to a file; .gz and .bz2 pack it.", dir_okay=False
+    ),
+    split: JudgedSplit = None,
+    kb: str | None = Option(None, help="Only these KBs: a,b"),
+    k: int = Option(64, min=1, max=1000, help="Number of candidates of each KB."),
+    by: str | None = Option(
+        None, help="What finds candidates: all, vectors, names, bm25 or tfidf."
+    ),
+    rerank: Rerank = None,
+    union: list[Path] | None = Option(
+        None,
+        help="Put the lists of this file and of others together instead of finding any; "
+        "repeated for each file.",
+    ),
+    with_gold: bool = Option(
+        False,
+        "--with-gold",
+        help="Put a right entity in the place of a KB's last candidate where none was found; "
+        "of united lists, behind them.",
+    ),
+    output_format: str = Option(
+        "jsonl", "--format", "-f", help="jsonl, or trec: a run for tools of retrieval."
+    ),
+    qrels: Path | None = Option(
+        None, help="Also write what is right to this file, as TREC's tools read it."
+    ),
+    space: str | None = Option(None, help="Name of the space."),
+) -> None:
+    """Write the candidates of every mention with gold in the KBs, one JSON line for each.
+
+    What kglink eval --candidates FILE judges again, and what another tool can read or order anew.
+    """
+    check_rerank(rerank, by)
+    flags = {"space.name": space, "link.evidence": by, "link.rerank": rerank}
+    with session_of(context).open(flags) as workspace:
+        names = split_names(docs)
+        for name in names:
+            workspace.store.kb(name)
+        if not union:
+            ensure_space(workspace)
+        with progress(visible=output is not None or not sys.stdout.isatty()) as tell:
+            written = workspace.write_candidates(
+                names,
+                output or sys.stdout,
+                split=split,
+                kbs=split_names(kb),
+                k=k,
+                union=union or (),
+                with_gold=with_gold,
+                form=output_format,
+                qrels=qrels,
+                progress=tell,
+            )
+    note("candidates", f"of {counted(written, 'mention')}" + (f" to {output}" if output else ""))

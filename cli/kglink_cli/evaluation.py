@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from kglink.evaluation.kept import AnswerComparison, Comparison
     from kglink.evaluation.measures.clusters import ClusterFigures
     from kglink.evaluation.measures.end_to_end import EndToEndReport
-    from kglink.evaluation.measures.errors import Case, ErrorAnalysis, ErrorSummary
+    from kglink.evaluation.measures.errors import Case, ErrorSummary
     from kglink.evaluation.measures.retrieval import RetrievalReport
     from kglink.evaluation.retrieval import Question
     from kglink.workspace import Workspace
@@ -87,14 +87,24 @@ class Judged(NamedTuple):
 
 def _judged(workspace: Workspace, question: Question | EndToEnd, wanted: Wanted) -> Judged:
     """Judge all mentions or texts, and tell each to what is wanted besides."""
-    from kglink.workspace.clusters import coreference, figures_of
+    from kglink.workspace.evaluate import coreference, error_analysis, figures_of
     from kglink.workspace.judging import EndToEnd, evaluate, evaluate_end_to_end
 
     raw = isinstance(question, EndToEnd)
     ranked = linked = None
     told: list[Callable[..., None]] = []
     with ExitStack() as stack:
-        analysis = _analysis(workspace, question, wanted, stack) if wanted.errors else None
+        analysis = None
+        if wanted.errors:
+            to = wanted.errors_to
+            out = stack.enter_context(whole_file(workspace, to)) if to else None
+
+            def write(case: Case) -> None:
+                if out is not None:
+                    out.write(json.dumps(case.as_json(), ensure_ascii=False) + "\n")
+
+            seen_in = getattr(question, "seen_in", "auto")
+            analysis = error_analysis(workspace, question, seen_in=seen_in, each=write)
         together = coreference(workspace, question) if wanted.clusters else None
         sinks = [one for one in (analysis, together) if one is not None]
         told += [one.add_answers if raw else one.add_ranked for one in sinks]
@@ -115,22 +125,6 @@ def _judged(workspace: Workspace, question: Question | EndToEnd, wanted: Wanted)
         vectors = not raw and getattr(question, "candidates", None) is None
         figures = None if together is None else figures_of(workspace, together, vectors=vectors)
     return Judged(ranked, linked, comparison, errors, figures)
-
-
-def _analysis(
-    workspace: Workspace, question: Question | EndToEnd, wanted: Wanted, stack: ExitStack
-) -> ErrorAnalysis:
-    """What finds why answers are wrong, and writes every mention where that is wanted."""
-    from kglink.workspace.errors import error_analysis
-
-    out = stack.enter_context(whole_file(workspace, wanted.errors_to)) if wanted.errors_to else None
-
-    def write(case: Case) -> None:
-        if out is not None:
-            out.write(json.dumps(case.as_json(), ensure_ascii=False) + "\n")
-
-    seen_in = getattr(question, "seen_in", "auto")
-    return error_analysis(workspace, question, seen_in=seen_in, each=write)
 
 
 def _kept(
@@ -173,17 +167,15 @@ def judge_end_to_end(
         return
     if not report.joint.links["strict"].gold:
         note("links", "no mention has an entity of these KBs: figures of links say nothing here")
+    record = end_to_end_shape(question, report, workspace.settings.space.name)
+    tables = [end_to_end_table(report, intervals=shown.intervals)]
+    if comparison is not None:
+        told = comparison, shown.comparisons, shown.seed
+        record["against"] = comparison_shape(*told, complete=report.complete)
+        tables.append(comparison_table(*told, complete=report.complete))
     if as_json:
-        record = end_to_end_shape(question, report, workspace.settings.space.name)
-        if comparison is not None:
-            told = shown.comparisons, shown.seed
-            record["against"] = comparison_shape(comparison, *told, complete=report.complete)
         print_json(record | judged.more_json())
     else:
-        tables = [end_to_end_table(report, intervals=shown.intervals)]
-        if comparison is not None:
-            told = shown.comparisons, shown.seed
-            tables.append(comparison_table(comparison, *told, complete=report.complete))
         write_tables([*tables, *judged.more_tables()], shown.form)
     tell_stages(workspace)
 

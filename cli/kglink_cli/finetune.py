@@ -5,18 +5,31 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Literal
 
 import typer
+from typer import Option
 
 from kglink.errors import UsageError
+from kglink.records import Progress
+from kglink.training.job import EpochNews, News, Note, Planned, StepNews
 from kglink.workspace.shapes import finetuned_shape
-from kglink_cli.console import counted, display, note, print_json, print_table, say
+from kglink_cli.console import (
+    Reached,
+    Show,
+    counted,
+    display,
+    note,
+    print_json,
+    print_table,
+    reached,
+    say,
+)
 from kglink_cli.interrupts import go_on_by
 from kglink_cli.session import session_of, split_names
 
 if TYPE_CHECKING:
-    from kglink.evaluation.replacement import Replacement
     from kglink.training.detector import DetectorReport
     from kglink.training.job import FinetuneJob
     from kglink.workspace import Workspace
@@ -31,76 +44,48 @@ _RANK = "RANK"
 
 def finetune(
     context: typer.Context,
-    what: Annotated[
-        What,
-        typer.Option(
-            "--what",
-            help="linker: the model that reads mentions and entities; detector: what finds "
-            "mentions in texts; all: both, a detector where documents are annotated whole; "
-            "reranker: what reads mention and candidate together (`kglink link --rerank`).",
-        ),
-    ] = "all",
-    sources: Annotated[
-        str,
-        typer.Option(
-            "--sources",
-            help="Stages: S (mentions of the source KBs), T (of the target KBs), O (overlaps), TS, "
-            "TO, SO or TOS; by default the recipe's, or all that have something to learn from.",
-        ),
-    ] = "",
-    source_kb: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--source-kb",
-            help="The source KBs: a,b; by default the KB with the most annotated mentions.",
-        ),
-    ] = None,
-    target_kb: Annotated[
-        list[str] | None,
-        typer.Option("--target-kb", help="The target KBs: a,b; by default all the others."),
-    ] = None,
-    docs: Annotated[
-        list[str] | None,
-        typer.Option("--docs", help="KBs with documents to learn from: a,b; by default all."),
-    ] = None,
-    recipe: Annotated[
-        str | None,
-        typer.Option("--recipe", help="Recipe by its name (`kglink recipes`), or a .toml file."),
-    ] = None,
-    changes: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="Change a value of the recipe: train.epochs=2"),
-    ] = None,
-    seed: Annotated[
-        int | None, typer.Option("--seed", help="Seed of all random choices.", min=0)
-    ] = None,
-    run: Annotated[
-        str, typer.Option("--run", help="Name of the run; by default the recipe's and a number.")
-    ] = "",
-    resume: Annotated[
-        bool,
-        typer.Option("--resume", help="Go on with the run, or with the last unfinished one."),
-    ] = False,
-    space: Annotated[
-        str | None, typer.Option("--space", help="Space to build with the model.")
-    ] = None,
-    publish: Annotated[
-        bool | None,
-        typer.Option(
-            "--publish/--no-publish",
-            help="Publish the space even where it answers no better than the one before; or only "
-            "train. By default it is published where it answers better.",
-        ),
-    ] = None,
-    checkpoint_steps: Annotated[
-        int,
-        typer.Option(
-            "--checkpoint-steps",
-            help="Save a checkpoint every N steps, and after each epoch.",
-            min=1,
-        ),
-    ] = 500,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    what: What = Option(
+        "all",
+        help="linker: the model that reads mentions and entities; detector: what finds "
+        "mentions in texts; all: both, a detector where documents are annotated whole; "
+        "reranker: what reads mention and candidate together (`kglink link --rerank`).",
+    ),
+    sources: str = Option(
+        "",
+        help="Stages: S (mentions of the source KBs), T (of the target KBs), O (overlaps), TS, "
+        "TO, SO or TOS; by default the recipe's, or all that have something to learn from.",
+    ),
+    source_kb: list[str] | None = Option(
+        None, help="The source KBs: a,b; by default the KB with the most annotated mentions."
+    ),
+    target_kb: list[str] | None = Option(
+        None, help="The target KBs: a,b; by default all the others."
+    ),
+    docs: list[str] | None = Option(
+        None, help="KBs with documents to learn from: a,b; by default all."
+    ),
+    recipe: str | None = Option(
+        None, help="Recipe by its name (`kglink recipes`), or a .toml file."
+    ),
+    changes: list[str] | None = Option(
+        None, "--set", help="Change a value of the recipe: train.epochs=2"
+    ),
+    seed: int | None = Option(None, help="Seed of all random choices.", min=0),
+    run: str = Option("", help="Name of the run; by default the recipe's and a number."),
+    resume: bool = Option(
+        False, "--resume", help="Go on with the run, or with the last unfinished one."
+    ),
+    space: str | None = Option(None, help="Space to build with the model."),
+    publish: bool | None = Option(
+        None,
+        "--publish/--no-publish",
+        help="Publish the space even where it answers no better than the one before; or only "
+        "train. By default it is published where it answers better.",
+    ),
+    checkpoint_steps: int = Option(
+        500, help="Save a checkpoint every N steps, and after each epoch.", min=1
+    ),
+    as_json: bool = Option(False, "--json", help="Print JSON."),
 ) -> None:
     """Fine-tune a model on several KBs, and publish their joint space with it and a detector.
 
@@ -113,10 +98,10 @@ def finetune(
 
     job = FinetuneJob(
         what=what,
-        source_kbs=_names(source_kb),
-        target_kbs=_names(target_kb),
+        source_kbs=split_names(",".join(source_kb or ())),
+        target_kbs=split_names(",".join(target_kb or ())),
         sources=sources,
-        docs=_names(docs),
+        docs=split_names(",".join(docs or ())),
         recipe=recipe,
         changes=read_changes(changes or [], seed),
         run=run,
@@ -126,7 +111,7 @@ def finetune(
         checkpoint_steps=checkpoint_steps,
     )
     with session_of(context).open({"space.name": space}) as workspace:
-        if not _is_first():
+        if os.environ.get(_RANK, "0") != "0":
             workspace.finetune(job)
             return
         words = f"`kglink finetune --resume{f' --run {run}' * bool(run)}` goes on with the run"
@@ -148,8 +133,6 @@ def finetune_with_progress(
 
     ``begun`` is called once there is a run that can be gone on with.
     """
-    from kglink_cli.finetune_progress import FinetuneNews
-
     with display() as show:
         done = workspace.finetune(job, progress=FinetuneNews(show, begun).take)
     _tell(done)
@@ -220,14 +203,6 @@ def _value(text: str) -> object:
         raise UsageError(f"--set {text[:40]}...: nested too deeply") from error
 
 
-def _names(given: Sequence[str] | None) -> tuple[str, ...]:
-    return tuple(name for names in given or () for name in split_names(names))
-
-
-def _is_first() -> bool:
-    return os.environ.get(_RANK, "0") == "0"
-
-
 def _detector_text(detector: DetectorReport) -> str:
     """How well it does on held-out documents, and whether texts are read with it."""
     best, compared = detector.held_out, detector.manifest.compared
@@ -257,7 +232,13 @@ def _tell(done: Finetuned) -> None:
             note("", f"the dictionary is better on documents that it has not learnt from: {worse}")
             note("", "for texts like these: kglink link --detector dictionary, or learn from them")
     if done.replacement is not None:
-        _tell_replacement(done.replacement)
+        # What the space answers with the model, and what it answered before.
+        note("answers", "right at first, by all evidence, of the mentions held back:")
+        for pool, test in done.replacement.tests.items():
+            is_worse = pool in done.replacement.worse
+            chance = f"worse by more than chance (p = {test.p:.4f})" if is_worse else ""
+            shares = f"{test.right:.3f} before, {test.left:.3f} after"
+            note("", f"{pool}: {shares}, of {counted(test.items, 'mention')}   {chance}".rstrip())
     if done.refused:
         note("unpublished", f"the space stays as it was: {done.refused}")
         again = f"kglink finetune --resume --run {name}"
@@ -285,11 +266,65 @@ def _tell(done: Finetuned) -> None:
     note("next", f"kglink link TEXT{where}, kglink eval --docs DOCS{where}, kglink runs {name}")
 
 
-def _tell_replacement(replacement: Replacement) -> None:
-    """What the space answers with the model, and what it answered before."""
-    note("answers", "right at first, by all evidence, of the mentions held back:")
-    for pool, test in replacement.tests.items():
-        is_worse = pool in replacement.worse
-        chance = f"worse by more than chance (p = {test.p:.4f})" if is_worse else ""
-        shares = f"{test.right:.3f} before, {test.left:.3f} after"
-        note("", f"{pool}: {shares}, of {counted(test.items, 'mention')}   {chance}".rstrip())
+_OF_STAGES = {"S": "S (source KBs)", "T": "T (target KBs)", "O": "O (overlaps)"}
+#: Seconds from which something was done at all.
+_SEEN = 1e-3
+
+
+class FinetuneNews:
+    """Shows what a run tells: a bar that moves, and a line for what is done."""
+
+    def __init__(self, show: Show, begun: Callable[[], None] = lambda: None) -> None:
+        self._show = show
+        self._begun = begun
+        self._handlers: Mapping[type, Callable[[Any], None]] = {
+            Progress: lambda told: show(reached(told)),
+            Note: lambda news: note("note", news.text),
+            Planned: self._planned,
+            StepNews: self._step,
+            EpochNews: self._epoch,
+        }
+
+    def take(self, news: News) -> None:
+        """Take news of the run."""
+        if not isinstance(news, Progress | Note):  # those may come before its settings are kept
+            self._begun()
+        self._handlers[type(news)](news)
+
+    def _planned(self, news: Planned) -> None:
+        for letter, pairs in news.groups:
+            note("learns", f"{_OF_STAGES[letter]}: {counted(pairs, 'pair')}")
+        steps = ", ".join(f"{stage} {counted(count, 'step')}" for stage, count in news.stages)
+        note("plan", f"{steps}; judged by {counted(news.valid, 'mention')} held back")
+        several = f"{news.processes} processes, each " if news.processes > 1 else ""
+        threads = counted(news.threads, "core")
+        note("model", f"{news.base} on {news.device}, {several}{threads}, {news.precision}")
+
+    def _step(self, news: StepNews) -> None:
+        pace = (
+            f"loss {news.loss:.3f}, rate {news.rate:.1e}, {news.pairs_per_second:,.0f} pairs/s, "
+            f"{_time(news.seconds_left)} left"
+        )
+        label = f"stage {news.stage}, epoch {news.epoch}/{news.epochs}"
+        self._show(Reached(label, news.step, news.steps, news.step, pace=pace))
+
+    def _epoch(self, news: EpochNews) -> None:
+        figures = " ".join(f"{name} {value:.3f}" for name, value in news.figures.items())
+        if not news.epoch:
+            note("before", figures)
+            return
+        parts = [f"{news.epoch}/{news.epochs}", f"loss {news.loss:.3f}"]
+        if figures:
+            parts.append(figures)
+        spent = {"mining": news.mining, "validation": news.validation}
+        inside = [f"{what} {_time(seconds)}" for what, seconds in spent.items() if seconds > _SEEN]
+        parts.append(_time(news.seconds) + (f" ({', '.join(inside)})" if inside else ""))
+        if news.is_best:
+            parts.append("best so far")
+        note(f"stage {news.stage}", "   ".join(parts))
+
+
+def _time(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    return str(timedelta(seconds=round(seconds)))

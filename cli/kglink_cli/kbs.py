@@ -1,17 +1,193 @@
-"""`kglink kbs`: list, show and remove KBs."""
+"""`kglink add-kb`, `kbs` and `export`: KBs read, listed, removed and written."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+import shlex
+import sys
+import time
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
+from typer import Argument, Option
 
-from kglink.text.printable import printable
-from kglink_cli.console import counted, note, print_json, print_table, say
-from kglink_cli.session import session_of
+from kglink.errors import ShrinkError
+from kglink.records import Progress
+from kglink.text.printable import printable, printable_line
+from kglink.workspace.kept_options import read_random_split
+from kglink_cli.console import (
+    Reached,
+    counted,
+    note,
+    print_json,
+    print_table,
+    progress,
+    say,
+    watching,
+)
+from kglink_cli.session import Encoding, parse_options, session_of, split_names
 
 if TYPE_CHECKING:
-    from kglink.store import KBInfo
+    from kglink.sources import Problems, Source
+    from kglink.store import IngestSummary, KBInfo
+    from kglink.workspace import AddedKB
+
+EXAMPLES = 3
+#: Reasons for which records were skipped that are shown.
+REASONS = 10
+
+
+def add_kb(
+    context: typer.Context,
+    name: str = Argument(..., help="The KB's name: a-z, 0-9, - and _."),
+    source: str = Argument(..., help="A file, a folder, or - for standard input."),
+    adapter: str = Option("", "--adapter", "-a", help="How to read it; guessed where not told."),
+    links_to: str | None = Option(None, help="KBs that the source's annotations mean: a,b"),
+    split: str = Option("", help="train, dev or test: the split of its documents."),
+    split_random: str = Option(
+        "",
+        help="Draw this number of its mentions for train, dev and test: 6360,640,1334; other "
+        "mentions are left out.",
+    ),
+    split_seed: int = Option(0, help="Seed of --split-random.", min=0),
+    resolve: str = Option(
+        "",
+        help="How annotations name entities of those KBs: key, xref (as codes that are "
+        "looked up through cross-references) or title (redirects included); the adapter's "
+        "own way where not told.",
+    ),
+    options: list[str] | None = Option(
+        None, "--set", help="A setting of the adapter, key=value; may be repeated."
+    ),
+    licence: str = Option("", help="The source's licence, for `doctor --licences`."),
+    allow_shrink: bool = Option(
+        False, "--allow-shrink", help="Let an update remove most entities of the KB."
+    ),
+    merge: bool = Option(
+        False, "--merge", help="Add to the KB: what the source does not hold stays."
+    ),
+    defaults: bool = Option(
+        False, "--defaults", help="Leave out the options that were kept the last time."
+    ),
+    on_error: str | None = Option(None, help="stop or skip at a bad record."),
+    encoding: Encoding = None,
+    as_json: bool = Option(False, "--json", help="Print the summary as JSON."),
+) -> None:
+    """Read a source into a KB: entities, annotated documents, or both.
+
+    The same name with a newer source is an update: what is new is added, what changed is
+    changed, what is gone is removed (--merge: stays). Options are kept with the KB and used again,
+    unless others are given. An interrupted run goes on where it stopped.
+    """
+    flags = {"ingest.on_error": on_error, "ingest.encoding": encoding}
+    with session_of(context).open(flags, create=True) as workspace:
+        opened = workspace.open_source(source)
+        began = time.monotonic()
+        written = _Written(opened)
+        read = partial(
+            workspace.add_kb,
+            name,
+            opened,
+            adapter=adapter,
+            options=parse_options(options or []),
+            links_to=split_names(links_to),
+            split=split,
+            split_random=read_random_split(split_random, split_seed) if split_random else None,
+            resolve=resolve,
+            licence=licence,
+            merge=merge,
+            defaults=defaults,
+            progress=written.take,
+        )
+        try:
+            with watching(written.reached):
+                added = read(allow_shrink=allow_shrink, on_note=note)
+        except ShrinkError as error:
+            if source == "-" or not (sys.stdin.isatty() and sys.stderr.isatty()):
+                raise
+            typer.confirm(f"{printable_line(error.message)}. Shall it?", abort=True, err=True)
+            with watching(written.reached):
+                added = read(allow_shrink=True)
+        seconds = time.monotonic() - began
+        gone = workspace.store.count_gone_golds(name) if added.summary.entity_tally.removed else 0
+    if as_json:
+        print_json(added.as_json())
+    else:
+        _print_summary(added, seconds)
+    tell_of_gone(gone)
+
+
+class _Written:
+    """How far the source has been read, and how many records of it stand in the store."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._records = 0
+
+    def take(self, written: Progress) -> None:
+        self._records = written.done
+
+    def reached(self) -> Reached:
+        step = self._source.progress
+        return Reached(step.name, step.done, step.total, self._records, step.unit)
+
+
+def _print_summary(added: AddedKB, seconds: float) -> None:
+    summary = added.summary
+    if summary.resumed_from:
+        note("resumed", f"after {counted(summary.resumed_from, 'record')} of an interrupted run")
+    parts = [f"{summary.kb} {summary}"]
+    if summary.entity_tally.seen:
+        parts += [f"{summary.with_description:,} with description", f"{summary.aliases:,} aliases"]
+    if summary.documents:
+        parts += [counted(summary.documents, "document"), counted(summary.mentions, "mention")]
+    if summary.mapping_tally.seen:
+        parts.append(counted(summary.mapping_tally.seen, "mapping"))
+    say("   ".join([*parts, f"{seconds:.1f} s"]))
+    if added.resolve == "xref" and summary.golds:
+        _tell_of_codes(summary)
+    if summary.gold_unresolved:
+        few = summary.unresolved_examples
+        more = ", ..." if len(few) < summary.gold_unresolved else ""
+        note(
+            "gold",
+            f"{summary.gold_unresolved:,} not found in the linked KBs ({', '.join(few)}{more}); "
+            "--links-to says in which KBs entities are looked for, --resolve by what: key, xref "
+            "or title",
+        )
+    if summary.mappings_unresolved:
+        note("mappings", f"{summary.mappings_unresolved:,} join no entities of two linked KBs")
+    _print_problems(added.problems)
+
+
+def _tell_of_codes(summary: IngestSummary) -> None:
+    """Say in which KBs codes were found."""
+    counts = ", ".join(f"{count:,} in {kb}" for kb, count in summary.gold_found.items())
+    note("codes", f"of {counted(summary.golds, 'code')} found: {counts}")
+    empty = [kb for kb, count in summary.gold_found.items() if not count]
+    if empty:
+        note(
+            "codes",
+            f"none leads to {', '.join(empty)}: these documents do not say what is missing there",
+        )
+
+
+def _print_problems(problems: Problems) -> None:
+    for what, count in problems.passed_over.most_common():
+        note("left out", f"{count:,} x {what}")
+    for reason, count in problems.mended.most_common():
+        note("mended", f"{count:,} x {reason}")
+    if not problems.counts:
+        return
+    note("skipped", f"{counted(problems.total, 'bad record')}:")
+    for reason, count in problems.counts.most_common(REASONS):
+        note("", f"{count:,} x {reason}")
+    if len(problems.counts) > REASONS:
+        note("", f"and {len(problems.counts) - REASONS:,} other reasons (all: --json)")
+    for example in problems.examples[:EXAMPLES]:
+        note("", f"e.g. {example.splitlines()[0]}")
+
 
 COLUMNS = (
     "name", "entities", "described", "aliases", "documents", "mentions", "mappings", "rev",
@@ -29,8 +205,7 @@ def app() -> typer.Typer:
 
 
 def list_kbs(
-    context: typer.Context,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    context: typer.Context, as_json: bool = Option(False, "--json", help="Print JSON.")
 ) -> None:
     """List the KBs of this workspace."""
     if context.invoked_subcommand:
@@ -47,9 +222,9 @@ def list_kbs(
 
 def show(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(help="The KB.")],
-    examples: Annotated[int, typer.Option(help="How many entities to show.", min=0)] = 3,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    name: str = Argument(..., help="The KB."),
+    examples: int = Option(3, help="How many entities to show.", min=0),
+    as_json: bool = Option(False, "--json", help="Print JSON."),
 ) -> None:
     """Show one KB: what it holds, where it comes from, a few entities."""
     from kglink.workspace.kept_options import written
@@ -73,8 +248,8 @@ def show(
 
 def remove(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(help="The KB.")],
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    name: str = Argument(..., help="The KB."),
+    yes: bool = Option(False, "--yes", "-y", help="Do not ask."),
 ) -> None:
     """Remove a KB with its documents and overlaps; spaces keep it until they are built again."""
     with session_of(context).open() as workspace:
@@ -103,3 +278,49 @@ def _row(info: KBInfo) -> list[object]:
         name, info.entities, info.with_description, info.aliases, info.documents, info.mentions,
         info.mappings, info.revision, info.adapter,
     ]  # fmt: skip
+
+
+def export(
+    context: typer.Context,
+    kb: str = Argument(..., help="The KB."),
+    output_format: str = Option(
+        "jsonl", "--format", "-f", help="jsonl, which add-kb reads back; nif: documents for GERBIL."
+    ),
+    output: Path | None = Option(
+        None, "--output", "-o", help="Write to a file; .gz and .bz2 pack it.", dir_okay=False
+    ),
+    split: str = Option("", help="train, dev or test: only documents of this split."),
+    only: str = Option("", help="entities, documents or mappings: nothing else."),
+) -> None:
+    """Write a KB's entities and documents, such that add-kb of that file loses nothing.
+
+    Each line is one JSON object. A gold names its KB, so export the KBs that documents link to
+    as well, and add them under the same names before these documents.
+    """
+    with session_of(context).open() as workspace:
+        info = workspace.kb(kb)
+        if info.updating:
+            note("unfinished", f"an update of {kb} is not done: this is revision {info.revision}")
+        visible = output is not None or not sys.stdout.isatty()
+        with progress(visible=visible) as tell:
+            written = workspace.export(
+                *(kb, output or sys.stdout),
+                only=only,
+                split=split,
+                form=output_format,
+                progress=tell,
+            )
+    where = f" to {output}" if output else ""
+    note("exported", f"{counted(written, 'record')} of {kb}{where}")
+    if output is not None and output_format == "jsonl":
+        note("read back", _command(info, output))
+
+
+def _command(info: KBInfo, output: Path) -> str:
+    """The command that reads an export back; what the KB was told is not in its records."""
+    words = ["kglink", "add-kb", info.name, str(output)]
+    if info.links_to:  # a gold that nobody answers to must not find an entity of another KB
+        words += ["--links-to", ",".join(info.links_to)]
+    if info.licence:
+        words += ["--licence", info.licence]
+    return shlex.join(words)

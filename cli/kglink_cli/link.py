@@ -5,24 +5,31 @@ from __future__ import annotations
 import shlex
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
+from typer import Argument, Option
 
-from kglink.errors import SpaceBusyError, UsageError
+from kglink.errors import RecordError, SpaceBusyError, UsageError
 from kglink.records import LinkedDocument
-from kglink.workspace.clusters import CLUSTERER
+from kglink.sources import Problems, Source
+from kglink.workspace.memory import CLUSTERER
+from kglink.workspace.texts import TextReader
 from kglink_cli.build import build_with_progress, ensure_space, tell_names_alone
-from kglink_cli.console import counted, note
-from kglink_cli.limits import NotUnder, Rerank, Types, Under, limit_flags
+from kglink_cli.console import Reached, counted, display, note
 from kglink_cli.outputs import Written, after, exporter_of, format_of, reserved, write_to
 from kglink_cli.session import (
     Encoding,
+    NotUnder,
+    Rerank,
+    Types,
+    Under,
+    limit_flags,
     parse_options,
     session_of,
     split_names,
@@ -32,11 +39,9 @@ from kglink_cli.session import (
 )
 
 if TYPE_CHECKING:
-    from kglink.sources import Problems
     from kglink.space.space import Space
     from kglink.workspace import Workspace
     from kglink.workspace.detectors import DetectorChoice
-    from kglink.workspace.texts import TextReader
 
 STDIN = "-"
 #: Settings that change no answer.
@@ -45,124 +50,82 @@ _NO_MATTER = {"ingest": {"on_error", "batch_size"}, "link": {"workers"}}
 
 def link(
     context: typer.Context,
-    sources: Annotated[
-        list[str],
-        typer.Argument(help="Files, folders, or - for standard input.", metavar="SOURCE..."),
-    ],
-    kb: Annotated[str | None, typer.Option("--kb", help="Only these KBs: a,b")] = None,
+    sources: list[str] = Argument(
+        ..., help="Files, folders, or - for standard input.", metavar="SOURCE..."
+    ),
+    kb: str | None = Option(None, help="Only these KBs: a,b"),
     types: Types = None,
     under: Under = None,
     not_under: NotUnder = None,
-    output_format: Annotated[
-        str | None,
-        typer.Option(
-            "--format",
-            "-f",
-            help="table, json, jsonl, html, csv, pubtator, brat, brat-text, nif, or a plugin's.",
-        ),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write to a file.", dir_okay=False)
-    ] = None,
-    top_k: Annotated[
-        int | None, typer.Option("--top-k", "-k", help="Candidates for each mention.")
-    ] = None,
-    threshold: Annotated[
-        float | None,
-        typer.Option(
-            "--threshold",
-            help="Least probability of a link, 0 (link everything) to 1 (nothing): .1 gives more "
-            "links, with more wrong ones; .7 fewer and surer ones. Else what kglink fit chose, or "
-            ".35.",
-        ),
-    ] = None,
-    prefer: Annotated[
-        str | None,
-        typer.Option("--prefer", help="KBs that answer first where several have the thing: a,b"),
-    ] = None,
-    per_kb: Annotated[
-        bool, typer.Option("--per-kb", help="Also what each KB answers for itself.")
-    ] = False,
+    output_format: str | None = Option(
+        None,
+        "--format",
+        "-f",
+        help="table, json, jsonl, html, csv, pubtator, brat, brat-text, nif, or a plugin's.",
+    ),
+    as_json: bool = Option(False, "--json", help="The same as --format json."),
+    output: Path | None = Option(None, "--output", "-o", help="Write to a file.", dir_okay=False),
+    top_k: int | None = Option(None, "--top-k", "-k", help="Candidates for each mention."),
+    threshold: float | None = Option(
+        None,
+        help="Least probability of a link, 0 (link everything) to 1 (nothing): .1 gives more "
+        "links, with more wrong ones; .7 fewer and surer ones. Else what kglink fit chose, or "
+        ".35.",
+    ),
+    prefer: str | None = Option(
+        None, help="KBs that answer first where several have the thing: a,b"
+    ),
+    per_kb: bool = Option(False, "--per-kb", help="Also what each KB answers for itself."),
     rerank: Rerank = None,
-    clustered: Annotated[
-        bool,
-        typer.Option("--cluster", help="Mentions of all texts help those that are like them."),
-    ] = False,
-    nested: Annotated[
-        bool | None, typer.Option("--nested", help="Mentions may lie in other mentions.")
-    ] = None,
-    explain: Annotated[
-        bool, typer.Option("--explain", help="Show what speaks for each candidate.")
-    ] = False,
-    rejected: Annotated[
-        bool,
-        typer.Option("--rejected", help="Show what was not linked, and why."),
-    ] = False,
-    marked: Annotated[
-        bool, typer.Option("--marked", help="Mentions are marked in the text: [[like this]].")
-    ] = False,
-    detector: Annotated[
-        str | None,
-        typer.Option(
-            "--detector", help="What finds the mentions (`kglink plugins`); several: a,b."
-        ),
-    ] = None,
-    options: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="A setting of the detector, key=value; may be repeated."),
-    ] = None,
-    input_options: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--input-set",
-            help="A setting of what reads the texts, such as tables=true or, of JSON lines, "
-            "text=body; may be repeated.",
-        ),
-    ] = None,
-    output_options: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--output-set",
-            help="A setting of the output format, such as show_text=false; `kglink plugins --json` "
-            "lists them; may be repeated.",
-        ),
-    ] = None,
-    adapter: Annotated[
-        str | None,
-        typer.Option("--input", help="Adapter that reads the texts; auto knows most formats."),
-    ] = None,
-    lines: Annotated[
-        bool,
-        typer.Option(
-            "--lines",
-            help="Each line is a text, answered before the next one is read (as JSON lines, "
-            "unless --format says otherwise).",
-        ),
-    ] = False,
-    language: Annotated[
-        str | None,
-        typer.Option("--language", help="Language of the texts, such as de; auto guesses it."),
-    ] = None,
-    on_error: Annotated[
-        str | None, typer.Option("--on-error", help="stop or skip at a bad text.")
-    ] = None,
+    clustered: bool = Option(
+        False, "--cluster", help="Mentions of all texts help those that are like them."
+    ),
+    nested: bool | None = Option(None, "--nested", help="Mentions may lie in other mentions."),
+    explain: bool = Option(False, "--explain", help="Show what speaks for each candidate."),
+    rejected: bool = Option(False, "--rejected", help="Show what was not linked, and why."),
+    marked: bool = Option(
+        False, "--marked", help="Mentions are marked in the text: [[like this]]."
+    ),
+    detector: str | None = Option(
+        None, help="What finds the mentions (`kglink plugins`); several: a,b."
+    ),
+    options: list[str] | None = Option(
+        None, "--set", help="A setting of the detector, key=value; may be repeated."
+    ),
+    input_options: list[str] | None = Option(
+        None,
+        "--input-set",
+        help="A setting of what reads the texts, such as tables=true or, of JSON lines, "
+        "text=body; may be repeated.",
+    ),
+    output_options: list[str] | None = Option(
+        None,
+        "--output-set",
+        help="A setting of the output format, such as show_text=false; `kglink plugins --json` "
+        "lists them; may be repeated.",
+    ),
+    adapter: str | None = Option(
+        None, "--input", help="Adapter that reads the texts; auto knows most formats."
+    ),
+    lines: bool = Option(
+        False,
+        "--lines",
+        help="Each line is a text, answered before the next one is read (as JSON lines, "
+        "unless --format says otherwise).",
+    ),
+    language: str | None = Option(None, help="Language of the texts, such as de; auto guesses it."),
+    on_error: str | None = Option(None, help="stop or skip at a bad text."),
     encoding: Encoding = None,
-    workers: Annotated[
-        int | None,
-        typer.Option(
-            "--workers", help="Processes that link texts side by side, for many texts.", min=1
-        ),
-    ] = None,
-    wait: Annotated[
-        bool,
-        typer.Option(
-            "--wait",
-            help="Make all vectors before the first answer, where new KBs would be answered by "
-            "their names alone.",
-        ),
-    ] = False,
-    space: Annotated[str | None, typer.Option("--space", help="Name of the space.")] = None,
+    workers: int | None = Option(
+        None, help="Processes that link texts side by side, for many texts.", min=1
+    ),
+    wait: bool = Option(
+        False,
+        "--wait",
+        help="Make all vectors before the first answer, where new KBs would be answered by "
+        "their names alone.",
+    ),
+    space: str | None = Option(None, help="Name of the space."),
 ) -> None:
     """Link the mentions of texts to entities of several KBs.
 
@@ -176,15 +139,8 @@ def link(
     KBs that are new, and long to encode, are answered at once by their names alone; their vectors
     are made after the answers, and Ctrl-C keeps those that are made.
     """
+    from kglink.workspace.link import linked_by_workers
     from kglink.workspace.texts import TextReader
-    from kglink.workspace.workers import answers
-    from kglink_cli.link_texts import (
-        InputProblems,
-        arriving_lines,
-        lines_of,
-        showing_texts,
-        state_of,
-    )
 
     streamed = lines and sources == [STDIN]
     _check(sources, kb, lines, workers or 1)
@@ -238,7 +194,7 @@ def link(
         clustering = tell_clusterer(workspace)
         found_by = _announced_detector(workspace, published)
         linker = workspace.linker(space=published)
-        answer = linker.link if lines else partial(answers, workspace, linker)
+        answer = linker.link if lines else partial(linked_by_workers, workspace, linker)
         began, mentions = time.monotonic(), 0
         with ExitStack() as closing:
             opened = None if streamed else closing.enter_context(workspace.open_source(*sources))
@@ -290,15 +246,21 @@ def _make_vectors(workspace: Workspace) -> None:
 
 
 def _tell_linked(
-    mentions: int,
-    seconds: float,
-    output: Path | None,
-    reader: TextReader,
-    problems: Problems,
+    mentions: int, seconds: float, output: Path | None, reader: TextReader, problems: Problems
 ) -> None:
     where = f" to {output}" if output else ""
     note("linked", f"{counted(mentions, 'mention')} in {seconds:.1f} s{where}")
-    _tell_of_rest(reader, problems)
+    # Say what was not linked, and why.
+    if reader.left_out:
+        names = ", ".join([*reader.left_out][:3]) + (", ..." if len(reader.left_out) > 3 else "")
+        verb = "is" if len(reader.left_out) == 1 else "are"
+        files = counted(len(reader.left_out), "file")
+        note("left out", f"{files} that {verb} not text: {names}")
+        if hint := next(filter(None, reader.left_out.values()), ""):
+            note("convert", hint)
+    if problems.counts:
+        first, *_ = problems.examples[0].splitlines()
+        note("skipped", f"{counted(problems.total, 'bad record')}: {first}")
 
 
 def _asked_format(output_format: str | None, as_json: bool, *, to_stream: bool) -> str | None:
@@ -343,23 +305,9 @@ def _check_streamed(output: Path | None, encoding: str | None) -> None:
         )
 
 
-def _tell_of_rest(reader: TextReader, problems: Problems) -> None:
-    """Say what was not linked, and why."""
-    if reader.left_out:
-        names = ", ".join([*reader.left_out][:3]) + (", ..." if len(reader.left_out) > 3 else "")
-        verb = "is" if len(reader.left_out) == 1 else "are"
-        files = counted(len(reader.left_out), "file")
-        note("left out", f"{files} that {verb} not text: {names}")
-        if hint := next(filter(None, reader.left_out.values()), ""):
-            note("convert", hint)
-    if problems.counts:
-        first, *_ = problems.examples[0].splitlines()
-        note("skipped", f"{counted(problems.total, 'bad record')}: {first}")
-
-
 def _announced_detector(workspace: Workspace, space: Space) -> DetectorChoice:
     """The detector of a run, its settings checked; says where it comes from if it was trained."""
-    from kglink.workspace.linker import detector_settings
+    from kglink.workspace.detectors import detector_settings
 
     detector = workspace.detector(space)
     # Where all mentions are given no detector is made, and none would refuse its settings.
@@ -367,3 +315,82 @@ def _announced_detector(workspace: Workspace, space: Space) -> DetectorChoice:
     if detector.note:
         note("mentions", detector.note)
     return detector
+
+
+def showing_texts(
+    documents: Iterable[LinkedDocument],
+    reader: TextReader,
+    source: Source | None,
+    *,
+    before: int = 0,
+    visible: bool = True,
+) -> Iterator[LinkedDocument]:
+    """The documents, and how many are done with those ``before``, shown while they come."""
+    if not visible:
+        yield from documents
+        return
+    with display() as show:
+        show(texts_done(before, reader, source))
+        for done, document in enumerate(documents, before + 1):
+            show(texts_done(done, reader, source))
+            yield document
+
+
+def texts_done(done: int, reader: TextReader, source: Source | None) -> Reached:
+    """How many texts of all, as far as each file is one text; else the share of the bytes read.
+
+    Of a stream (no ``source``) nobody knows how many will come.
+    """
+    if source is None:
+        return Reached("texts", done, None, done)
+    if source.is_folder and not reader.files_begun:
+        return Reached("texts", done, len(source.files()), done)
+    if reader.files_begun and reader.texts_read <= reader.files_begun:
+        return Reached("texts", done, reader.texts_read + reader.files_left, done)
+    return Reached("texts", source.bytes_read, source.bytes_total, done, "bytes")
+
+
+class InputProblems(Problems):
+    """Bad inputs; of `link`'s options, --set is the detector's and --input-set the reader's."""
+
+    def leave_out(self, error: RecordError) -> None:
+        """Count a bad input, its hint in the words of this command."""
+        super().leave_out(_in_words_of_link(error))
+
+    def report(self, error: RecordError) -> None:
+        """Raise or count a bad input, its hint in the words of this command."""
+        super().report(_in_words_of_link(error))
+
+
+def _in_words_of_link(error: RecordError) -> RecordError:
+    error.hint = error.hint.replace("--set ", "--input-set ")
+    return error
+
+
+def state_of(source: Source) -> object:
+    """What tells the content of a source from another: its bytes, of a folder names and times."""
+    if not source.is_folder:
+        return [source.name, source.fingerprint()]
+    states: list[list[object]] = []
+    for file in source.files():
+        status = file.path.stat() if file.path else None
+        told = (status.st_size, status.st_mtime_ns) if status else (file.fingerprint(),)
+        states.append([file.name, *told])
+    return states
+
+
+def lines_of(source: Source, problems: Problems) -> Iterator[tuple[int, bytes]]:
+    """The lines of a source with their numbers."""
+    return ((number, line) for number, _, line in source.byte_lines(problems))
+
+
+def arriving_lines(longest: int) -> Iterator[tuple[int, bytes]]:
+    """The lines of standard input with their numbers, each as soon as it is there."""
+    for number, line in enumerate(iter(partial(sys.stdin.buffer.readline, longest + 1), b""), 1):
+        if len(line) > longest:
+            raise RecordError(
+                f"the line is longer than {longest:,} bytes",
+                where=f"standard input, line {number}",
+                hint="Raise ingest.max_line_mb.",
+            )
+        yield number, line

@@ -5,20 +5,25 @@ from __future__ import annotations
 import errno
 import io
 import os
+import resource
 import sys
 import warnings
+from collections.abc import Sequence
 from contextlib import suppress
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
 from pathlib import Path
-from typing import Annotated, NoReturn, TextIO
+from types import MappingProxyType, ModuleType
+from typing import NoReturn, TextIO
 
 import typer
+from typer import Option
 
 from kglink.errors import KglinkError
 from kglink.plugins.loading import BUILTIN, ONLY_VARIABLE, PluginWarning
 from kglink.workspace.folder import WORKSPACE_VARIABLE
-from kglink_cli.address_space import guard_imports
+from kglink_cli.commands import EXAMPLES, add_commands, epilog
 from kglink_cli.console import note, print_error, say, tell
-from kglink_cli.examples import EXAMPLES, epilog
 from kglink_cli.interrupts import (
     forget_interrupts,
     heed_interrupts,
@@ -26,7 +31,6 @@ from kglink_cli.interrupts import (
     stopped_code,
     told_of_stop,
 )
-from kglink_cli.plugin import add_commands
 from kglink_cli.plugins_command import CommandGroup
 from kglink_cli.session import DEBUG_VARIABLE, Session
 
@@ -132,15 +136,7 @@ def _prepare_output() -> None:
             setattr(sys, name, nowhere)
         elif isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
-    _keep_output()
-
-
-def _keep_output() -> None:
-    """Keep standard output for what kglink prints: whatever else is written there goes to errors.
-
-    Libraries, plugins and programs that they start write to descriptor 1; what reads our JSON
-    would stumble over it. On a terminal everything may come.
-    """
+    # Keep standard output for what kglink prints: whatever else is written there goes to errors.
     ours, errors = sys.__stdout__, sys.__stderr__
     if ours is None or errors is None or ours is not sys.stdout or ours.isatty():
         return
@@ -188,32 +184,61 @@ def _leave_out_plugins(wanted: bool) -> None:
 
 def _options(
     context: typer.Context,
-    workspace: Annotated[
-        Path | None,
-        typer.Option(
-            "--workspace",
-            "-w",
-            help=f"Workspace folder ({WORKSPACE_VARIABLE}); else found upward from here.",
-            file_okay=False,
-        ),
-    ] = None,
-    debug: Annotated[
-        bool, typer.Option("--debug", help=f"Show tracebacks ({DEBUG_VARIABLE}=1).")
-    ] = False,
-    no_plugins: Annotated[
-        bool,
-        typer.Option(
-            "--no-plugins",
-            help=f"Go on without third-party plugins ({ONLY_VARIABLE}={BUILTIN}).",
-            callback=_leave_out_plugins,
-            is_eager=True,
-        ),
-    ] = False,
-    show_version: Annotated[
-        bool,
-        typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True),
-    ] = False,
+    workspace: Path | None = Option(
+        None,
+        "--workspace",
+        "-w",
+        help=f"Workspace folder ({WORKSPACE_VARIABLE}); else found upward from here.",
+        file_okay=False,
+    ),
+    debug: bool = Option(False, "--debug", help=f"Show tracebacks ({DEBUG_VARIABLE}=1)."),
+    no_plugins: bool = Option(
+        False,
+        "--no-plugins",
+        help=f"Go on without third-party plugins ({ONLY_VARIABLE}={BUILTIN}).",
+        callback=_leave_out_plugins,
+        is_eager=True,
+    ),
+    show_version: bool = Option(
+        False, "--version", help="Show the version.", callback=_show_version, is_eager=True
+    ),
 ) -> None:
     """Options that stand before the command."""
     del debug, no_plugins, show_version
     context.obj = Session(workspace)
+
+
+#: MiB that each needs from its import to its first result. With less they hang or end by a signal,
+#: in their own initialisation or in a thread of theirs, where no exception can be caught. Measured
+#: with MiniLM, and a fifth more.
+NEEDS = MappingProxyType({"scipy.linalg": 250, "faiss": 450, "torch": 1500})
+_STATM = Path("/proc/self/statm")
+
+
+class _Guard(MetaPathFinder):
+    """Finds nothing; refuses what there is no room for."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Refuse one of the libraries where the limit leaves too little for it."""
+        if fullname in NEEDS and (left := _mib_left()) < NEEDS[fullname]:
+            limit = resource.getrlimit(resource.RLIMIT_AS)[0] >> 20
+            raise KglinkError(
+                f"out of memory: {fullname} needs {NEEDS[fullname]:,} MiB of address space, and the"
+                f" limit of {limit:,} MiB leaves {left:,}",
+                hint="Raise the limit of this shell: ulimit -v unlimited",
+            )
+        return None
+
+
+def _mib_left() -> int:
+    taken = int(_STATM.read_text(encoding="ascii").split()[0]) * resource.getpagesize()
+    return max(0, resource.getrlimit(resource.RLIMIT_AS)[0] - taken) >> 20
+
+
+def guard_imports() -> None:
+    """Refuse libraries that the limit on address space (`ulimit -v`) has no room for."""
+    limited = resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
+    if limited and _STATM.exists():
+        sys.meta_path.insert(0, _Guard())

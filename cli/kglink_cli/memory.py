@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
 from kglink.workspace.memory import scoring as scoring_now
 from kglink_cli.build import ensure_space
 from kglink_cli.console import counted, note, print_json, progress, say_cells
-from kglink_cli.limits import Rerank
-from kglink_cli.session import session_of, split_names
+from kglink_cli.session import Rerank, session_of, split_names
 
 if TYPE_CHECKING:
     from kglink.linking.scoring import Scoring
@@ -27,26 +27,20 @@ _FITTED: Mapping[str, Callable[[Scoring], object]] = {
     "the threshold": lambda one: one.threshold,
 }  # fmt: skip
 
-Docs = Annotated[
-    str, typer.Argument(help="KBs of annotated documents, several separated by commas.")
-]
+Docs = Annotated[str, Argument(help="KBs of annotated documents, several separated by commas.")]
 Split = Annotated[
-    str,
-    typer.Option("--split", help="train, dev or test; else train, or all where there is none."),
+    str, Option("--split", help="train, dev or test; else train, or all where there is none.")
 ]
 
 
 def learn(
     context: typer.Context,
-    docs: Annotated[
-        str,
-        typer.Argument(
-            help="KBs of annotated documents, several separated by commas; none: list what was "
-            "learnt."
-        ),
-    ] = "",
+    docs: str = Argument(
+        "",
+        help="KBs of annotated documents, several separated by commas; none: list what was learnt.",
+    ),
     split: Split = "",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: bool = Option(False, "--json", help="Print JSON."),
 ) -> None:
     """Remember what surfaces mean in annotated documents: the next link asks it.
 
@@ -106,12 +100,11 @@ def fit(
     docs: Docs,
     split: Split = "",
     rerank: Rerank = None,
-    clustered: Annotated[
-        bool,
-        typer.Option("--cluster", help="Choose how kglink link --cluster clusters, if at all."),
-    ] = False,
-    space: Annotated[str | None, typer.Option("--space", help="Name of the space.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    clustered: bool = Option(
+        False, "--cluster", help="Choose how kglink link --cluster clusters, if at all."
+    ),
+    space: str | None = Option(None, help="Name of the space."),
+    as_json: bool = Option(False, "--json", help="Print JSON."),
 ) -> None:
     """Fit how the space weighs evidence, and how sure it is, to annotated documents.
 

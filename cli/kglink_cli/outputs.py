@@ -67,6 +67,8 @@ def format_of(chosen: str | None, output: Path | None) -> str:
 
 def exporter_of(registry: Registry, name: str, link: LinkSection, *, explain: bool) -> Exporter:
     """The exporter with the settings of the format, and with what is asked to be shown."""
+    from kglink.plugins.settings import setting_keys
+
     own: dict[str, object] = {}
     for setting, value in link.output_settings.items():
         of, dot, key = setting.rpartition(".")
@@ -75,20 +77,14 @@ def exporter_of(registry: Registry, name: str, link: LinkSection, *, explain: bo
     for asked, wanted in (("explain", explain), ("rejected", link.rejected)):
         if wanted:
             own[asked] = True
-            able = _formats_with(registry, asked)
+            formats = registry.plugins("exporter")
+            able = [one.name for one in formats if asked in setting_keys(one.settings)]
             if name not in able:
                 raise UsageError(
                     f"{name} cannot show what --{asked} asks for",
                     hint=f"Formats that can: {', '.join(able)}.",
                 )
     return registry.create("exporter", name, own)
-
-
-def _formats_with(registry: Registry, setting: str) -> list[str]:
-    from kglink.plugins.settings import setting_keys
-
-    formats = registry.plugins("exporter")
-    return [one.name for one in formats if setting in setting_keys(one.settings)]
 
 
 @contextmanager

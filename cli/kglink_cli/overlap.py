@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
+from typer import Argument, Option
 from typer.core import TyperGroup
 
 from kglink.errors import UsageError
@@ -23,13 +24,13 @@ from kglink_cli.console import (
     progress,
     say,
 )
-from kglink_cli.overlap_review import review
-from kglink_cli.overlap_words import (
+from kglink_cli.overlap_review import (
     evidence_text,
     found_text,
     pair_name,
     print_exported,
     print_list,
+    review,
 )
 from kglink_cli.session import session_of, split_names
 
@@ -93,57 +94,38 @@ def app() -> typer.Typer:
 
 def overlap(
     context: typer.Context,
-    left: Annotated[str, typer.Argument(help="One KB; none: all, two by two.")] = "",
-    right: Annotated[str, typer.Argument(help="The other KB.")] = "",
-    method: Annotated[
-        str | None,
-        typer.Option(help="full (all evidence), paper (names, then descriptions) or names."),
-    ] = None,
-    threshold: Annotated[
-        float | None,
-        typer.Option(help="Least score to keep a pair, -1 to 1: probability, or cosine (paper)."),
-    ] = None,
-    evidence: Annotated[
-        str | None, typer.Option(help="What full weighs: a,b (`kglink plugins`).")
-    ] = None,
-    one_to_one: Annotated[
-        bool | None,
-        typer.Option("--one-to-one/--many-to-many", help="Keep an entity in one pair at most."),
-    ] = None,
-    fresh: Annotated[
-        bool, typer.Option("--fresh", help="Compare also KBs that have not changed since.")
-    ] = False,
-    export: Annotated[
-        Path | None,
-        typer.Option("--export", help="Write overlaps: .sssom.tsv is SSSOM, .tsv the plain table."),
-    ] = None,
-    import_list: Annotated[
-        Path | None,
-        typer.Option("--import", help="Take the pairs of a file in as verdicts on two KBs."),
-    ] = None,
-    compare: Annotated[
-        Path | None,
-        typer.Option("--compare", help="Say how well ours agree with a file; nothing is stored."),
-    ] = None,
-    min_confidence: Annotated[
-        float | None,
-        typer.Option(help="Leave out rows of a list less confident than this (0.5).", min=0, max=1),
-    ] = None,
-    min_probability: Annotated[
-        float | None,
-        typer.Option(help="Export or compare only our pairs at least this probable.", min=0, max=1),
-    ] = None,
-    verdict: Annotated[
-        str | None,
-        typer.Option(help="Export only these: correct,wrong,unclear,unjudged."),
-    ] = None,
-    author: Annotated[
-        str, typer.Option(help="Who judged, for SSSOM: a name, or orcid:0000-0000-0000-0000.")
-    ] = "",
-    licence: Annotated[
-        str, typer.Option(help="Address of the licence of an exported SSSOM table.")
-    ] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    left: str = Argument("", help="One KB; none: all, two by two."),
+    right: str = Argument("", help="The other KB."),
+    method: str | None = Option(
+        None, help="full (all evidence), paper (names, then descriptions) or names."
+    ),
+    threshold: float | None = Option(
+        None, help="Least score to keep a pair, -1 to 1: probability, or cosine (paper)."
+    ),
+    evidence: str | None = Option(None, help="What full weighs: a,b (`kglink plugins`)."),
+    one_to_one: bool | None = Option(
+        None, "--one-to-one/--many-to-many", help="Keep an entity in one pair at most."
+    ),
+    fresh: bool = Option(False, "--fresh", help="Compare also KBs that have not changed since."),
+    export: Path | None = Option(
+        None, help="Write overlaps: .sssom.tsv is SSSOM, .tsv the plain table."
+    ),
+    import_list: Path | None = Option(
+        None, "--import", help="Take the pairs of a file in as verdicts on two KBs."
+    ),
+    compare: Path | None = Option(
+        None, help="Say how well ours agree with a file; nothing is stored."
+    ),
+    min_confidence: float | None = Option(
+        None, help="Leave out rows of a list less confident than this (0.5).", min=0, max=1
+    ),
+    min_probability: float | None = Option(
+        None, help="Export or compare only our pairs at least this probable.", min=0, max=1
+    ),
+    verdict: str | None = Option(None, help="Export only these: correct,wrong,unclear,unjudged."),
+    author: str = Option("", help="Who judged, for SSSOM: a name, or orcid:0000-0000-0000-0000."),
+    licence: str = Option("", help="Address of the licence of an exported SSSOM table."),
+    as_json: bool = Option(False, "--json", help="Print JSON."),
 ) -> None:
     """The callback of the group; its help is `HELP`."""
     if context.invoked_subcommand:
@@ -265,20 +247,15 @@ def _tell_how(workspace: Workspace, reports: list[OverlapReport]) -> None:
 # ------------------------------------------------------------------------------ show and train
 def show(
     context: typer.Context,
-    left: Annotated[str | None, typer.Argument(help="One KB; none: all.")] = None,
-    right: Annotated[str | None, typer.Argument(help="The other KB.")] = None,
-    verdict: Annotated[
-        str | None, typer.Option(help="Only these: correct, wrong, unclear or unjudged.")
-    ] = None,
-    stale: Annotated[
-        bool,
-        typer.Option("--stale", help="Only verdicts that a changed description puts in doubt."),
-    ] = False,
-    min_probability: Annotated[
-        float, typer.Option(help="Only pairs at least this probable.", min=0, max=1)
-    ] = 0.0,
-    limit: Annotated[int, typer.Option(help="How many at most; 0: all.", min=0)] = 50,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    left: str | None = Argument(None, help="One KB; none: all."),
+    right: str | None = Argument(None, help="The other KB."),
+    verdict: str | None = Option(None, help="Only these: correct, wrong, unclear or unjudged."),
+    stale: bool = Option(
+        False, "--stale", help="Only verdicts that a changed description puts in doubt."
+    ),
+    min_probability: float = Option(0.0, help="Only pairs at least this probable.", min=0, max=1),
+    limit: int = Option(50, help="How many at most; 0: all.", min=0),
+    as_json: bool = Option(False, "--json", help="Print JSON."),
 ) -> None:
     """List overlaps that were found, with what speaks for them."""
     verdicts = (verdict,) if verdict is not None else VERDICTS
@@ -301,8 +278,7 @@ def show(
 
 
 def train(
-    context: typer.Context,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    context: typer.Context, as_json: bool = Option(False, "--json", help="Print JSON.")
 ) -> None:
     """Learn from all verdicts how evidence is weighed; searches from now on use what was learnt."""
     with session_of(context).open() as workspace, progress() as tell:

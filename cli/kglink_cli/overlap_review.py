@@ -1,32 +1,125 @@
-"""`kglink overlap review`: a person judges pairs, one key for each."""
+"""`kglink overlap review`: a person judges pairs; overlaps and lists of them in words."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console, Group
 from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
+from typer import Argument, Option
 
 from kglink.errors import UsageError
 from kglink.text.entity_text import shared_names
 from kglink.text.printable import printable
 from kglink_cli.console import counted, note, print_json, say
 from kglink_cli.overlap_keys import keys
-from kglink_cli.overlap_words import evidence_text, share_text, short
 from kglink_cli.session import session_of
 
 if TYPE_CHECKING:
-    from kglink.overlap.review.journal import Answer
-    from kglink.overlap.review.sample import ReviewTable
+    from kglink.overlap.review.journal import Answer, ReviewTable, Share
     from kglink.overlap.review.session import Review
+    from kglink.overlap.search import OverlapReport
     from kglink.records import Entity, EntityId, Overlap
     from kglink.store import Store
     from kglink.workspace import Workspace
+    from kglink.workspace.overlaps import ComparedList
+
+
+def pair_name(report: OverlapReport) -> str:
+    """``doid-ncit``."""
+    return f"{report.left}-{report.right}"
+
+
+def found_text(report: OverlapReport) -> str:
+    """``4,212 pairs (3,790 by name, 422 by meaning only)``."""
+    kept = counted(report.kept, "pair")
+    if report.current:
+        return f"{kept} (nothing has changed)"
+    if report.method != "full":
+        return f"{kept} of {report.candidates:,} that share a name"
+    return f"{kept} ({report.by_name:,} by name, {report.by_meaning_only:,} by meaning only)"
+
+
+def evidence_text(overlap: Overlap) -> str:
+    """``description .61  name 1.00``."""
+    return "  ".join(f"{name} {short(value)}" for name, value in sorted(overlap.evidence.items()))
+
+
+def short(value: float) -> str:
+    """``.98`` for 0.98; what is not below one is written out."""
+    return f"{value:.2f}".replace("0.", ".", 1) if abs(value) < 0.995 else f"{value:.2f}"
+
+
+def share_text(share: Share | None) -> str:
+    """``.98 (95% interval .93 to .99)``."""
+    if share is None:
+        return "unknown"
+    return f"{short(share.value)} (95% interval {short(share.low)} to {short(share.high)})"
+
+
+def print_exported(path: Path, written: int, *, as_json: bool) -> None:
+    """Say what was written."""
+    if as_json:
+        print_json({"path": str(path), "pairs": written})
+    note("exported", f"{counted(written, 'pair')} to {path}")
+
+
+def print_list(found: ComparedList, path: Path, *, as_json: bool) -> None:
+    """Say how a list agrees with ours, and what was taken in of it."""
+    if as_json:
+        print_json(found.as_json())
+        return
+    _print(found, path)
+    done = found.imported
+    if done is None:
+        return
+    note("imported", f"{counted(done.set, 'verdict')} set, {done.agreed:,} stood already")
+    if done.conflicts:
+        note("kept", f"{counted(done.conflicts, 'verdict')} of a review here, judged otherwise")
+        for example in done.examples:
+            note("", example)
+
+
+def _print(found: ComparedList, path: Path) -> None:
+    listed, figures = found.listed, found.figures
+    for reason, count in listed.left_out.items():
+        note("left out", f"{count:,} {reason}")
+    if listed.one_kb:
+        note("left out", f"{counted(listed.one_kb, 'pair')} that are not of these two KBs")
+    if listed.contradicted:
+        pairs = counted(len(listed.contradicted), "pair")
+        last = next(reversed(listed.contradicted.values()))
+        note("disagrees", f"with itself on {pairs}: the last row of each counts, such as {last}")
+    if listed.unknown:
+        examples = ", ".join(listed.examples)
+        note("unknown", f"{counted(listed.unknown, 'id')} that neither KB holds: {examples}")
+    pair = f"{listed.left}-{listed.right}"
+    if figures is None:
+        note("compared", f"nobody has looked for overlaps of {pair} yet: kglink overlap")
+        return
+    wrong = f" and {figures.denied:,} wrong" if figures.denied else ""
+    lines = [
+        f"{pair}  {counted(figures.listed, 'pair')}{wrong} in {path.name}, "
+        f"{figures.ours:,} of ours, {figures.both:,} in both",
+        f"precision  {_share(figures.precision)} of ours; {_share(figures.precision_known)} of the "
+        f"{figures.ours_known:,} that touch an entity of the list",
+        f"recall     {_share(figures.recall)}",
+        f"F1         {_share(figures.f1)}; {_share(figures.f1_known)} by the second precision",
+    ]
+    if figures.denied:
+        lines.append(f"wrong      {figures.denied_found:,} of {figures.denied:,} are among ours")
+    say(*lines)
+
+
+def _share(value: float | None) -> str:
+    return "unknown" if value is None else short(value)
+
 
 ANSWERS: dict[str, Answer] = {"c": "correct", "w": "wrong", "u": "unclear", "s": "skip"}
 MOST_NAMES = 12
@@ -39,23 +132,18 @@ KEYS = "[c]orrect  [w]rong  [u]nclear  [s]kip   [z] undo  [q]uit"
 
 def review(
     context: typer.Context,
-    left: Annotated[
-        str | None, typer.Argument(help="One KB; may be left out where there are only two.")
-    ] = None,
-    right: Annotated[str | None, typer.Argument(help="The other KB.")] = None,
-    sample: Annotated[int, typer.Option(help="How many pairs to draw.", min=1)] = 100,
-    order: Annotated[
-        str,
-        typer.Option(help="random: a fair sample; uncertain: the pairs that a model learns from."),
-    ] = "random",
-    seed: Annotated[int, typer.Option(help="Another number draws another random sample.")] = 17,
-    undo: Annotated[
-        bool, typer.Option("--undo", help="Take the last answer back first, then go on.")
-    ] = False,
-    table: Annotated[
-        bool, typer.Option("--table", help="Judge nothing: print what has been judged so far.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    left: str | None = Argument(None, help="One KB; may be left out where there are only two."),
+    right: str | None = Argument(None, help="The other KB."),
+    sample: int = Option(100, help="How many pairs to draw.", min=1),
+    order: str = Option(
+        "random", help="random: a fair sample; uncertain: the pairs that a model learns from."
+    ),
+    seed: int = Option(17, help="Another number draws another random sample."),
+    undo: bool = Option(False, "--undo", help="Take the last answer back first, then go on."),
+    table: bool = Option(
+        False, "--table", help="Judge nothing: print what has been judged so far."
+    ),
+    as_json: bool = Option(False, "--json", help="Print the result as JSON."),
 ) -> None:
     """Judge a sample of the pairs that two KBs have in common, and say how precise the list is.
 
@@ -66,7 +154,9 @@ def review(
     wanted: dict[str, Any] = {"sample": sample, "order": order, "seed": seed}
     with session_of(context).open() as workspace:
         if table:
-            _print(workspace.reviewed_overlaps(left, right, **wanted), as_json=as_json)
+            _print_of_overlap_review(
+                workspace.reviewed_overlaps(left, right, **wanted), as_json=as_json
+            )
             return
         opening = workspace.review_overlaps(left, right, **wanted, undo=undo)
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
@@ -82,7 +172,7 @@ def review(
             result = session.table()
         if result.open:
             note("left", f"{counted(result.open, 'pair')} to judge; the same command goes on")
-    _print(result, as_json=as_json)
+    _print_of_overlap_review(result, as_json=as_json)
 
 
 def _begin(session: Review) -> None:
@@ -140,7 +230,7 @@ def _show(workspace: Workspace, session: Review, console: Console) -> bool:
     return True
 
 
-def _print(result: ReviewTable, *, as_json: bool) -> None:
+def _print_of_overlap_review(result: ReviewTable, *, as_json: bool) -> None:
     if as_json:
         print_json(result.as_json())
         return

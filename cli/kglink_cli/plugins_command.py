@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
+from typer import Argument, Option
 from typer.core import TyperGroup
 
 from kglink.errors import UnknownNameError, UsageError
@@ -33,8 +34,7 @@ def app() -> typer.Typer:
 
 
 def list_plugins(
-    context: typer.Context,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    context: typer.Context, as_json: bool = Option(False, "--json", help="Print JSON.")
 ) -> None:
     """List all plugins with the distribution that brings each."""
     if context.invoked_subcommand:
@@ -61,14 +61,10 @@ def list_plugins(
 
 
 def new(
-    name: Annotated[str, typer.Argument(help="Its name: lower case, such as my-format.")],
-    vendor: Annotated[
-        str, typer.Option(help="Who makes it; users may write VENDOR/NAME.")
-    ] = "local",
-    kind: Annotated[str, typer.Option(help=f"What it is: {', '.join(KINDS)}.")] = "kb",
-    folder: Annotated[
-        Path | None, typer.Option("--dir", help="The folder to make; else kglink-NAME.")
-    ] = None,
+    name: str = Argument(..., help="Its name: lower case, such as my-format."),
+    vendor: str = Option("local", help="Who makes it; users may write VENDOR/NAME."),
+    kind: str = Option("kb", help=f"What it is: {', '.join(KINDS)}."),
+    folder: Path | None = Option(None, "--dir", help="The folder to make; else kglink-NAME."),
 ) -> None:
     """Write the project of a new plugin: it works, and its tests pass."""
     project = write_project(name, vendor, kind, folder)

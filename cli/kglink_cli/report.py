@@ -5,53 +5,43 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
+from typer import Argument, Option
 
 from kglink.errors import UsageError
 from kglink.workspace.outputs import cannot_write, whole_file
+from kglink.workspace.report import MAP_ENTITIES
 from kglink_cli.console import note, print_json, progress
-from kglink_cli.limits import JudgedSplit
-from kglink_cli.session import session_of, split_names
+from kglink_cli.session import JudgedSplit, session_of, split_names
 from kglink_cli.tables import TableFormat, write_tables
 
 if TYPE_CHECKING:
     from kglink.workspace import Workspace
 
-#: Entities on a map, where nobody says how many.
-MAP = 5000
 #: The tables' files by their endings.
 ENDINGS: dict[str, TableFormat] = {"csv": "csv", "tex": "latex"}
 
 
 def report(
     context: typer.Context,
-    runs: Annotated[list[str], typer.Argument(help="The runs, as `kglink runs` names them.")],
-    docs: Annotated[
-        str | None,
-        typer.Option("--docs", help="Judge on these documents: a,b (else those learnt from)."),
-    ] = None,
+    runs: list[str] = Argument(..., help="The runs, as `kglink runs` names them."),
+    docs: str | None = Option(None, help="Judge on these documents: a,b (else those learnt from)."),
     split: JudgedSplit = None,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", help="The page to write; else report.html."),
-    ] = None,
-    map_entities: Annotated[
-        int,
-        typer.Option("--map", min=0, help="Most entities shown on the map; 0: no map."),
-    ] = MAP,
-    plots: Annotated[
-        Path | None,
-        typer.Option("--plots", help="Also write each plot to this folder, as SVG and PNG."),
-    ] = None,
-    tables: Annotated[
-        Path | None,
-        typer.Option("--tables", help="Also write each table to this folder, as CSV and LaTeX."),
-    ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the JSON of the report, and write no page.")
-    ] = False,
+    output: Path | None = Option(
+        None, "--output", "-o", help="The page to write; else report.html."
+    ),
+    map_entities: int = Option(
+        MAP_ENTITIES, "--map", min=0, help="Most entities shown on the map; 0: no map."
+    ),
+    plots: Path | None = Option(None, help="Also write each plot to this folder, as SVG and PNG."),
+    tables: Path | None = Option(
+        None, help="Also write each table to this folder, as CSV and LaTeX."
+    ),
+    as_json: bool = Option(
+        False, "--json", help="Print the JSON of the report, and write no page."
+    ),
 ) -> None:
     """Write what runs learnt as one web page: figures, curves, errors, a map of the joint space.
 
@@ -59,31 +49,35 @@ def report(
     split test of the documents where there is one, else on dev. Several runs are compared with
     the first.
     """
+    from kglink_cli.report_page.plots import plots_of
+
     if as_json and output is not None:
         raise UsageError("--json prints, and -o names a page", hint="Leave one of the two out.")
     with session_of(context).open() as workspace:
         for folder in (plots, tables):
-            _make(folder)
+            if folder is not None:
+                try:
+                    folder.mkdir(parents=True, exist_ok=True)
+                except OSError as error:
+                    raise cannot_write(folder, error) from error
         with progress() as tell:
             found = workspace.report(
                 runs, split_names(docs), split=split, map_entities=map_entities, progress=tell
             )
         if plots is not None:
-            _write_plots(workspace, found, plots)
+            drawn = plots_of(found)
+            for one in drawn:
+                with whole_file(workspace, plots / f"{one.name}.svg") as out:
+                    out.write(one.svg(alone=True))
+                with whole_file(workspace, plots / f"{one.name}.png") as out:
+                    one.write_png(out.buffer)
+            note("plots", f"{len(drawn)} in {plots}, as SVG and PNG")
         if tables is not None:
             _write_tables(workspace, found, tables)
         if as_json:
             print_json(found)
         else:
             write_page(workspace, found, output or Path("report.html"))
-
-
-def _make(folder: Path | None) -> None:
-    if folder is not None:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise cannot_write(folder, error) from error
 
 
 def write_page(
@@ -100,18 +94,6 @@ def write_page(
     with whole_file(workspace, path) as out:
         out.write(text)
     note("page", f"{path} ({len(text.encode()) / 1e6:,.1f} MB)")
-
-
-def _write_plots(workspace: Workspace, found: dict[str, Any], folder: Path) -> None:
-    from kglink_cli.report_page.plots import plots_of
-
-    drawn = plots_of(found)
-    for one in drawn:
-        with whole_file(workspace, folder / f"{one.name}.svg") as out:
-            out.write(one.svg(alone=True))
-        with whole_file(workspace, folder / f"{one.name}.png") as out:
-            one.write_png(out.buffer)
-    note("plots", f"{len(drawn)} in {folder}, as SVG and PNG")
 
 
 def _write_tables(workspace: Workspace, found: dict[str, Any], folder: Path) -> None:

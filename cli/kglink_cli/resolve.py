@@ -7,18 +7,26 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
+from typer import Argument, Option
 
 from kglink.errors import UsageError
 from kglink.workspace.outputs import whole_file
 from kglink.workspace.resolve import Resolved, Row, cell_text, context_text, resolved_rows
 from kglink_cli.build import ensure_space, tell_names_alone
 from kglink_cli.console import Reached, Show, counted, display, note, print_json_list, print_table
-from kglink_cli.limits import NotUnder, Types, Under, limit_flags
 from kglink_cli.outputs import reserved
-from kglink_cli.session import Encoding, session_of, split_names
+from kglink_cli.session import (
+    Encoding,
+    NotUnder,
+    Types,
+    Under,
+    limit_flags,
+    session_of,
+    split_names,
+)
 
 if TYPE_CHECKING:
     from kglink.linking.pipeline import Linker
@@ -36,47 +44,36 @@ _BINARY = {".xlsx": "XLSX", ".xlsm": "XLSX", ".parquet": "Parquet", ".pq": "Parq
 
 def resolve(
     context: typer.Context,
-    names: Annotated[
-        list[str],
-        typer.Argument(
-            help="Names, or - for names on standard input, a line each; with --column a table.",
-            metavar="NAME...",
-        ),
-    ],
-    column: Annotated[
-        str | None,
-        typer.Option("--column", help="Resolve this column of a CSV, TSV, XLSX or Parquet file."),
-    ] = None,
-    known: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--context",
-            help='What is known of the names, such as "country: Poland"; with --column a column. '
-            "May be repeated.",
-        ),
-    ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", help="Write the table to a file.", dir_okay=False),
-    ] = None,
-    kb: Annotated[str | None, typer.Option("--kb", help="Only these KBs: a,b")] = None,
+    names: list[str] = Argument(
+        ...,
+        help="Names, or - for names on standard input, a line each; with --column a table.",
+        metavar="NAME...",
+    ),
+    column: str | None = Option(
+        None, help="Resolve this column of a CSV, TSV, XLSX or Parquet file."
+    ),
+    known: list[str] | None = Option(
+        None,
+        "--context",
+        help='What is known of the names, such as "country: Poland"; with --column a column. '
+        "May be repeated.",
+    ),
+    output: Path | None = Option(
+        None, "--output", "-o", help="Write the table to a file.", dir_okay=False
+    ),
+    kb: str | None = Option(None, help="Only these KBs: a,b"),
     types: Types = None,
     under: Under = None,
     not_under: NotUnder = None,
-    threshold: Annotated[
-        float | None,
-        typer.Option(
-            "--threshold",
-            help="Least probability of a match: .9 gives fewer and surer ones, .1 takes names "
-            "that are only alike. Else .5.",
-        ),
-    ] = None,
-    top_k: Annotated[
-        int | None, typer.Option("--top-k", "-k", help="Candidates for each ambiguous name.")
-    ] = None,
+    threshold: float | None = Option(
+        None,
+        help="Least probability of a match: .9 gives fewer and surer ones, .1 takes names "
+        "that are only alike. Else .5.",
+    ),
+    top_k: int | None = Option(None, "--top-k", "-k", help="Candidates for each ambiguous name."),
     encoding: Encoding = None,
-    space: Annotated[str | None, typer.Option("--space", help="Name of the space.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    space: str | None = Option(None, help="Name of the space."),
+    as_json: bool = Option(False, "--json", help="Print JSON."),
 ) -> None:
     """Say which entities names mean that stand in no text, such as a column of a table.
 
@@ -164,8 +161,7 @@ class _Table:
     """A table whose column is resolved."""
 
     def __init__(self, source: Source, column: str, context: Sequence[str]) -> None:
-        from kglink_cli.table_files import places_of, refuse_taken
-        from kglink_cli.table_libraries import opened_table
+        from kglink_cli.table_files import opened_table, places_of, refuse_taken
 
         self._source = source
         self._context = tuple(context)
@@ -181,7 +177,13 @@ class _Table:
     ) -> None:
         """Write the table with its answers, and say how many there are."""
         began = time.monotonic()
-        self._refuse_other_kind(output)
+        kind = type(self._file).__name__.removesuffix("Table").lower()
+        wanted = _BINARY.get(output.suffix.lower(), "text").lower() if output else kind
+        if wanted != kind:
+            raise UsageError(
+                f"{output} would be {wanted}, and {self._source.label} is {kind}",
+                hint="The output is of the kind of the table: end its name so.",
+            )
 
         def answers(rows: Iterable[Sequence[Cell]]) -> Iterator[Added]:
             asked = (self._row(cells) for cells in rows)
@@ -212,15 +214,6 @@ class _Table:
         if self._file.rows is not None:
             return Reached("rows", done, self._file.rows, done)
         return Reached("rows", source.bytes_read, source.bytes_total, done, "bytes")
-
-    def _refuse_other_kind(self, output: Path | None) -> None:
-        kind = type(self._file).__name__.removesuffix("Table").lower()
-        wanted = _BINARY.get(output.suffix.lower(), "text").lower() if output else kind
-        if wanted != kind:
-            raise UsageError(
-                f"{output} would be {wanted}, and {self._source.label} is {kind}",
-                hint="The output is of the kind of the table: end its name so.",
-            )
 
     def _tell(self, seconds: float, output: Path | None) -> None:
         counts = self._counts

@@ -1,12 +1,14 @@
-"""`kglink runs`: all runs of fine-tuning, one with its curve, and removing one."""
+"""`kglink runs` and `kglink recipes`: runs of fine-tuning, and what they follow."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
+from typer import Argument, Option
 
 from kglink.errors import UsageError
 from kglink.workspace.shapes import run_shape
@@ -16,7 +18,7 @@ from kglink_cli.session import session_of
 if TYPE_CHECKING:
     from kglink.workspace.runs import WorkspaceRun
 
-COLUMNS = ("name", "recipe", "sources", "KBs", "state", "steps", "recall", "began", "space")
+RUN_COLUMNS = ("name", "recipe", "sources", "KBs", "state", "steps", "recall", "began", "space")
 BARS = "▁▂▃▄▅▆▇█"
 #: A curve is drawn in at most this number of columns.
 WIDTH = 60
@@ -24,12 +26,10 @@ WIDTH = 60
 
 def runs(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(help="One run: its settings, and its curve.")] = "",
-    delete: Annotated[
-        str, typer.Option("--delete", help="Remove this run with its model.", metavar="NAME")
-    ] = "",
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    name: str = Argument("", help="One run: its settings, and its curve."),
+    delete: str = Option("", help="Remove this run with its model.", metavar="NAME"),
+    yes: bool = Option(False, "--yes", "-y", help="Do not ask."),
+    as_json: bool = Option(False, "--json", help="Print JSON."),
 ) -> None:
     """List the runs of `kglink finetune`, show one with its curve, or delete one."""
     if name and delete:
@@ -46,7 +46,13 @@ def runs(
         elif name:
             _show(workspace.run(name), as_json=as_json)
         else:
-            _list(workspace.runs(), as_json=as_json)
+            found = workspace.runs()
+            if as_json:
+                print_json([run.as_json() for run in found])
+            elif found:
+                print_table(RUN_COLUMNS, [_row(run) for run in found], right=(5,))
+            else:
+                note("empty", "no run yet: kglink finetune --source-kb A --target-kb B")
 
 
 def sparkline(values: Sequence[float], width: int = WIDTH) -> str:
@@ -59,15 +65,6 @@ def sparkline(values: Sequence[float], width: int = WIDTH) -> str:
     low, high = min(means), max(means)
     step = (high - low) / (len(BARS) - 1) or 1.0
     return "".join(BARS[round((mean - low) / step)] for mean in means)
-
-
-def _list(found: Sequence[WorkspaceRun], *, as_json: bool) -> None:
-    if as_json:
-        print_json([run.as_json() for run in found])
-    elif found:
-        print_table(COLUMNS, [_row(run) for run in found], right=(5,))
-    else:
-        note("empty", "no run yet: kglink finetune --source-kb A --target-kb B")
 
 
 def _row(run: WorkspaceRun) -> list[object]:
@@ -88,7 +85,9 @@ def _show(run: WorkspaceRun, *, as_json: bool) -> None:
     lines = run.curve.lines()
     for key, value in _facts(run).items():
         say(f"{key:17} {value}")
-    for stage, losses in _losses(lines):
+    steps = [line for line in lines if "loss" in line]
+    for stage in dict.fromkeys(line["stage"] for line in steps):
+        losses = [line["loss"] for line in steps if line["stage"] == stage]
         ends = f"{losses[0]:.3f} to {losses[-1]:.3f}"
         say(f"{f'loss of {stage}':17} {sparkline(losses)}  {ends}")
     evaluations = [line for line in lines if "mean" in line]
@@ -123,14 +122,70 @@ def _facts(run: WorkspaceRun) -> dict[str, object]:
     }
 
 
-def _losses(lines: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, list[float]]]:
-    steps = [line for line in lines if "loss" in line]
-    for stage in dict.fromkeys(line["stage"] for line in steps):
-        yield stage, [line["loss"] for line in steps if line["stage"] == stage]
-
-
 def _evaluation(line: Mapping[str, Any], metrics: Sequence[str]) -> list[object]:
     loss = f"{line['epoch_loss']:.3f}" if "epoch_loss" in line else ""
     epoch = line["epoch"] or "before"
     shares = [f"{line['mean'][metric]:.3f}" for metric in metrics]
     return [line["stage"], epoch, line["total"], loss, *shares, "best" if line.get("best") else ""]
+
+
+COLUMNS = ("paper", "name", "summary", "follows")
+
+
+def recipes(
+    name: str = Argument("", help="One recipe, or a .toml file: all its values."),
+    paper: str = Option(
+        "", help="Only of this paper: amh, arboel, blink, joint, t-biencoder or kglink."
+    ),
+    table: str = Option("", help="Only those with a row in this table: 2"),
+    as_json: bool = Option(False, "--json", help="Print JSON."),
+) -> None:
+    """List the recipes for `kglink finetune`, or show one whole."""
+    from kglink.training.recipe import list_recipes, load_recipe
+
+    if name and (paper or table):
+        raise UsageError(
+            "one recipe, and a paper or table to list", hint="Leave out the name, or the others."
+        )
+    if name:
+        values = load_recipe(name).model_dump(mode="json")
+        if as_json:
+            print_json({"name": name, **values})
+        else:
+            # With all values written out it begins with no other recipe.
+            values.pop("extends")
+            say(*toml_lines(values))
+        return
+    found = list_recipes(paper, table)
+    if as_json:
+        print_json([recipe.as_json() for recipe in found])
+    else:
+        print_table(COLUMNS, found)
+
+
+def toml_lines(values: Mapping[str, Any], section: str = "") -> Iterator[str]:
+    """A recipe as its file would say it with every value written out."""
+    plain = {key: value for key, value in values.items() if not _is_section(key, value)}
+    for key, value in plain.items():
+        if value is not None and value != "":
+            yield f"{key} = {_toml(value)}"
+    for key, value in values.items():
+        if key not in plain:
+            inner = f"{section}.{key}".lstrip(".")
+            yield ""
+            yield f"[{inner}]"
+            yield from toml_lines(value, inner)
+
+
+def _is_section(key: str, value: object) -> bool:
+    return isinstance(value, Mapping) and not key.endswith("_settings")
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, Mapping):
+        inner = ", ".join(f"{key} = {_toml(item)}" for key, item in value.items())
+        return f"{{ {inner} }}" if inner else "{}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(_toml(item) for item in value)}]"
+    # Of texts, numbers and truths JSON and TOML say the same.
+    return json.dumps(value, ensure_ascii=False)

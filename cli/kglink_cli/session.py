@@ -1,13 +1,14 @@
-"""What all commands share: which workspace, and how flags become settings."""
+"""What all commands share: which workspace, how flags become settings, common options."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
+from typer import Option
 
 from kglink.errors import UsageError
 from kglink_cli.console import note
@@ -21,9 +22,7 @@ DEBUG_VARIABLE = "KGLINK_DEBUG"
 
 Encoding = Annotated[
     str | None,
-    typer.Option(
-        "--encoding", help="Encoding of texts that are not UTF-8, such as cp1252 or utf-16."
-    ),
+    Option("--encoding", help="Encoding of texts that are not UTF-8, such as cp1252 or utf-16."),
 ]
 
 
@@ -95,3 +94,61 @@ def parse_options(pairs: list[str], option: str = "--set") -> dict[str, object]:
 def split_names(names: str | None) -> tuple[str, ...]:
     """``a,b`` as a tuple, each name once."""
     return tuple(dict.fromkeys(name.strip() for name in (names or "").split(",") if name.strip()))
+
+
+Types = Annotated[
+    list[str] | None, Option("--type", help="Only entities of this type; may be repeated.")
+]
+Under = Annotated[
+    list[str] | None,
+    Option(
+        "--under", help="Of this entity's KB only its branch, such as doid:DOID:4; may be repeated."
+    ),
+]
+NotUnder = Annotated[
+    list[str] | None,
+    Option("--not-under", help="Nothing of this entity's branch; may be repeated."),
+]
+Rerank = Annotated[
+    int | None,
+    Option(
+        "--rerank",
+        min=0,
+        max=100,
+        help="First candidates of each KB that the trained reranker reads with the mention.",
+    ),
+]
+JudgedSplit = Annotated[
+    str | None,
+    Option(
+        "--split",
+        help="train, dev, test; empty: all. Else dev, or all where no document says its split.",
+        show_default=False,
+    ),
+]
+
+
+def limit_flags(
+    types: Sequence[str] | None, under: Sequence[str] | None, not_under: Sequence[str] | None
+) -> dict[str, object]:
+    """The settings that these options are."""
+    return {
+        "link.types": tuple(types or ()) or None,
+        "link.under": tuple(under or ()) or None,
+        "link.not_under": tuple(not_under or ()) or None,
+    }
+
+
+def refuse_ignored(why: str, options: Mapping[str, object]) -> None:
+    """Refuse options that are given and would change nothing; ``why`` says beside what."""
+    if named := [name for name, value in options.items() if value]:
+        raise UsageError(
+            f"{' and '.join(named)} would change nothing {why}",
+            hint=f"Leave out {'them' if named[1:] else named[0]}.",
+        )
+
+
+def check_rerank(rerank: int | None, by: str | None) -> None:
+    """Refuse a trained reranker where one kind of evidence alone ranks."""
+    if by not in (None, "all"):
+        refuse_ignored(f"beside --by {by}, which ranks alone", {"--rerank": rerank})

@@ -1,19 +1,69 @@
-"""`kglink show`: one entity, with all that the workspace knows of it."""
+"""`kglink search`, `show` and `explain`: entities, and why a mention was linked as it was."""
 
 from __future__ import annotations
 
+import os
+import re
+import sys
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
+from typer import Argument, Option
 
+from kglink.errors import UsageError
 from kglink.text.printable import printable
-from kglink_cli.console import counted, print_json, say
-from kglink_cli.session import session_of
+from kglink.workspace.shapes import found_shape
+from kglink_cli.build import ensure_space, tell_names_alone
+from kglink_cli.console import counted, note, print_json, print_table, say
+from kglink_cli.session import (
+    NotUnder,
+    Rerank,
+    Types,
+    Under,
+    limit_flags,
+    session_of,
+    split_names,
+    tell_reranker,
+    tell_stages,
+)
 
 if TYPE_CHECKING:
     from kglink.records import EntityId
     from kglink.workspace.entities import EntityView
+
+
+def search(
+    context: typer.Context,
+    text: str = Argument(..., help="A name, or a description in words."),
+    kb: str | None = Option(None, help="Only these KBs: a,b"),
+    types: Types = None,
+    under: Under = None,
+    not_under: NotUnder = None,
+    top_k: int = Option(10, "--top-k", "-k", help="How many.", min=1),
+    space: str | None = Option(None, help="Name of the space."),
+    as_json: bool = Option(False, "--json", help="Print JSON."),
+) -> None:
+    """Find entities that a text names or describes, in all KBs."""
+    flags = {"space.name": space, **limit_flags(types, under, not_under)}
+    with session_of(context).open(flags) as workspace:
+        ensure_space(workspace)
+        published, kbs = workspace.space(), split_names(kb)
+        tell_names_alone(workspace, published, published.kbs(kbs))
+        found = workspace.search(text, k=top_k, kbs=kbs)
+        facts = workspace.store.get_entities([one.id for one in found])
+    if as_json:
+        print_json(found_shape(found, facts))
+    elif found:
+        described = {key: entity.description for key, entity in facts.items()}
+        rows = [
+            [f"{one.score:.2f}", str(one.id), one.title, described.get(one.id, "")[:100]]
+            for one in found
+        ]
+        print_table(("score", "entity", "title", "description"), rows)
+    else:
+        note("nothing", "no entity is like that")
+
 
 #: How many names, children and counterparts are shown; --json has all.
 MOST_SHOWN = 12
@@ -21,9 +71,9 @@ MOST_SHOWN = 12
 
 def show(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(help="The entity: KB:KEY, or a key of one KB alone.")],
-    examples: Annotated[int, typer.Option(help="How many mentions to show.", min=0)] = 3,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    name: str = Argument(..., help="The entity: KB:KEY, or a key of one KB alone."),
+    examples: int = Option(3, help="How many mentions to show.", min=0),
+    as_json: bool = Option(False, "--json", help="Print JSON."),
 ) -> None:
     """Show one entity: names, place in its KB, counterparts in others, mentions in documents."""
     with session_of(context).open() as workspace:
@@ -72,3 +122,57 @@ def _listed(label: str, values: Iterable[str], separator: str) -> Iterator[str]:
     if every:
         more = f"{separator}and {len(every) - MOST_SHOWN:,} more" if every[MOST_SHOWN:] else ""
         yield f"{label:10} {separator.join(every[:MOST_SHOWN])}{more}"
+
+
+_SPAN = re.compile(r"(\d+):(\d+)")
+
+
+def explain(
+    context: typer.Context,
+    text: str = Argument(..., help="The text, or - for standard input."),
+    surface: str = Option("", "--surface", "-s", help="The mention's words, wherever they stand."),
+    span: str = Option("", help="The mention's characters: START:END, from 0."),
+    kb: str | None = Option(None, help="Only these KBs: a,b"),
+    top_k: int | None = Option(None, "--top-k", "-k", help="Candidates for each mention."),
+    rerank: Rerank = None,
+    space: str | None = Option(None, help="Name of the space."),
+    as_json: bool = Option(False, "--json", help="Print JSON."),
+) -> None:
+    """Show why a mention is linked as it is: each candidate by its evidence.
+
+    A cell holds the value of the evidence, and what it adds to the score: the value times its
+    weight. Below stand what decided, and what would have to change.
+    """
+    if surface and span:
+        raise UsageError("--surface and --span both say where the mention is", hint="Give one.")
+    place = _SPAN.fullmatch(span)
+    if span and not place:
+        raise UsageError(f"--span {span!r} is no place", hint="Write START:END, such as 3:9.")
+    if os.path.isfile(text):  # noqa: PTH113 - of a text that is no path it says no
+        raise UsageError(f"{text!r} is a file, not a text", hint=f"kglink explain - < {text}")
+    words = sys.stdin.read() if text == "-" else text
+    flags = {"link.top_k": top_k, "link.rerank": rerank, "space.name": space}
+    with session_of(context).open(flags) as workspace:
+        ensure_space(workspace)
+        tell_reranker(workspace)
+        found = workspace.explain(
+            words,
+            surface=surface,
+            span=(int(place[1]), int(place[2])) if place else None,
+            kbs=split_names(kb),
+        )
+        tell_stages(workspace)
+    if as_json:
+        print_json([one.as_json() for one in found])
+        return
+    for number, one in enumerate(found):
+        if number:
+            say("")
+        link = one.link
+        say(f"{link.surface}  characters {link.start} to {link.end}")
+        if link.candidates:
+            columns, rows = one.evidence()
+            print_table(columns, rows)
+        say(*one.verdict())
+    if not found:
+        note("nothing", "no mention was found; --surface or --span says where it is")

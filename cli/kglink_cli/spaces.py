@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 from rich.filesize import decimal
+from typer import Argument, Option
 
 from kglink.errors import UsageError
 from kglink_cli.console import counted, note, print_json, print_table, progress, say
-from kglink_cli.limits import JudgedSplit
-from kglink_cli.session import session_of, split_names
+from kglink_cli.session import JudgedSplit, session_of, split_names
 
 if TYPE_CHECKING:
     from kglink.workspace import Workspace
@@ -23,21 +23,15 @@ _CURRENT = {True: "yes", False: "no", None: "?"}
 
 def spaces(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(help="One space, whole.")] = "",
-    compare: Annotated[
-        tuple[str, str] | None,
-        typer.Option("--compare", help="Say in what two spaces differ.", metavar="A B"),
-    ] = None,
-    docs: Annotated[
-        str | None,
-        typer.Option("--docs", help="With --compare: evaluate both on these documents: a,b"),
-    ] = None,
+    name: str = Argument("", help="One space, whole."),
+    compare: tuple[str, str] | None = Option(
+        None, help="Say in what two spaces differ.", metavar="A B"
+    ),
+    docs: str | None = Option(None, help="With --compare: evaluate both on these documents: a,b"),
     split: JudgedSplit = None,
-    delete: Annotated[
-        str, typer.Option("--delete", help="Remove this space.", metavar="NAME")
-    ] = "",
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    delete: str = Option("", help="Remove this space.", metavar="NAME"),
+    yes: bool = Option(False, "--yes", "-y", help="Do not ask."),
+    as_json: bool = Option(False, "--json", help="Print JSON."),
 ) -> None:
     """List the spaces of this workspace, show one, compare two, or delete one."""
     if sum(map(bool, (name, compare, delete))) > 1:
@@ -52,20 +46,16 @@ def spaces(
         elif name:
             _show(workspace, name, as_json=as_json)
         else:
-            _list(workspace, as_json=as_json)
-
-
-def _list(workspace: Workspace, *, as_json: bool) -> None:
-    found = workspace.spaces()
-    if as_json:
-        print_json([space.as_json() for space in found])
-    elif found:
-        print_table(COLUMNS, [_row(space) for space in found], right=(3, 4, 7))
-        for space in found:
-            if space.problem:
-                note(space.name, space.problem)
-    else:
-        note("empty", "no space yet: kglink build")
+            found = workspace.spaces()
+            if as_json:
+                print_json([space.as_json() for space in found])
+            elif found:
+                print_table(COLUMNS, [_row(space) for space in found], right=(3, 4, 7))
+                for space in found:
+                    if space.problem:
+                        note(space.name, space.problem)
+            else:
+                note("empty", "no space yet: kglink build")
 
 
 def _row(space: SpaceSummary) -> list[object]:
@@ -116,6 +106,8 @@ def _compare(
     *,
     as_json: bool,
 ) -> None:
+    from kglink.evaluation.measures.retrieval import AP_AT_1
+
     differences = workspace.compare_spaces(*pair)
     recalls = None
     if docs:
@@ -133,7 +125,15 @@ def _compare(
         return
     _print_differences(pair, differences)
     if recalls:
-        _print_recalls(pair, recalls)
+        rows = [
+            [pool, count, figure, *_beside(recalls, pool, figure)]
+            for pool, count in recalls.left.mentions.items()
+            for figure in recalls.left.of(pool)
+            if figure != AP_AT_1 or figure in recalls.tests.get(pool, {})  # else it is R@1
+        ]
+        say("", "Both on the same mentions; p: paired randomization test")
+        columns = ("pool", "mentions", "figure", *pair, "difference", "p", "significant at .05")
+        print_table(columns, rows, right=(1, 3, 4, 5, 6))
 
 
 def _print_differences(pair: tuple[str, str], differences: Sequence[Difference]) -> None:
@@ -150,20 +150,6 @@ def _cell(value: object) -> str:
     if isinstance(value, bool):
         return _CURRENT[value]
     return f"{value:,}" if isinstance(value, int) else str(value)
-
-
-def _print_recalls(pair: tuple[str, str], recalls: RecallComparison) -> None:
-    from kglink.evaluation.measures.retrieval import AP_AT_1
-
-    rows = [
-        [pool, count, figure, *_beside(recalls, pool, figure)]
-        for pool, count in recalls.left.mentions.items()
-        for figure in recalls.left.of(pool)
-        if figure != AP_AT_1 or figure in recalls.tests.get(pool, {})  # else it is R@1
-    ]
-    say("", "Both on the same mentions; p: paired randomization test")
-    columns = ("pool", "mentions", "figure", *pair, "difference", "p", "significant at .05")
-    print_table(columns, rows, right=(1, 3, 4, 5, 6))
 
 
 def _beside(recalls: RecallComparison, pool: str, figure: str) -> list[str]:

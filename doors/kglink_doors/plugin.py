@@ -21,7 +21,7 @@ EXAMPLES: Mapping[str, tuple[str, str]] = {
 @hookimpl
 def register_commands(app: typer.Typer) -> None:
     """Register the commands that serve a workspace."""
-    from kglink_cli.examples import epilog
+    from kglink_cli.commands import epilog
     from kglink_doors.mcp_command import mcp
     from kglink_doors.serve_command import serve
 

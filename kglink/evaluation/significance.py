@@ -100,7 +100,7 @@ _CHUNK = 100
 
 def share_interval(part: int, whole: int) -> Interval:
     """Of a share of mentions: Wilson's, which is one of nothing but the counts."""
-    from kglink.overlap.review.sample import wilson_interval
+    from kglink.overlap.review.journal import wilson_interval
 
     return wilson_interval(part, whole) if whole else (0.0, 0.0)
 

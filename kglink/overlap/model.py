@@ -75,7 +75,11 @@ class OverlapModel(BaseModel):
 
     def probability(self, values: Values) -> float:
         """How probably a pair with these values is one and the same thing."""
-        return _sigmoid(self.log_odds(values))
+        odds = self.log_odds(values)
+        if odds >= 0:
+            return 1 / (1 + math.exp(-odds))
+        grown = math.exp(odds)
+        return grown / (1 + grown)
 
     def unknown(self, names: Iterable[str]) -> list[str]:
         """The values that it has no weight for."""
@@ -222,10 +226,3 @@ def _cost(
     odds = features @ found
     loss = float(counts @ (np.logaddexp(0, odds) - right * odds))
     return loss + 0.5 * precision * float(((found - start) ** 2).sum())
-
-
-def _sigmoid(odds: float) -> float:
-    if odds >= 0:
-        return 1 / (1 + math.exp(-odds))
-    grown = math.exp(odds)
-    return grown / (1 + grown)

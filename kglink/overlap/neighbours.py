@@ -17,7 +17,6 @@ import numpy.typing as npt
 import torch
 
 from kglink.models import Precision, choose_hardware
-from kglink.overlap.assign import ranks
 from kglink.plugins import EntityVectors
 from kglink.records import OnProgress, Progress
 
@@ -83,16 +82,11 @@ class _Best:
         self.scores[mine], order = found.topk(k, dim=1)
         self.ids[mine] = ids.gather(1, order)
 
-    def pairs(self) -> _Pairs:
+    def pairs(self) -> tuple[IntArray, IntArray]:
         """All that is kept, as numbers of entities and of others."""
         ids = self.ids.cpu().numpy()
         rows, columns = np.nonzero(ids >= 0)
-        return _Pairs(rows, ids[rows, columns])
-
-
-class _Pairs(NamedTuple):
-    entities: IntArray
-    others: IntArray
+        return rows, ids[rows, columns]
 
 
 def nearest_neighbours(
@@ -240,3 +234,12 @@ def _rows_of(vectors: EntityVectors, entities: IntArray) -> tuple[IntArray, IntA
     """The first row of each entity and how many it has."""
     first = np.searchsorted(vectors.owners, entities)
     return first, np.searchsorted(vectors.owners, entities, side="right") - first
+
+
+def ranks(entities: IntArray, others: IntArray, scores: FloatArray) -> IntArray:
+    """For each pair how many of the entity's pairs are better; equal ones by number."""
+    order = np.lexsort((others, -scores, entities))
+    in_order = entities[order]
+    found = np.empty(len(entities), np.int64)
+    found[order] = np.arange(len(order)) - np.searchsorted(in_order, in_order)
+    return found

@@ -1,15 +1,22 @@
-"""The pairs of one search in a temporary database: proposed once, weighed, looked up again."""
+"""Two KBs as evidence sees them, and the pairs of one search in a temporary database."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from kglink.errors import StoreError
-from kglink.plugins import Side
+from kglink.overlap.names import NameJoin
+from kglink.plugins import EntityVectors, Side
+from kglink.records import Entity, EntityId, OnProgress, Progress
+
+if TYPE_CHECKING:
+    from kglink.plugins import FloatArray
+    from kglink.store import Store
 
 BATCH = 4096
 #: Memory that pairs take before they go to the disk.
@@ -152,3 +159,86 @@ def _pair(row: tuple[Any, ...]) -> ScratchPair:
 def _row(pair: ScratchPair, *, second: bool) -> tuple[object, ...]:
     found = (pair.probability, json.dumps(dict(pair.evidence)))
     return (*found, *pair[:2]) if second else (*found, pair.shares_name, *pair[:2])
+
+
+RowKind = Literal["text", "alias"]
+#: The vectors of a KB's rows of one kind, None where the joint space has none.
+VectorsOf = Callable[[str, RowKind], EntityVectors | None]
+
+
+@dataclass(slots=True)
+class StoreKBs:
+    """Reads from the store, the kept text vectors and the joint space."""
+
+    store: Store
+    names: NameJoin
+    left: str
+    right: str
+    encoder: Callable[[Sequence[str]], FloatArray]
+    vectors_of: VectorsOf
+    scratch: ScratchPairs
+    device: str = "auto"
+    progress: OnProgress = lambda _: None
+
+    def entities(self, side: Side) -> Iterator[Entity]:
+        """All entities of one side in the order of their keys."""
+        return self.store.entities(self._kb(side))
+
+    def get(self, side: Side, keys: Iterable[str]) -> dict[str, Entity]:
+        """Some entities of one side."""
+        kb = self._kb(side)
+        found = self.store.get_entities(EntityId(kb, key) for key in keys)
+        return {entity_id.key: entity for entity_id, entity in found.items()}
+
+    def shared_names(self) -> Iterator[tuple[str, str, str]]:
+        """Left key, right key and the folded name that both bear."""
+        for pair in self.names:
+            for name in pair.names:
+                yield pair.left, pair.right, name
+
+    def encode(self, texts: Sequence[str]) -> FloatArray:
+        """The unit vector of each text."""
+        return self.encoder(texts)
+
+    def vectors(self, side: Side, rows: RowKind) -> EntityVectors | None:
+        """The vectors of one side in the joint space."""
+        return self.vectors_of(self._kb(side), rows)
+
+    def overlaps_through(self) -> Iterator[tuple[str, str, str, float]]:
+        """Left key, right key, a third KB, and how probably both are the same entity of it."""
+        for info in self.store.kbs():
+            if info.name not in (self.left, self.right):
+                yield from self._through(info.name)
+
+    def _through(self, third: str) -> Iterator[tuple[str, str, str, float]]:
+        by_third: dict[str, list[tuple[str, float]]] = {}
+        for overlap in self.store.overlaps(third, self.right):
+            probability = _believed(overlap.probability, overlap.verdict)
+            by_third.setdefault(overlap.left.key, []).append((overlap.right.key, probability))
+        if not by_third:
+            return
+        for overlap in self.store.overlaps(self.left, third):
+            probability = _believed(overlap.probability, overlap.verdict)
+            for key, other in by_third.get(overlap.right.key, ()):
+                yield overlap.left.key, key, third, probability * other
+
+    def probability(self, left: str, right: str) -> float | None:
+        """What the first pass found a pair to be."""
+        return self.scratch.probability(left, right)
+
+    def partners(self, side: Side, key: str) -> dict[str, float]:
+        """The other sides of all pairs of an entity."""
+        return self.scratch.partners(side, key)
+
+    def report(self, progress: Progress) -> None:
+        """How far evidence has come in a long search."""
+        self.progress(progress)
+
+    def _kb(self, side: Side) -> str:
+        return self.left if side == "left" else self.right
+
+
+def _believed(probability: float, verdict: str | None) -> float:
+    if verdict == "correct":
+        return 1.0
+    return 0.0 if verdict == "wrong" else probability

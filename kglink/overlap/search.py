@@ -1,8 +1,9 @@
-"""Finding the overlap of two KBs: by names, as the joint-space paper does, or by all evidence.
+"""Finding the overlap of two KBs, by names, as the joint-space paper does, or by all evidence.
 
 The method of the paper: candidate pairs by strict equality of names, then a filter on the cosine
-of sentence embeddings of the descriptions. `full` weighs all evidence into one probability. Every
-search is kept as a run: while neither KB nor settings have changed it need not be made again.
+of sentence embeddings of the descriptions. `full` weighs all evidence into one probability, with
+a model that learns from what people said of pairs. Every search is kept as a run: while neither
+KB nor settings have changed it need not be made again.
 """
 
 from __future__ import annotations
@@ -11,18 +12,17 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import combinations
+from itertools import chain, combinations
 from typing import TYPE_CHECKING, Protocol
 
 from kglink.config import OverlapSection
 from kglink.errors import UsageError
 from kglink.files.digest import digest_of
 from kglink.files.manifest import now
-from kglink.overlap.model import OverlapModel
+from kglink.overlap.model import OverlapModel, Values, fit
 from kglink.overlap.names import NameJoin, NameRules
-from kglink.overlap.paired import RowKind, StoreKBs
 from kglink.overlap.paper import alike_descriptions, same_names
-from kglink.overlap.scratch import ScratchPairs
+from kglink.overlap.scratch import RowKind, ScratchPairs, StoreKBs
 from kglink.overlap.weigh import SearchCounts, Steps, Verdicts, Weighing, likeliest
 from kglink.plugins import EntityVectors, PairEvidence
 from kglink.records import OnProgress, Overlap, OverlapRun
@@ -164,10 +164,7 @@ def find_overlaps(
     with open_search(tools, left, right, progress) as search:
         first, second = search.infos
         kept = tools.store.save_overlaps(
-            first.name,
-            second.name,
-            search.found(),
-            run=lambda kept: search.run(tools.store, kept),
+            first.name, second.name, search.found(), run=lambda kept: search.run(tools.store, kept)
         )
         tally = search.tally
         return OverlapReport(
@@ -233,11 +230,11 @@ class Search:
             self._names,
             first,
             second,
-            encode=tools.encode,
-            vectors_of=tools.space.get,
-            scratch=self._scratch,
-            device=tools.device,
-            progress=self._steps.reach,
+            tools.encode,
+            tools.space.get,
+            scratch,
+            tools.device,
+            self._steps.reach,
         )
 
     def found(self) -> Iterator[Overlap]:
@@ -337,3 +334,74 @@ def _checked_kbs(store: Store, left: str, right: str) -> tuple[KBInfo, KBInfo]:
                 hint="It may hold documents only: `kglink kbs` says what each KB holds.",
             )
     return first, second
+
+
+#: Verdicts of each kind, at least, without which nothing can be learnt.
+LEAST_VERDICTS = 5
+#: Fewer pairs judged wrong than this: the rivals of pairs judged correct stand in for them.
+FEW_WRONG = 20
+#: How much a rival counts against a pair that somebody judged.
+RIVAL_WEIGHT = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """A model, and what it was trained on."""
+
+    model: OverlapModel
+    prior: OverlapModel
+    correct: int
+    wrong: int
+    rivals: int
+    """Pairs taken for wrong because one of their entities is in a pair judged correct."""
+    kbs: tuple[tuple[str, str], ...]
+
+
+def train(
+    tools: OverlapTools, *, prior: OverlapModel, progress: OnProgress = lambda _: None
+) -> Training:
+    """Fit a model to all verdicts of the store; an unclear one teaches nothing.
+
+    The evidence is weighed anew for every two KBs with verdicts, so that pairs which no search
+    had found teach as well. A list of correct pairs alone, such as an imported one, says what is
+    wrong by what it does not hold: other pairs of the same entities.
+    """
+    values: list[Values] = []
+    said: list[bool] = []
+    rivals: list[Values] = []
+    judged = dict.fromkeys(
+        (min(one.left.kb, one.right.kb), max(one.left.kb, one.right.kb))
+        for one in tools.store.overlaps(judged=True)
+        if one.verdict != "unclear"
+    )
+    for left, right in judged:
+        with open_search(tools, left, right, progress) as search:
+            verdicts = search.verdicts()
+            correct_pairs = [pair for pair, verdict in verdicts.items() if verdict == "correct"]
+            lefts, rights = ({pair[side] for pair in correct_pairs} for side in (0, 1))
+            for pair in chain.from_iterable(search.weigh(verdicts).scratch.batches(0.0)):
+                verdict = verdicts.get((pair.left, pair.right))
+                if verdict in ("correct", "wrong"):
+                    values.append(pair.evidence)
+                    said.append(verdict == "correct")
+                elif verdict is None and (pair.left in lefts or pair.right in rights):
+                    rivals.append(pair.evidence)
+    correct = sum(said)
+    wrong = len(said) - correct
+    if wrong >= FEW_WRONG:
+        rivals = []
+    if correct < LEAST_VERDICTS or wrong + len(rivals) < LEAST_VERDICTS:
+        raise UsageError(
+            f"{correct} pairs are judged correct and {wrong} wrong: too few to learn from",
+            hint=f"Judge at least {LEAST_VERDICTS} of each with `kglink overlap review KB KB`, "
+            "or import a list.",
+        )
+    model = fit(
+        [*values, *rivals],
+        [*said, *(False for _ in rivals)],
+        prior,
+        evidence=tuple(tools.evidence),
+        sample_weights=[*(1.0 for _ in values), *(RIVAL_WEIGHT for _ in rivals)],
+    )
+    model = model.model_copy(update={"correct": correct, "wrong": wrong})
+    return Training(model, prior, correct, wrong, len(rivals), tuple(judged))

@@ -1,4 +1,4 @@
-"""All evidence of two KBs, weighed pair by pair into one probability."""
+"""All evidence of two KBs, weighed pair by pair into one probability; one-to-one assignment."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import compress
-from typing import NamedTuple
+from itertools import chain, compress
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import linear_sum_assignment
+from scipy.sparse import coo_matrix
+from scipy.sparse.csgraph import connected_components
 
 from kglink.errors import PluginError
-from kglink.overlap.assign import assign_one_to_one
 from kglink.overlap.model import OverlapModel
 from kglink.overlap.names import folded_names
 from kglink.overlap.scratch import ScratchPair, ScratchPairs
@@ -40,13 +44,6 @@ class SearchCounts:
     unweighed: set[str] = field(default_factory=set)
     proposed_by: Counter[str] = field(default_factory=Counter)
 
-    def keep(self, *, shares_name: bool) -> None:
-        """Count a kept pair."""
-        if shares_name:
-            self.by_name += 1
-        else:
-            self.by_meaning_only += 1
-
 
 class Steps:
     """Reports the progress of one step after the other."""
@@ -69,11 +66,6 @@ class Steps:
         """Report how far a part of this step is, which has another name for it."""
         self._now = replace(self._now, done=part.done, total=part.total)
         self._tell(self._now)
-
-
-class _Weighed(NamedTuple):
-    pair: ScratchPair
-    entities: EntityPair
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,24 +95,27 @@ class Weighing:
 
     def kept(self, threshold: float, verdicts: Verdicts, *, one_to_one: bool) -> Iterator[Overlap]:
         """The pairs of at least this probability, in the order of their keys."""
-        chosen = self._chosen(threshold, verdicts) if one_to_one else None
+        chosen = None
+        if one_to_one:
+            pairs = chain.from_iterable(self.scratch.batches(threshold))
+            found = {(pair.left, pair.right): pair.probability for pair in pairs}
+            chosen = likeliest(found, verdicts, threshold)
         for batch in self.scratch.batches(threshold):
             for pair in batch:
                 if pair.proposers == 1 << JUDGED:  # Weighed to teach; no search has found it.
                     continue
                 if chosen is None or (pair.left, pair.right) in chosen:
-                    self._count(pair)
+                    self.tally.by_name += pair.shares_name
+                    self.tally.by_meaning_only += not pair.shares_name
+                    for number, name in enumerate(self.evidence):
+                        if pair.proposers >> number & 1:
+                            self.tally.proposed_by[name] += 1
                     yield Overlap(
                         EntityId(self.kbs.left, pair.left),
                         EntityId(self.kbs.right, pair.right),
                         pair.probability,
                         pair.evidence,
                     )
-
-    def _chosen(self, threshold: float, verdicts: Verdicts) -> set[tuple[str, str]]:
-        batches = self.scratch.batches(threshold)
-        found = {(pair.left, pair.right): pair.probability for batch in batches for pair in batch}
-        return likeliest(found, verdicts, threshold)
 
     def _weigh(self, *, second_pass: bool) -> None:
         chosen = {
@@ -129,10 +124,22 @@ class Weighing:
             if evidence.second_pass == second_pass
         }
         for batch in self.scratch.batches():
-            known = self._entities(batch)
-            both = (one.entities for one in known)
+            lefts = self.kbs.get("left", dict.fromkeys(pair.left for pair in batch))
+            rights = self.kbs.get("right", dict.fromkeys(pair.right for pair in batch))
+            known = [
+                (pair, EntityPair(lefts[pair.left], rights[pair.right]))
+                for pair in batch
+                if pair.left in lefts and pair.right in rights
+            ]
+            both = [entities for _, entities in known]
             lacking = [not (pair.left.description and pair.right.description) for pair in both]
-            values = self._values(chosen, [one.entities for one in known], lacking)
+            # The values of all evidence for each pair; some pairs are lacking a description.
+            values: list[dict[str, float]] = [{} for _ in both]
+            for name, one in chosen.items():
+                found = one.weigh(self.kbs, both)
+                _add_values(values, found, name)
+                if any(compress(found, lacking)):
+                    self.tally.left_for_them[name] = None
             self.scratch.put(self._put(known, values, second_pass), second=second_pass)
             if not second_pass:
                 self.tally.missing += len(batch) - len(known)
@@ -141,23 +148,11 @@ class Weighing:
         if second_pass:
             self.scratch.take_second()
 
-    def _values(
-        self,
-        evidence: Mapping[str, PairEvidence],
-        pairs: Sequence[EntityPair],
-        lacking: Sequence[bool],
-    ) -> list[dict[str, float]]:
-        """The values of all evidence for each pair; some pairs are lacking a description."""
-        values: list[dict[str, float]] = [{} for _ in pairs]
-        for name, one in evidence.items():
-            found = one.weigh(self.kbs, pairs)
-            _add_values(values, found, name)
-            if any(compress(found, lacking)):
-                self.tally.left_for_them[name] = None
-        return values
-
     def _put(
-        self, known: Sequence[_Weighed], values: Sequence[dict[str, float]], second_pass: bool
+        self,
+        known: Sequence[tuple[ScratchPair, EntityPair]],
+        values: Sequence[dict[str, float]],
+        second_pass: bool,
     ) -> Iterator[ScratchPair]:
         names: dict[str, set[str]] = {}
         for (pair, entities), found in zip(known, values, strict=True):
@@ -171,21 +166,6 @@ class Weighing:
                     names = {pair.left: set(folded_names(entities.left))}
                 shares_name = not names[pair.left].isdisjoint(folded_names(entities.right))
             yield pair._replace(shares_name=shares_name, probability=probability, evidence=evidence)
-
-    def _entities(self, batch: Sequence[ScratchPair]) -> list[_Weighed]:
-        lefts = self.kbs.get("left", dict.fromkeys(pair.left for pair in batch))
-        rights = self.kbs.get("right", dict.fromkeys(pair.right for pair in batch))
-        return [
-            _Weighed(pair, EntityPair(lefts[pair.left], rights[pair.right]))
-            for pair in batch
-            if pair.left in lefts and pair.right in rights
-        ]
-
-    def _count(self, pair: ScratchPair) -> None:
-        self.tally.keep(shares_name=pair.shares_name)
-        for number, name in enumerate(self.evidence):
-            if pair.proposers >> number & 1:
-                self.tally.proposed_by[name] += 1
 
 
 def likeliest(
@@ -210,15 +190,80 @@ def _add_values(
         )
     for known, new in zip(values, found, strict=True):
         for name, value in new.items():
-            if name in known or not math.isfinite(value):
-                raise _bad_value(evidence, name, value)
+            if not math.isfinite(value):
+                raise PluginError(f"evidence {evidence!r} gives {name!r} the value {value}")
+            if name in known:
+                raise PluginError(
+                    f"evidence {evidence!r} gives a value {name!r}, which other evidence gives "
+                    "as well",
+                    hint="Leave one of the two out of overlap.evidence.",
+                )
             known[name] = round(float(value), DIGITS)
 
 
-def _bad_value(evidence: str, name: str, value: float) -> PluginError:
-    if not math.isfinite(value):
-        return PluginError(f"evidence {evidence!r} gives {name!r} the value {value}")
-    return PluginError(
-        f"evidence {evidence!r} gives a value {name!r}, which other evidence gives as well",
-        hint="Leave one of the two out of overlap.evidence.",
-    )
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+
+#: Cells of the matrix that is solved exactly; beyond it pairs are taken greedily.
+MOST_CELLS = 1_000_000
+_LEAST_ODDS = 1e-6
+#: A pair counts a little however close it is to the least probability.
+_SMALL = 1e-3
+
+
+def assign_one_to_one(
+    lefts: Sequence[str], rights: Sequence[str], probabilities: Sequence[float], least: float
+) -> npt.NDArray[np.bool_]:
+    """Which of the pairs (left i, right i) are kept."""
+    kept = np.zeros(len(lefts), bool)
+    if not len(lefts):
+        return kept
+    _, left = np.unique(np.asarray(lefts, object), return_inverse=True)
+    _, right = np.unique(np.asarray(rights, object), return_inverse=True)
+    bounded = np.clip(np.asarray(probabilities, np.float64), _LEAST_ODDS, 1 - _LEAST_ODDS)
+    floor = min(max(least, _LEAST_ODDS), 1 - _LEAST_ODDS)
+    odds = np.log(bounded / (1 - bounded)) - math.log(floor / (1 - floor))
+    weights: FloatArray = np.maximum(odds, 0) + _SMALL
+    order = np.argsort(_components(left, right), kind="stable")
+    labels = _components(left, right)[order]
+    for rows in np.split(order, np.flatnonzero(np.diff(labels)) + 1):
+        kept[rows[_best(left[rows], right[rows], weights[rows])]] = True
+    return kept
+
+
+def _components(left: IntArray, right: IntArray) -> IntArray:
+    """For each pair the number of its connected component."""
+    size = int(left.max()) + 1, int(right.max()) + 1
+    edges = coo_matrix((np.ones(len(left)), (left, right + size[0])), shape=(sum(size),) * 2)
+    labels: IntArray = connected_components(edges, directed=False)[1]
+    return labels[left]
+
+
+def _best(left: IntArray, right: IntArray, weights: FloatArray) -> IntArray:
+    """The pairs of one component that are kept."""
+    if len(left) == 1:
+        return np.zeros(1, np.int64)
+    _, row = np.unique(left, return_inverse=True)
+    _, column = np.unique(right, return_inverse=True)
+    rows, columns = int(row.max()) + 1, int(column.max()) + 1
+    if rows * columns > MOST_CELLS:
+        return _greedy(row, column, weights)
+    matrix = np.zeros((rows, columns))
+    matrix[row, column] = weights
+    chosen = linear_sum_assignment(matrix, maximize=True)
+    taken = set(zip(*(side.tolist() for side in chosen), strict=True))
+    # A cell without a pair is worth nothing: it stands for leaving both entities alone.
+    pairs = enumerate(zip(row.tolist(), column.tolist(), strict=True))
+    return np.array([at for at, pair in pairs if pair in taken], np.int64)
+
+
+def _greedy(row: IntArray, column: IntArray, weights: FloatArray) -> IntArray:
+    rows: set[int] = set()
+    columns: set[int] = set()
+    kept = []
+    for at in np.lexsort((column, row, -weights)).tolist():
+        if row[at] not in rows and column[at] not in columns:
+            rows.add(int(row[at]))
+            columns.add(int(column[at]))
+            kept.append(at)
+    return np.array(kept, np.int64)

@@ -1,13 +1,25 @@
-"""Which detectors find the mentions of texts: the trained one of a space, or the dictionary."""
+"""The detectors of mentions: which ones a run asks, with which settings and for which names."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from kglink.config import EncoderSection, LinkSection
+from kglink.config import EncoderSection, LinkSection, all_settings, env_name
+from kglink.errors import ConfigError
 from kglink.files.digest import digest_of
+from kglink.plugins import NameRow, PluginSettings
+from kglink.plugins.settings import setting_keys
 from kglink.space.folder import SpaceFolder
+from kglink.space.segment_build import alias_rows
+from kglink.space.space import Space, SpaceNames
+
+if TYPE_CHECKING:
+    from kglink.plugins import Detector, Names, Registry
+    from kglink.store import Store
+    from kglink.store.memory import PartOfMemory
+    from kglink.store.occurrences import Meaning
 
 AUTO = "auto"
 DICTIONARY, LEARNED = "kglink/dictionary", "kglink/learned"
@@ -74,3 +86,110 @@ def _automatic(folder: SpaceFolder) -> tuple[str, str]:
         other = f"; texts like those of {worse} are for `--detector dictionary`" if worse else ""
         return LEARNED, f"found by {trained} ({figures}){other}"
     return DICTIONARY, f"found by the dictionary; {trained} is worse ({figures})"
+
+
+class NamesWithMemory:
+    """The names of KBs, and the surfaces that meant their entities in annotated documents."""
+
+    def __init__(self, names: SpaceNames, memory: Store | PartOfMemory, kbs: Sequence[str]) -> None:
+        self._names = names
+        self._memory = memory
+        self._kbs = frozenset(kbs)
+        self._remembers = bool(memory.memory_sources())
+        self.cache_dir = names.cache_dir
+        self.fingerprint = names.fingerprint
+        if self._remembers:
+            self.fingerprint = digest_of([names.fingerprint, memory.memory_state(), *sorted(kbs)])
+
+    def __len__(self) -> int:
+        return len(self._names) + sum(1 for _ in self._remembered())
+
+    def __iter__(self) -> Iterator[NameRow]:
+        yield from self._names
+        yield from self._remembered()
+
+    def _remembered(self) -> Iterator[NameRow]:
+        told = self._memory.all_meanings() if self._remembers else ()
+        return remembered_names(
+            (one for one in told if not self._names.leaves_out(one.entity)), self._kbs
+        )
+
+
+class NamesOfStore:
+    """The names of KBs as the store has them, and surfaces that meant their entities.
+
+    They are the names of a space that is built of the store, and need none.
+    """
+
+    cache_dir: Path | None = None
+
+    def __init__(
+        self, store: Store, kbs: Sequence[str], known: Callable[[], Iterator[Meaning]]
+    ) -> None:
+        self._store = store
+        self._kbs = kbs
+        self._known = known
+        revisions = [[kb, str(store.kb(kb).revision)] for kb in kbs]
+        self.fingerprint = digest_of([store.identity, revisions, store.memory_state()])
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __iter__(self) -> Iterator[NameRow]:
+        for kb in self._kbs:
+            for entity, forms in self._store.folded_entities(kb):
+                for folded, (surface, count) in alias_rows(entity, forms).items():
+                    yield NameRow(surface, folded, kb, count, entity.key)
+        yield from remembered_names(self._known(), self._kbs)
+
+
+def remembered_names(meanings: Iterable[Meaning], kbs: Collection[str]) -> Iterator[NameRow]:
+    """Surfaces as names of the entities of some KBs that they meant."""
+    for one in meanings:
+        if one.entity.key and one.entity.kb in kbs:
+            times = max(1, round(one.times))
+            yield NameRow(one.surface, one.folded, one.entity.kb, times, one.entity.key)
+
+
+def detectors_of(
+    space: Space,
+    kbs: Sequence[str],
+    settings: LinkSection,
+    memory: Store | PartOfMemory,
+    registry: Registry,
+) -> dict[str, Detector]:
+    """The detectors that the settings name, with all names that they look for."""
+    return detectors_for(NamesWithMemory(SpaceNames(space, kbs), memory, kbs), settings, registry)
+
+
+def detectors_for(names: Names, settings: LinkSection, registry: Registry) -> dict[str, Detector]:
+    """The detectors that the settings name, for some names."""
+    return {
+        name: registry.create("detector", name, own, names)
+        for name, own in detector_settings(registry, settings).items()
+    }
+
+
+def detector_settings(registry: Registry, settings: LinkSection) -> dict[str, PluginSettings]:
+    """The checked settings of each detector, by its full name."""
+    names = list(dict.fromkeys(registry.get("detector", one).name for one in settings.detector))
+    raw: dict[str, dict[str, object]] = {name: {} for name in names}
+    for setting, value in settings.detector_settings.items():
+        if setting in dict(all_settings()):
+            raise ConfigError(
+                f"{setting!r} is a setting of the workspace, not of a detector",
+                hint=f"Write it in kglink.toml, or for one command: {env_name(setting)}={value}",
+            )
+        name, dot, key = setting.rpartition(".")
+        full = registry.get("detector", name).name if dot else names[0]
+        if full not in raw or (len(names) > 1 and not dot):
+            raise ConfigError(
+                f"link.detector_settings: {setting!r} is no setting of the detectors in use",
+                hint=f"Write NAME.setting, with one of: {', '.join(names)}.",
+            )
+        raw[full][key] = value
+    if settings.language != "auto":
+        for name, own in raw.items():
+            if "language" in setting_keys(registry.get("detector", name).settings):
+                own.setdefault("language", settings.language)
+    return {name: registry.settings_for("detector", name, own) for name, own in raw.items()}

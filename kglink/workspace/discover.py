@@ -6,7 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from kglink.errors import UnknownNameError, UsageError
+from kglink.errors import (
+    UnknownNameError,
+    UsageError,
+)
 from kglink.linking.discovery import Discovery, discoveries, unknown_mentions
 from kglink.records import Alias, Entity, EntityId, OnProgress, Progress, TextInput
 from kglink.workspace.discoveries import (
@@ -77,7 +80,7 @@ def discover(
     detector = opened.settings.link.detector
     searching = opened
     if detector == ("auto",):
-        from kglink.workspace.build import build_if_stale
+        from kglink.workspace.spaces import build_if_stale
 
         build_if_stale(opened)
         if opened.detector().link.detector == (DICTIONARY,):
@@ -128,7 +131,16 @@ def judge_discovery(
         if answer is not None:
             judged = Judged(answer=answer, into=_checked(opened, name, answer, into, found))
             answers[name] = judged
-            _refuse_circle(name, answers)
+            seen = {name}
+            at = answers[name]
+            while at.answer == "merge" and at.into in answers:
+                if at.into in seen:
+                    raise UsageError(
+                        f"{name} and {at.into} would be merged with each other",
+                        hint="Merge one of them only, and accept the other.",
+                    )
+                seen.add(at.into)
+                at = answers[at.into]
         write_discoveries(opened.folder, kept.model_copy(update={"answers": answers}))
     return JudgedDiscovery(found[name], judged)
 
@@ -147,8 +159,8 @@ def promote(
     >>> [link.chosen.title for link in text.links]
     ['Osric Vane']
     """
-    from kglink.workspace.build import build_if_stale
     from kglink.workspace.kbs import add_kb
+    from kglink.workspace.spaces import build_if_stale
 
     with changing(opened.folder):
         kept = read_discoveries(opened.folder)
@@ -197,19 +209,6 @@ def _checked(
     if into:
         raise UsageError(f"{answer} takes nothing besides, and was told {into!r}")
     return ""
-
-
-def _refuse_circle(name: str, answers: Mapping[str, Judged]) -> None:
-    seen = {name}
-    at = answers[name]
-    while at.answer == "merge" and at.into in answers:
-        if at.into in seen:
-            raise UsageError(
-                f"{name} and {at.into} would be merged with each other",
-                hint="Merge one of them only, and accept the other.",
-            )
-        seen.add(at.into)
-        at = answers[at.into]
 
 
 def _goal(name: str, answers: Mapping[str, Judged]) -> Judged | None:

@@ -13,10 +13,12 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from rich.filesize import decimal
+
 from kglink.config import CONFIG_FILE
 from kglink.errors import KglinkError
 from kglink.plugins import load_registry
-from kglink.workspace.folder import SCRATCH_FOLDER, SPACES_FOLDER, find_workspace
+from kglink.workspace.folder import SCRATCH_FOLDER, SPACES_FOLDER, find_workspace, folder_size
 from kglink.workspace.opened import Opened
 from kglink.workspace.trust import asks_of, trust_command
 
@@ -120,7 +122,21 @@ def _workspace_checks(named: Path | None, *, trust: bool) -> Iterator[Check]:
             yield Check("workspace", "ok", str(folder))
             yield _trust(opened)
             yield _disk("disk", folder)
-            yield from _store_checks(opened)
+            problems = opened.store.check()
+            infos = opened.store.kbs()
+            entities = sum(info.entities for info in infos)
+            if not problems:
+                yield Check("store", "ok", f"{len(infos)} KBs, {entities:,} entities")
+            for problem in problems:
+                yield Check("store", "bad", problem, "Run the add-kb that was interrupted again.")
+            for info in infos:
+                if not info.licence:
+                    yield Check(
+                        "licence",
+                        "note",
+                        f"nobody said which licence {info.name} has",
+                        "Add it again with --licence NAME: nothing else will change.",
+                    )
             yield from _scratch_checks(opened)
             yield from _space_checks(opened)
     except KglinkError as error:
@@ -180,24 +196,6 @@ def _model_licence(encoder: Encoder) -> Licence:
     return Licence("model", name, _card_licence(card), str(source.path))
 
 
-def _store_checks(opened: Opened) -> Iterator[Check]:
-    problems = opened.store.check()
-    infos = opened.store.kbs()
-    entities = sum(info.entities for info in infos)
-    if not problems:
-        yield Check("store", "ok", f"{len(infos)} KBs, {entities:,} entities")
-    for problem in problems:
-        yield Check("store", "bad", problem, "Run the add-kb that was interrupted again.")
-    for info in infos:
-        if not info.licence:
-            yield Check(
-                "licence",
-                "note",
-                f"nobody said which licence {info.name} has",
-                "Add it again with --licence NAME: nothing else will change.",
-            )
-
-
 def _scratch_checks(opened: Opened) -> Iterator[Check]:
     """What adapters keep of runs that are not done: of one that runs now, or of a stopped one."""
     root = opened.folder / SCRATCH_FOLDER
@@ -211,38 +209,15 @@ def _scratch_checks(opened: Opened) -> Iterator[Check]:
     ]
     which = f" ({', '.join(unfinished)})" if unfinished else ""
     for folder in folders:
-        size, changed = _size_and_change(folder)
+        size, changed = folder_size(folder)
         yield Check(
             "scratch",
             "note",
-            f"{folder} holds {_size(size)} of an add-kb that is not done, "
+            f"{folder} holds {decimal(size)} of an add-kb that is not done, "
             f"last written {_ago(time.time() - changed)} ago",
             f"Run the same add-kb{which} again: it goes on from there. If nobody will, and none "
             "is running now, delete the folder.",
         )
-
-
-def _size_and_change(folder: Path) -> tuple[int, float]:
-    """The bytes in a folder and when the last of it was written; files may go meanwhile."""
-    size, changed = 0, 0.0
-    for parent, _, files in os.walk(folder):
-        for path in (parent, *(os.path.join(parent, file) for file in files)):  # noqa: PTH118 - strings, as os.walk gives
-            try:
-                status = os.stat(path)  # noqa: PTH116 - as above
-            except FileNotFoundError:  # the run that it belongs to has just ended
-                continue
-            size += 0 if path == parent else status.st_size
-            changed = max(changed, status.st_mtime)
-    return size, changed
-
-
-def _size(count: float) -> str:
-    """Bytes in their largest unit: ``1.2 MB``."""
-    for unit in ("bytes", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
-        count /= 1000
-    return f"{count:,.1f} TB"
 
 
 def _ago(seconds: float) -> str:

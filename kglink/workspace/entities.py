@@ -12,7 +12,7 @@ from kglink.errors import UnknownNameError, UsageError
 from kglink.records import Entity, EntityId, OnProgress, Verdict
 from kglink.shown import html_of, linked_name
 from kglink.text.entity_text import shared_names
-from kglink.workspace.build import build_if_stale
+from kglink.workspace.spaces import build_if_stale
 
 if TYPE_CHECKING:
     import numpy as np
@@ -246,8 +246,7 @@ def _found(opened: Opened, name: str | EntityId) -> tuple[EntityId, Entity]:
         raise UnknownNameError("entity", str(name), None, hint=hint)
     if len(known) > 1:
         raise UsageError(
-            f"{str(name)!r} is a key of several KBs",
-            hint=f"Name one: {', '.join(map(str, known))}",
+            f"{str(name)!r} is a key of several KBs", hint=f"Name one: {', '.join(map(str, known))}"
         )
     return next(iter(known.items()))
 

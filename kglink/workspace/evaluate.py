@@ -1,20 +1,29 @@
-"""`Workspace.evaluate` and its like: what is asked of documents and overlaps. `judging` answers."""
+"""Evaluation: retrieval, whole answers, errors, clusters and overlaps; `judging` answers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
-from kglink.records import OnProgress
-from kglink.workspace.build import build_if_stale
-from kglink.workspace.named import named
+from kglink.errors import UsageError
+from kglink.records import OnProgress, Progress
+from kglink.workspace.folder import named
+from kglink.workspace.outputs import whole_file
+from kglink.workspace.spaces import build_if_stale
 
 if TYPE_CHECKING:
+    from kglink.evaluation.candidate_files import Found
+    from kglink.evaluation.measures.clusters import ClusterFigures, Coreference
     from kglink.evaluation.measures.end_to_end import Answer, EndToEndReport, JudgedText
+    from kglink.evaluation.measures.errors import Case, ErrorAnalysis, ErrorSummary
     from kglink.evaluation.measures.overlaps import OverlapFigures, OverlapTest
     from kglink.evaluation.measures.retrieval import RetrievalReport
     from kglink.evaluation.rankings import RankedMention
+    from kglink.evaluation.retrieval import Question
+    from kglink.evaluation.seen import LearntFrom
+    from kglink.workspace.judging import EndToEnd
     from kglink.workspace.opened import Opened
 
 
@@ -129,3 +138,266 @@ def overlap_significance(
     space = opened.space()
     names = opened.linked_kbs(space, kbs)
     return compare_overlaps((space, there), opened.store, names, seed=seed)
+
+
+#: How many candidates of a mention in raw text are asked for a right one.
+DEPTH = 64
+
+
+def evaluate_errors(
+    opened: Opened,
+    docs: str | Sequence[str],
+    *,
+    split: str | None = None,
+    kbs: str | Sequence[str] = (),
+    end_to_end: bool = False,
+    counterparts: bool = False,
+    seen_in: str = "auto",
+    progress: OnProgress = lambda _: None,
+    each: Callable[[Case], None] = lambda case: None,
+) -> ErrorSummary:
+    """Why mentions of annotated documents are answered wrongly, counted.
+
+    The mentions' places are given, or with ``end_to_end`` looked for. ``each`` is told of every
+    mention: what is right, what was answered, the reason. The rest is as `evaluate` has it.
+
+    >>> workspace.evaluate_errors("notes", kbs=["birds"]).all
+    Counter({None: 1})
+    """
+    from kglink.evaluation.retrieval import Question, judged_split
+    from kglink.workspace.judging import EndToEnd, evaluate, evaluate_end_to_end
+
+    build_if_stale(opened)
+    names = named(docs)
+    split = judged_split(opened.store, names, split)
+    if end_to_end:
+        raw = EndToEnd(names, split, named(kbs), counterparts, per_kb=False)
+        analysis = error_analysis(opened, raw, seen_in=seen_in, each=each)
+        evaluate_end_to_end(opened, raw, progress=progress, each=analysis.add_answers)
+    else:
+        asked = Question(names, split, named(kbs), (DEPTH,), counterparts, seen_in=seen_in)
+        analysis = error_analysis(opened, asked, seen_in=seen_in, each=each)
+        evaluate(opened, asked, progress=progress, each=analysis.add_ranked)
+    return analysis.finish()
+
+
+def error_analysis(
+    opened: Opened,
+    question: Question | EndToEnd,
+    *,
+    seen_in: str = "auto",
+    each: Callable[[Case], None] = lambda case: None,
+) -> ErrorAnalysis:
+    """What is called for each mention, or each text, of an evaluation."""
+    from kglink.evaluation.measures.errors import ErrorAnalysis
+    from kglink.evaluation.retrieval import check_documents
+    from kglink.workspace.judging import EndToEnd, kbs_of
+
+    check_documents(opened.store, question.docs, question.split)
+    kbs = kbs_of(opened, question)
+    raw = isinstance(question, EndToEnd)
+    return ErrorAnalysis(
+        opened.store,
+        kbs,
+        counterparts=question.counterparts,
+        learnt=_learnt_from(opened, question, seen_in),
+        ranker=opened.linker(kbs, candidates=DEPTH) if raw else None,
+        depth=DEPTH,
+        each=each,
+    )
+
+
+def _learnt_from(opened: Opened, question: Question | EndToEnd, seen_in: str) -> LearntFrom | None:
+    """What of the evaluated mentions was learnt from; None where nobody knows."""
+    from kglink.evaluation.seen import LearntFrom, find_learnt
+    from kglink.training.documents import mentions_of_runs
+    from kglink.training.run import run_of_model
+
+    store = opened.store
+    listed = getattr(question, "candidates", None) is not None
+    run = None if listed else run_of_model(opened.folder, opened.space().manifest.model.path)
+    runs = None if run is None else mentions_of_runs(store, run)
+    learnt = find_learnt(store, seen_in, question.docs, question.split, runs)
+    if learnt is None:
+        return None
+    documents = (
+        one for name in question.docs for one in store.documents(name, question.split or None)
+    )
+    return LearntFrom(learnt, documents)
+
+
+def evaluate_clusters(
+    opened: Opened,
+    docs: str | Sequence[str],
+    *,
+    split: str | None = None,
+    kbs: str | Sequence[str] = (),
+    end_to_end: bool = False,
+    progress: OnProgress = lambda _: None,
+) -> ClusterFigures:
+    """How well the mentions of annotated documents are put together: ARI, NMI, B-cubed, CEAF.
+
+    Mentions with one answer are a cluster, those with the same golds a right one. Their places are
+    given, or with ``end_to_end`` looked for; then NIL clusters count as well.
+
+    >>> workspace.evaluate_clusters("notes", kbs=["birds"]).ari
+    1.0
+    """
+    from kglink.evaluation.retrieval import Question, judged_split
+    from kglink.workspace.judging import EndToEnd, evaluate, evaluate_end_to_end
+
+    build_if_stale(opened)
+    names = named(docs)
+    split = judged_split(opened.store, names, split)
+    if end_to_end:
+        raw = EndToEnd(names, split, named(kbs), per_kb=False)
+        found = coreference(opened, raw)
+        evaluate_end_to_end(opened, raw, progress=progress, each=found.add_answers)
+    else:
+        asked = Question(names, split, named(kbs), (1,))
+        found = coreference(opened, asked)
+        evaluate(opened, asked, progress=progress, each=found.add_ranked)
+    return figures_of(opened, found)
+
+
+def coreference(opened: Opened, question: Question | EndToEnd) -> Coreference:
+    """What is called for each mention, or each text, of an evaluation."""
+    from kglink.evaluation.annotated import annotation_of, merged_texts
+    from kglink.evaluation.measures.clusters import Coreference
+    from kglink.evaluation.retrieval import check_documents
+    from kglink.workspace.judging import EndToEnd
+
+    check_documents(opened.store, question.docs, question.split)
+    if not isinstance(question, EndToEnd):
+        return Coreference()
+    texts = [
+        text
+        for name in question.docs
+        for text in merged_texts(
+            name, opened.store.documents(name, question.split or None, unresolved=True)
+        )
+    ]
+    complete = question.complete
+    if complete is None:
+        complete = not annotation_of(texts).partial
+    meant = {
+        (text.text, one.start, one.end): one.gold
+        for text in texts
+        for one in text.mentions
+        if one.gold
+    }
+    return Coreference(meant, complete=complete)
+
+
+def figures_of(opened: Opened, found: Coreference, *, vectors: bool = True) -> ClusterFigures:
+    """The figures of all mentions; with ``vectors`` also how near mentions of one thing are."""
+    if not (vectors and found.given):
+        return found.figures()
+    return found.figures(opened.linker().mention_vectors(found.given)[1])
+
+
+FORMS = ("jsonl", "trec")
+
+
+def write_candidates(
+    opened: Opened,
+    docs: str | Sequence[str],
+    output: str | Path | TextIO,
+    *,
+    split: str | None = None,
+    kbs: str | Sequence[str] = (),
+    k: int = 64,
+    union: Sequence[str | Path] = (),
+    with_gold: bool = False,
+    form: str = "jsonl",
+    qrels: str | Path | TextIO | None = None,
+    progress: OnProgress = lambda _: None,
+) -> int:
+    """Write the ``k`` best candidates of each KB for every mention with gold in the KBs.
+
+    Returns how many mentions these are. Of no split: the same documents that ``evaluate`` takes.
+    ``union`` names files of candidates that are put together instead. ``with_gold`` puts a right
+    entity among the candidates where none was found. ``form`` is ``jsonl``, or ``trec``: a run.
+    ``qrels`` is where TREC's tools read what is right. ``evaluate`` reads both forms back.
+    """
+    from kglink.evaluation.candidate_files import line_of, qrels_lines, run_lines
+    from kglink.evaluation.retrieval import check_documents, judged_split
+
+    if form not in FORMS:
+        raise UsageError(f"unknown format {form!r}", hint=f"There is: {', '.join(FORMS)}.")
+    names = named(docs)
+    split = judged_split(opened.store, names, split)
+    check_documents(opened.store, names, split)
+    files = [Path(one) for one in union]
+    if not files:
+        build_if_stale(opened)
+    known = tuple(info.name for info in opened.store.kbs() if info.entities)
+    asked = named(kbs) or (known if files else opened.linked_kbs(opened.space()))
+    given = (
+        _united(opened, names, split, asked, known, files)
+        if files
+        else _found(opened, names, split, asked, k)
+    )
+    written = 0
+    with ExitStack() as stack:
+
+        def opened_file(one: str | Path | TextIO) -> TextIO:
+            if isinstance(one, str | Path):
+                return stack.enter_context(whole_file(opened, Path(one)))
+            return one
+
+        out = opened_file(output)
+        golds = None if qrels is None else opened_file(qrels)
+        for written, found in enumerate(given, 1):
+            gold = [one for one in found.mention.gold or () if one.kb in asked]
+            listed = found.listed
+            if with_gold:
+                listed = listed.with_gold(found.mention.gold or (), asked, in_place=not files)
+            if form == "trec":
+                out.write(run_lines(found.place, listed.ids))
+            else:
+                out.write(line_of(found._replace(listed=listed)))
+            if golds is not None:
+                golds.write(qrels_lines(found.place, gold))
+            if written % 256 == 0:
+                progress(Progress("mentions", written))
+    return written
+
+
+def _found(
+    opened: Opened, names: Sequence[str], split: str, kbs: Sequence[str], k: int
+) -> Iterator[Found]:
+    """What the published space finds."""
+    from kglink.evaluation.candidate_files import found_by
+
+    linker = opened.linker(kbs, candidates=k)
+    for name in names:
+        yield from found_by(linker, name, opened.store.documents(name, split or None), kbs, k)
+
+
+def _united(
+    opened: Opened,
+    names: Sequence[str],
+    split: str,
+    kbs: Sequence[str],
+    known: Sequence[str],
+    files: Sequence[Path],
+) -> Iterator[Found]:
+    """What several files list, as one list for each mention."""
+    from kglink.evaluation.candidate_files import (
+        Found,
+        Place,
+        judged_mentions,
+        read_candidates,
+        united,
+    )
+
+    documents = {name: list(opened.store.documents(name, split or None)) for name in names}
+    existing = opened.store.existing
+    lists = [
+        read_candidates(path, documents, known=known, kbs=kbs, existing=existing) for path in files
+    ]
+    for name, some in documents.items():
+        for document, one in judged_mentions(some, kbs):
+            place = Place(name, document.id, one.start, one.end)
+            yield Found(place, one, united([own[place] for own in lists]))

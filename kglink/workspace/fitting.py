@@ -79,12 +79,7 @@ def fit_space(
         scoring = replace(
             scoring, spans=judge.weights, threshold=judge.threshold, links=judge.links
         )
-    _keep(place, space, scoring)
-    return Fitted(scoring, rankings, search.scoring)
-
-
-def _keep(place: Path, space: Space, scoring: Scoring) -> None:
-    """Write the scoring, unless the space has another model by now: that one has its own."""
+    # Write the scoring, unless the space has another model by now: that one has its own.
     fingerprint = space.manifest.model.fingerprint
 
     def check() -> None:
@@ -95,3 +90,4 @@ def _keep(place: Path, space: Space, scoring: Scoring) -> None:
             )
 
     write_scoring(place, fingerprint, scoring, check)
+    return Fitted(scoring, rankings, search.scoring)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from kglink.config import CONFIG_FILE
 from kglink.errors import ConfigError, UsageError
-from kglink.workspace.named import expanded
-from kglink.workspace.trust import is_own_or_allowed, trust_command
+from kglink.workspace.trust import expanded, is_own_or_allowed, trust_command
 
 WORKSPACE_VARIABLE = "KGLINK_WORKSPACE"
 
@@ -99,8 +98,29 @@ def init_workspace(folder: Path) -> Path:
     return folder
 
 
+def folder_size(folder: Path) -> tuple[int, float]:
+    """The bytes in a folder and when the last of it was written; files may go meanwhile."""
+    size, changed = 0, 0.0
+    for path in (folder, *folder.rglob("*")):
+        try:
+            status = path.stat()
+        except FileNotFoundError:  # whoever writes there has just replaced it
+            continue
+        size += 0 if path.is_dir() else status.st_size
+        changed = max(changed, status.st_mtime)
+    return size, changed
+
+
 def named_workspace(named: Path | None, env: Mapping[str, str] | None = None) -> Path | None:
     """The folder ``named``, else that of ``KGLINK_WORKSPACE``, whole; None where neither is."""
     value = (os.environ if env is None else env).get(WORKSPACE_VARIABLE, "")
     chosen = named or (Path(value) if value else None)
     return expanded(chosen) if chosen else None
+
+
+def named(names: str | Iterable[str]) -> tuple[str, ...]:
+    """The names that were given, each once; a bare string is one name, not its letters."""
+    if not isinstance(names, Iterable):
+        hint = "One name is a str, several are a list of them; leave it out for the default."
+        raise UsageError(f"names are given by the type {type(names).__name__}", hint=hint)
+    return (names,) if isinstance(names, str) else tuple(dict.fromkeys(names))

@@ -131,11 +131,7 @@ def change_index(
 
 
 def _wanted(
-    registry: Registry,
-    has: IndexChoice,
-    preset: str,
-    factory: str,
-    changes: Mapping[str, object],
+    registry: Registry, has: IndexChoice, preset: str, factory: str, changes: Mapping[str, object]
 ) -> IndexChoice:
     from kglink.space.index import IndexChoice
 
@@ -255,7 +251,17 @@ def index_queries(store: Store, space: Space, reader: Reader, count: int) -> Ind
 
     from kglink.space.recall import IndexQueries, sample_rows, vectors_of
 
-    mentions = _mentions(store, count)
+    # Mentions drawn from the first documents of every KB that has any.
+    def all_of(kb: str) -> Iterator[MentionInText]:
+        for document in store.documents(kb):
+            for mention in document.mentions:
+                yield MentionInText(document.text, mention.start, mention.end)
+
+    kbs = [info.name for info in store.kbs() if info.mentions]
+    each = max(1, _DRAWN_FROM * count // max(1, len(kbs)))
+    found = [mention for kb in kbs for mention in islice(all_of(kb), each)]
+    chosen = random.Random(0).sample(range(len(found)), min(count, len(found)))  # noqa: S311 - a sample, no secret
+    mentions = [found[at] for at in sorted(chosen)]
     if not mentions:
         rows = sample_rows(space, count)
         vectors = vectors_of(space, rows)
@@ -275,9 +281,7 @@ def index_queries(store: Store, space: Space, reader: Reader, count: int) -> Ind
     return IndexQueries(
         "mentions of annotated documents, drawn at random",
         _of_rows(
-            space,
-            names=np.stack([names[one.surface] for one in mentions]),
-            texts=np.stack(texts),
+            space, names=np.stack([names[one.surface] for one in mentions]), texts=np.stack(texts)
         ),
     )
 
@@ -286,18 +290,3 @@ def _of_rows(space: Space, *, names: FloatArray, texts: FloatArray) -> dict[RowK
     """The queries of the kinds of rows that the space has."""
     kinds: dict[RowKind, FloatArray] = {"alias": names, "text": texts}
     return {kind: vectors for kind, vectors in kinds.items() if space.has_rows(kind)}
-
-
-def _mentions(store: Store, count: int) -> list[MentionInText]:
-    """Mentions drawn from the first documents of every KB that has any."""
-
-    def all_of(kb: str) -> Iterator[MentionInText]:
-        for document in store.documents(kb):
-            for mention in document.mentions:
-                yield MentionInText(document.text, mention.start, mention.end)
-
-    kbs = [info.name for info in store.kbs() if info.mentions]
-    each = max(1, _DRAWN_FROM * count // max(1, len(kbs)))
-    found = [mention for kb in kbs for mention in islice(all_of(kb), each)]
-    chosen = random.Random(0).sample(range(len(found)), min(count, len(found)))  # noqa: S311 - a sample, no secret
-    return [found[at] for at in sorted(chosen)]

@@ -52,7 +52,28 @@ def evaluate(
     check_documents(workspace.store, question.docs, question.split)
     if question.candidates is not None:
         listed = replace(question, kbs=kbs_of(workspace, question))
-        ranker = _listed(workspace, listed, question.candidates)
+        # What ranks mentions as a file lists their candidates, and as the settings' stages do anew.
+        store, link = workspace.store, workspace.settings.link
+        documents = {
+            name: list(store.documents(name, listed.split or None)) for name in listed.docs
+        }
+        known = [info.name for info in store.kbs() if info.entities]
+        lists = read_candidates(
+            question.candidates, documents, known=known, kbs=listed.kbs, existing=store.existing
+        )
+        places = {
+            in_text(document, one): Place(name, document.id, one.start, one.end)
+            for name, some in documents.items()
+            for document in some
+            for one in document.mentions
+        }
+        stages = stages_of(link, workspace.registry, workspace.joint_space.folder)
+        if link.rerank:
+            joint = workspace.joint_space
+            kind = read_together(joint.folder.reranker, joint.encoder.hardware, link.rerank)
+            stages = [Stage("the trained reranker", ReadOrder(kind.plugin), link.rerank), *stages]
+        workspace.stages += stages
+        ranker = ListedRanker(lists, places, store, tuple(stages))
         return evaluate_retrieval(workspace.store, ranker, listed, progress=progress, each=each)
     space = workspace.space()
     asked = replace(question, kbs=workspace.linked_kbs(space, question.kbs))
@@ -63,29 +84,6 @@ def evaluate(
     return evaluate_retrieval(
         workspace.store, linker, asked, runs=runs, progress=progress, each=each
     )
-
-
-def _listed(workspace: Opened, question: Question, path: Path) -> ListedRanker:
-    """What ranks mentions as a file lists their candidates, and as the settings' stages do anew."""
-    store, link = workspace.store, workspace.settings.link
-    documents = {
-        name: list(store.documents(name, question.split or None)) for name in question.docs
-    }
-    known = [info.name for info in store.kbs() if info.entities]
-    lists = read_candidates(path, documents, known=known, kbs=question.kbs, existing=store.existing)
-    places = {
-        in_text(document, one): Place(name, document.id, one.start, one.end)
-        for name, some in documents.items()
-        for document in some
-        for one in document.mentions
-    }
-    stages = stages_of(link, workspace.registry, workspace.joint_space.folder)
-    if link.rerank:
-        joint = workspace.joint_space
-        kind = read_together(joint.folder.reranker, joint.encoder.hardware, link.rerank)
-        stages = [Stage("the trained reranker", ReadOrder(kind.plugin), link.rerank), *stages]
-    workspace.stages += stages
-    return ListedRanker(lists, places, store, tuple(stages))
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,8 +188,3 @@ def evaluated(workspace: Opened, question: Question | EndToEnd) -> Evaluated:
         evidence=link.evidence,
         reranker=link.reranker,
     )
-
-
-def _file(question: EndToEnd | Question) -> Path | None:
-    """The file whose candidates, or answers, are judged."""
-    return question.predictions if isinstance(question, EndToEnd) else question.candidates

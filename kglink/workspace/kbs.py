@@ -1,4 +1,4 @@
-"""The KBs of a workspace: added, listed, removed."""
+"""The KBs of a workspace: added, listed, exported and removed."""
 
 from __future__ import annotations
 
@@ -8,22 +8,21 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, TextIO, get_args
 from uuid import uuid4
 
 from kglink.errors import UsageError
-from kglink.records import Alias, CodeMapping, Document, Entity, OnProgress, Record, Split
+from kglink.plugins import WritesRecords
+from kglink.records import Alias, CodeMapping, Document, Entity, OnProgress, Progress, Record, Split
 from kglink.shown import ShownList
 from kglink.sources import OnNote, Problems, Source, read_records
-from kglink.workspace.folder import SCRATCH_FOLDER
-from kglink.workspace.kept_options import how_to_read
-from kglink.workspace.named import named
-from kglink.workspace.random_split import SPLITS, RandomSplit
+from kglink.workspace.folder import SCRATCH_FOLDER, named
+from kglink.workspace.kept_options import SPLITS, RandomSplit, how_to_read
+from kglink.workspace.outputs import whole_file
 
 if TYPE_CHECKING:
     from kglink.store import IngestSummary, KBInfo, Resolve
     from kglink.workspace.opened import Opened
-
 
 #: What `AddedKB.adapter` says of records that no adapter has read.
 IN_MEMORY = "memory"
@@ -274,3 +273,72 @@ def remove_kb(opened: Opened, name: str) -> KBInfo:
     info = opened.store.kb(name)
     opened.store.remove_kb(name)
     return info
+
+
+PARTS = ("entities", "documents", "mappings")
+FORMS = ("jsonl", "nif")
+
+
+def export(
+    opened: Opened,
+    kb: str,
+    output: str | Path | TextIO,
+    *,
+    only: str = "",
+    split: str = "",
+    form: str = "jsonl",
+    progress: OnProgress = lambda _: None,
+) -> int:
+    """Write a KB such that `add_kb` of that file loses nothing; returns how many records it has.
+
+    ``only`` is one of `PARTS`, ``split`` that of the documents; empty: all. A gold names its KB:
+    export the KBs that documents link to as well, and add them first. In the ``form`` ``nif`` it is
+    the documents alone, as GERBIL reads a data set.
+    """
+    for what, value, known in (
+        ("part", only, ("", *PARTS)),
+        ("split", split, ("", *SPLITS)),
+        ("format", form, FORMS),
+    ):
+        if value not in known:
+            hint = f"There is: {', '.join(filter(None, known))}."
+            if what == "format":
+                hint += " Overlaps are written by `kglink overlap --export pairs.sssom.tsv`."
+            raise UsageError(f"unknown {what} {value!r}", hint=hint)
+    opened.store.kb(kb)
+    if isinstance(output, str | Path):
+        with whole_file(opened, Path(output)) as out:
+            return export(opened, kb, out, only=only, split=split, form=form, progress=progress)
+    if not hasattr(output, "write"):
+        hint = "Name a file, or give one that is open for writing."
+        raise UsageError(f"the output is of the type {type(output).__name__}", hint=hint)
+    records, total = _records(opened, kb, only, split, form)
+    written = 0
+
+    def counted() -> Iterator[Record]:
+        nonlocal written
+        for written, record in enumerate(records, 1):
+            yield record
+            if written % 1000 == 0:
+                progress(Progress("exporting", written, total))
+
+    writer = opened.registry.create("kb", f"kglink/{form}")
+    if isinstance(writer, WritesRecords):  # as all of `FORMS` do
+        writer.write(counted(), output, opened.store.get_entities)
+    return written
+
+
+def _records(
+    opened: Opened, kb: str, only: str, split: str, form: str
+) -> tuple[Iterator[Record], int]:
+    """What is written, and how many records that is at most."""
+    if form != "nif":
+        info = opened.store.kb(kb)
+        total = info.entities + info.documents + info.mappings
+        return opened.store.records(kb, (only,) if only else PARTS, split or None), total
+    if only not in ("", "documents"):
+        raise UsageError(f"NIF holds no {only}", hint="It holds documents.")
+    total = opened.store.count_documents(kb, split or None)
+    if not total:
+        raise UsageError(f"{kb!r} has no documents" + (f" in the split {split!r}" if split else ""))
+    return opened.store.documents(kb, split or None), total

@@ -1,22 +1,23 @@
-"""The options that a source was read with: kept with its KB, and used when it is added again."""
+"""How a source is read: options kept with its KB for the next time, and random splits."""
 
 from __future__ import annotations
 
+import hashlib
 import re
 import shlex
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pydantic import SecretBytes, SecretStr
 
 from kglink.config import env_name
-from kglink.errors import ConfigError, KglinkError
+from kglink.errors import ConfigError, KglinkError, UsageError
 from kglink.plugins import Plugin, PluginSettings, Registry
 from kglink.plugins.settings import setting_keys
+from kglink.records import Document, Record, Split
 from kglink.sources import OnError, OnNote, Source
 from kglink.sources.encoding import is_utf8
-from kglink.workspace.random_split import RandomSplit, read_random_split
 
 if TYPE_CHECKING:
     from kglink.workspace.opened import Opened
@@ -79,10 +80,16 @@ def how_to_read(
     """
     registry = opened.registry
     told = {
-        **{name: told[name] for name in told if not (name in _FLAGS and _is_empty(told[name]))},
+        **{
+            name: told[name]
+            for name in told
+            if not (name in _FLAGS and told[name] in (None, "", [], ()))
+        },
         **_flags_of_source(opened),
     }
-    adapter_before, before = _kept_options(opened, kb)
+    adapter_before, before = next(
+        ((info.adapter, info.options) for info in opened.store.kbs() if info.name == kb), ("", {})
+    )
     if defaults and before:
         on_note("defaults", f"left out: {written(before)}")
     flags, own = _split_options({} if defaults else before)
@@ -95,11 +102,13 @@ def how_to_read(
     flags_told, own_told = _split_options(told)
     name = _text(told.get("--adapter", "")) or _kept_adapter(registry, flags, on_note)
     flags = {**flags, **flags_told}
-    plugin = registry.get("kb", name or _guessed(registry, source, on_note))
+    flags.pop("--adapter", None)
     if name:
+        plugin = registry.get("kb", name)
         flags["--adapter"] = plugin.name
     else:
-        flags.pop("--adapter", None)
+        plugin = registry.get("kb", registry.guess_kb(source.head).name)
+        on_note("adapter", f"{plugin.name} (guessed from the content); --adapter chooses another")
     if own and plugin.name != adapter_before:
         on_note("kept", f"{written(own)} is left out: it is for {adapter_before}")
         own = {}
@@ -127,12 +136,6 @@ def _random_split(flags: Options) -> RandomSplit | None:
     return read_random_split(_text(flags["--split-random"]), int(seed) if seed.isdecimal() else 0)
 
 
-def _guessed(registry: Registry, source: Source, on_note: OnNote) -> str:
-    name = registry.guess_kb(source.head).name
-    on_note("adapter", f"{name} (guessed from the content); --adapter chooses another")
-    return name
-
-
 def _flags_of_source(opened: Opened) -> dict[str, object]:
     """The source's own settings that come from a flag."""
     resolved = opened.resolved
@@ -151,14 +154,6 @@ def _said_otherwise(opened: Opened, told: Options) -> set[str]:
         if opened.resolved.origins.get(setting) == env_name(setting)
     }
     return said | (_SPLITS if _SPLITS & told.keys() else set())
-
-
-def _kept_options(opened: Opened, kb: str) -> tuple[str, Options]:
-    """The adapter that has read a KB, and the options that were kept; nothing of a new KB."""
-    for info in opened.store.kbs():
-        if info.name == kb:
-            return info.adapter, info.options
-    return "", {}
 
 
 def _split_options(options: Options) -> tuple[dict[str, object], dict[str, object]]:
@@ -253,9 +248,75 @@ def _texts(value: object) -> Iterator[str]:
             yield from _texts(inner)
 
 
-def _is_empty(value: object) -> bool:
-    return value is None or value in ("", [], ())
-
-
 def _text(value: object) -> str:
     return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+SPLITS: tuple[Split, Split, Split] = ("train", "dev", "test")
+
+
+@dataclass(frozen=True, slots=True)
+class RandomSplit:
+    """How many mentions each split gets, and the seed that draws them."""
+
+    train: int
+    dev: int
+    test: int
+    seed: int = 0
+
+    @property
+    def counts(self) -> tuple[int, int, int]:
+        """Of train, dev and test."""
+        return self.train, self.dev, self.test
+
+    def drawn(self, records: Iterable[Record]) -> dict[int, Split]:
+        """The split of each mention that is drawn, by its draw; reads all records."""
+        draws = sorted(
+            self._draw(record, number)
+            for record in records
+            if isinstance(record, Document)
+            for number in range(len(record.mentions))
+        )
+        wanted = sum(self.counts)
+        if wanted > len(draws):
+            raise UsageError(
+                f"a random split of {wanted:,} mentions, and the source has {len(draws):,}",
+                hint="Ask for that number or fewer: --split-random TRAIN,DEV,TEST.",
+            )
+        splits = (split for split, n in zip(SPLITS, self.counts, strict=True) for _ in range(n))
+        return dict(zip(draws, splits, strict=False))
+
+    def divided(self, records: Iterable[Record], drawn: dict[int, Split]) -> Iterator[Record]:
+        """The records, each document once for each split that mentions of it are in."""
+        for record in records:
+            if not isinstance(record, Document):
+                yield record
+                continue
+            own = [drawn.get(self._draw(record, at)) for at in range(len(record.mentions))]
+            for split in SPLITS:
+                pairs = zip(record.mentions, own, strict=True)
+                if mentions := tuple(mention for mention, its in pairs if its == split):
+                    yield replace(
+                        record,
+                        id=f"{record.id}/{split}",
+                        mentions=mentions,
+                        title=record.whole,
+                        split=split,
+                    )
+
+    def _draw(self, document: Document, number: int) -> int:
+        """A number of chance for a mention, the same whenever the source is read."""
+        named = f"{self.seed}\0{document.id}\0{number}".encode()
+        return int.from_bytes(hashlib.blake2b(named, digest_size=16).digest())
+
+
+def read_random_split(text: str, seed: int = 0) -> RandomSplit:
+    """A split as the command line names it: `6360,640,1334`."""
+    parts = text.split(",")
+    if len(parts) != len(SPLITS) or not all(part.strip().isdecimal() for part in parts):
+        raise UsageError(
+            f"--split-random is {text!r}",
+            hint="Three numbers of mentions, of train, dev and test: --split-random 6360,640,1334.",
+        )
+    train, dev, test = map(int, parts)
+    return RandomSplit(train, dev, test, seed)

@@ -1,16 +1,16 @@
-"""Makes the linker, the search and the detectors of a workspace: of its space, store, plugins."""
+"""Makes the linker and the search of a workspace, limited to the entities that may be found."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache, partial
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from kglink.config import LinkSection, all_settings, env_name
-from kglink.errors import ConfigError, UsageError
-from kglink.files.digest import digest_of
+from kglink.config import LinkSection
+from kglink.errors import UnknownNameError, UsageError
 from kglink.linking.asked import AskedKind
 from kglink.linking.candidates import CandidateSearch
 from kglink.linking.contexts import TokenSearchOf
@@ -24,21 +24,19 @@ from kglink.linking.reading import PlainReader, Reader, TrainedReader
 from kglink.linking.sameness import Counterparts
 from kglink.linking.scoring import SCORING_FILE, SEARCH_SCORING, Scoring, read_scoring
 from kglink.linking.stages import Stage
-from kglink.plugins import DefaultWeights, KeepsFiles, NameRow, PluginSettings
-from kglink.plugins.settings import setting_keys
-from kglink.records import Candidate, MentionInText
+from kglink.plugins import DefaultWeights, KeepsFiles
+from kglink.records import Candidate, EntityId, MentionInText
 from kglink.space.folder import SpaceFolder
 from kglink.space.remembered import RememberedSurface, RememberedVectors, remembered_vectors
-from kglink.space.segment_build import alias_rows
-from kglink.space.space import Space, SpaceNames
+from kglink.space.space import Space, limited_space
+from kglink.store.branches import WantedEntities
+from kglink.workspace.detectors import detectors_of
 
 if TYPE_CHECKING:
     from kglink.models import Encoder
-    from kglink.plugins import Detector, Names, Registry
+    from kglink.plugins import Registry
     from kglink.store import Store
     from kglink.store.memory import PartOfMemory
-    from kglink.store.occurrences import Meaning
-
 
 _ANOTHER_MODEL = "the trained reranker was weighed for another model of the space"
 
@@ -219,12 +217,7 @@ def preferred_kbs(
 
 
 def search(
-    space: Space,
-    encoder: Encoder,
-    registry: Registry,
-    text: str,
-    k: int,
-    kbs: Sequence[str],
+    space: Space, encoder: Encoder, registry: Registry, text: str, k: int, kbs: Sequence[str]
 ) -> list[Candidate]:
     """The entities of some KBs that a text names or describes, best first."""
     if not isinstance(k, int) or k < 1:
@@ -274,108 +267,52 @@ def clusterer_choice(
     return read_choice(folder.path, name, model.fingerprint) if model else None
 
 
-class NamesWithMemory:
-    """The names of KBs, and the surfaces that meant their entities in annotated documents."""
+class Limits(NamedTuple):
+    """Which entities may be found; what is empty sets no limit."""
 
-    def __init__(self, names: SpaceNames, memory: Store | PartOfMemory, kbs: Sequence[str]) -> None:
-        self._names = names
-        self._memory = memory
-        self._kbs = frozenset(kbs)
-        self._remembers = bool(memory.memory_sources())
-        self.cache_dir = names.cache_dir
-        self.fingerprint = names.fingerprint
-        if self._remembers:
-            self.fingerprint = digest_of([names.fingerprint, memory.memory_state(), *sorted(kbs)])
+    types: tuple[str, ...] = ()
+    under: tuple[str, ...] = ()
+    """In these branches, of the KBs that they are of: ``kb:key``."""
+    not_under: tuple[str, ...] = ()
 
-    def __len__(self) -> int:
-        return len(self._names) + sum(1 for _ in self._remembered())
 
-    def __iter__(self) -> Iterator[NameRow]:
-        yield from self._names
-        yield from self._remembered()
-
-    def _remembered(self) -> Iterator[NameRow]:
-        told = self._memory.all_meanings() if self._remembers else ()
-        return remembered_names(
-            (one for one in told if not self._names.leaves_out(one.entity)), self._kbs
+def limited_to(space: Space, kbs: Sequence[str], limits: Limits, store: Store) -> Space:
+    """The space with what may be found of these KBs; the space itself where that is all."""
+    under, not_under = _branches(space, limits.under), _branches(space, limits.not_under)
+    wanted = {kb: WantedEntities(limits.types, under[kb], not_under[kb]) for kb in kbs}
+    if not any(map(any, wanted.values())):
+        return space
+    # Refuse a type that no entity has.
+    known = {one for kb in kbs for one in store.types_of(kb)} if limits.types else set()
+    names = {one.casefold() for one in known}
+    for one in limits.types:
+        if one.casefold() not in names:
+            raise UnknownNameError(f"type of entity in {', '.join(kbs)}", one, known - {""})
+    keys = {kb: store.wanted_keys(kb, one) for kb, one in wanted.items() if any(one)}
+    limited = limited_space(space, keys)
+    if not any(_count(limited, kb) for kb in kbs):
+        raise UsageError(
+            f"no entity of {', '.join(kbs)} is of these types and in these branches",
+            hint="Leave out a type, a branch (under) or an exception (not_under).",
         )
+    return limited
 
 
-class NamesOfStore:
-    """The names of KBs as the store has them, and surfaces that meant their entities.
-
-    They are the names of a space that is built of the store, and need none.
-    """
-
-    cache_dir: Path | None = None
-
-    def __init__(
-        self, store: Store, kbs: Sequence[str], known: Callable[[], Iterator[Meaning]]
-    ) -> None:
-        self._store = store
-        self._kbs = kbs
-        self._known = known
-        revisions = [[kb, str(store.kb(kb).revision)] for kb in kbs]
-        self.fingerprint = digest_of([store.identity, revisions, store.memory_state()])
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
-
-    def __iter__(self) -> Iterator[NameRow]:
-        for kb in self._kbs:
-            for entity, forms in self._store.folded_entities(kb):
-                for folded, (surface, count) in alias_rows(entity, forms).items():
-                    yield NameRow(surface, folded, kb, count, entity.key)
-        yield from remembered_names(self._known(), self._kbs)
-
-
-def remembered_names(meanings: Iterable[Meaning], kbs: Collection[str]) -> Iterator[NameRow]:
-    """Surfaces as names of the entities of some KBs that they meant."""
-    for one in meanings:
-        if one.entity.key and one.entity.kb in kbs:
-            times = max(1, round(one.times))
-            yield NameRow(one.surface, one.folded, one.entity.kb, times, one.entity.key)
-
-
-def detectors_of(
-    space: Space,
-    kbs: Sequence[str],
-    settings: LinkSection,
-    memory: Store | PartOfMemory,
-    registry: Registry,
-) -> dict[str, Detector]:
-    """The detectors that the settings name, with all names that they look for."""
-    return detectors_for(NamesWithMemory(SpaceNames(space, kbs), memory, kbs), settings, registry)
-
-
-def detectors_for(names: Names, settings: LinkSection, registry: Registry) -> dict[str, Detector]:
-    """The detectors that the settings name, for some names."""
-    return {
-        name: registry.create("detector", name, own, names)
-        for name, own in detector_settings(registry, settings).items()
-    }
-
-
-def detector_settings(registry: Registry, settings: LinkSection) -> dict[str, PluginSettings]:
-    """The checked settings of each detector, by its full name."""
-    names = list(dict.fromkeys(registry.get("detector", one).name for one in settings.detector))
-    raw: dict[str, dict[str, object]] = {name: {} for name in names}
-    for setting, value in settings.detector_settings.items():
-        if setting in dict(all_settings()):
-            raise ConfigError(
-                f"{setting!r} is a setting of the workspace, not of a detector",
-                hint=f"Write it in kglink.toml, or for one command: {env_name(setting)}={value}",
+def _branches(space: Space, ids: Iterable[str]) -> Mapping[str, tuple[str, ...]]:
+    """The keys of the entities at the head of branches, KB by KB."""
+    found: dict[str, tuple[str, ...]] = defaultdict(tuple)
+    for text in ids:
+        kb, key = EntityId.parse(text)
+        if not kb:
+            raise UsageError(
+                f"{text!r} names no entity of a KB",
+                hint="Write it with its KB, such as doid:DOID:4.",
             )
-        name, dot, key = setting.rpartition(".")
-        full = registry.get("detector", name).name if dot else names[0]
-        if full not in raw or (len(names) > 1 and not dot):
-            raise ConfigError(
-                f"link.detector_settings: {setting!r} is no setting of the detectors in use",
-                hint=f"Write NAME.setting, with one of: {', '.join(names)}.",
-            )
-        raw[full][key] = value
-    if settings.language != "auto":
-        for name, own in raw.items():
-            if "language" in setting_keys(registry.get("detector", name).settings):
-                own.setdefault("language", settings.language)
-    return {name: registry.settings_for("detector", name, own) for name, own in raw.items()}
+        space.kbs([kb])
+        found[kb] += (key,)
+    return found
+
+
+def _count(space: Space, kb: str) -> int:
+    segment = space.segments[kb]
+    return len(segment.keys if segment.rows is None else segment.rows)

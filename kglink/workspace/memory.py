@@ -1,27 +1,37 @@
-"""Learning what surfaces mean, and fitting how evidence is weighed, without any training."""
+"""Learning without training: surfaces, corrections by people, weights, how mentions cluster."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from kglink.errors import UsageError
-from kglink.records import CORRECTIONS, Document, OnProgress
-from kglink.workspace.named import named
-
-#: How many documents tell whether all are annotated whole or in part.
-_JUDGED_BY = 500
+from kglink.errors import UnknownNameError, UsageError
+from kglink.files.atomic import file_lock
+from kglink.files.digest import text_digest
+from kglink.linking.corrected import NOT_A_MENTION, corrected_documents, corrected_texts
+from kglink.records import CORRECTIONS, Document, EntityId, Mention, OnProgress, Progress, Ranking
+from kglink.workspace.entities import entity as entity_of
+from kglink.workspace.folder import named
+from kglink.workspace.kbs import add_kb, remove_kb
 
 if TYPE_CHECKING:
+    from kglink.linking.fit import JudgedMention
+    from kglink.linking.fit_clusterer import ClustererChoice, KnownMention
+    from kglink.linking.pipeline import Linker
     from kglink.linking.scoring import Scoring
     from kglink.plugins import Detector
     from kglink.store.memory import Places, Unmarked
     from kglink.store.occurrences import Meaning
     from kglink.workspace.opened import Opened
+
+#: How many documents tell whether all are annotated whole or in part.
+_JUDGED_BY = 500
 
 
 def learn(
@@ -128,8 +138,7 @@ def _unmarked_of(opened: Opened) -> Unmarked:
     """
     from kglink.evaluation.annotated import annotation_of, merged_texts
     from kglink.linking.detect import proposals
-    from kglink.workspace.detectors import without_auto
-    from kglink.workspace.linker import NamesOfStore, detectors_for
+    from kglink.workspace.detectors import NamesOfStore, detectors_for, without_auto
 
     @lru_cache(maxsize=1)
     def detectors_of(known: Callable[[], Iterator[Meaning]]) -> dict[str, Detector]:
@@ -175,3 +184,220 @@ def _documents(opened: Opened, name: str, split: str) -> Iterator[Document]:
     """The documents of a split; of none named those to train with, or all."""
     _check_source(opened, name)
     return opened.store.documents(name, opened.store.learning_split(name, split))
+
+
+#: The clusterer of `kglink link --cluster`.
+CLUSTERER = "kglink/mentions"
+
+
+def fit_clusterer(
+    opened: Opened,
+    docs: str | Sequence[str],
+    *,
+    split: str = "",
+    progress: OnProgress = lambda _: None,
+) -> ClustererChoice:
+    """Choose how mentions help each other in the space, or that they do not, and keep it.
+
+    Chosen are the settings of the clusterer (that of the settings, else ``kglink/mentions``) with
+    which most mentions of annotated documents are answered right. That they help must show on
+    documents that they were not chosen on. What memory has learnt from these does not count.
+    """
+    from kglink.linking.fit import FOLDS, MOST_MENTIONS, fold_of, judged_mentions
+    from kglink.linking.fit_clusterer import choose_settings, write_choice
+    from kglink.workspace.detectors import without_auto
+    from kglink.workspace.fitting import is_remembered, memory_of
+    from kglink.workspace.linker import linker_of, search_of
+
+    names = named(docs)
+    documents = judged_documents(opened, names, split)
+    space, store, registry = opened.space(), opened.store, opened.registry
+    kbs = space.kbs()
+    asked = without_auto(opened.settings.link)
+    alone = asked.model_copy(update={"clusterer": ""})
+    clustered = asked.model_copy(update={"clusterer": asked.clusterer or CLUSTERER})
+    search = search_of(space, opened.encoder, asked, store, registry)
+    memory_without = memory_of(store, remembered=is_remembered(store, names))
+    judged = judged_mentions(documents, kbs, MOST_MENTIONS)
+    if not any(one.gold for one in judged):
+        raise UsageError(
+            "no mention of these documents has its answer in the space",
+            hint="Give annotated documents that link to its KBs.",
+        )
+    known: list[KnownMention] = []
+    for part in range(FOLDS):
+        memory = memory_without([one for one in documents if fold_of(one) == part])
+        linker = linker_of(search.with_memory(memory), space, kbs, alone, store, registry)
+        own = [one for one in judged if one.fold == part]
+        for one in _known(linker, own, max(asked.top_k, asked.reranked)):
+            known.append(one)
+            progress(Progress("mentions", len(known), len(judged)))
+    helping = linker_of(search, space, kbs, clustered, store, registry)
+
+    def answer(ranking: Ranking) -> EntityId | None:
+        chosen = helping.decided(ranking).chosen
+        return chosen.id if chosen else None
+
+    fingerprint = space.manifest.model.fingerprint
+    choice = choose_settings(helping.stages[-1], known, answer, fingerprint, progress)
+    write_choice(space.folder.path, choice)
+    return choice
+
+
+def kept_clusterer_choice(opened: Opened) -> ClustererChoice | None:
+    """What `fit_clusterer` chose for the clusterer of the settings; None: nothing."""
+    from kglink.workspace.linker import clusterer_choice
+
+    return clusterer_choice(opened.settings.link, opened.registry, opened.space().folder)
+
+
+def _known(linker: Linker, judged: Sequence[JudgedMention], depth: int) -> Iterator[KnownMention]:
+    """Mentions with the candidates that a clusterer is given."""
+    from kglink.linking.fit_clusterer import KnownMention
+    from kglink.linking.pipeline import BATCH_MENTIONS
+
+    for first in range(0, len(judged), BATCH_MENTIONS):
+        batch = judged[first : first + BATCH_MENTIONS]
+        found = linker.joint([one.mention for one in batch], limit=depth)
+        rankings = linker.described(
+            [Ranking(one.mention, tuple(own)) for one, own in zip(batch, found, strict=True)]
+        )
+        for stage in linker.stages:
+            rankings = stage.rank(rankings)
+        for ranking, one in zip(rankings, batch, strict=True):
+            yield KnownMention(ranking, one.gold, one.fold)
+
+
+_WAIT_S = 30.0
+
+
+class Correction(NamedTuple):
+    """What somebody said of the place ``text[start:end]``."""
+
+    id: str
+    text: str
+    start: int
+    end: int
+    entity: EntityId | None
+    """What it means; None: nothing that a KB has."""
+    is_mention: bool
+    """False: the place is no mention of anything."""
+
+    @property
+    def surface(self) -> str:
+        """The words of the place."""
+        return self.text[self.start : self.end]
+
+    def as_json(self) -> dict[str, object]:
+        """A plain dictionary."""
+        return {
+            "id": self.id,
+            "text": self.text,
+            "start": self.start,
+            "end": self.end,
+            "surface": self.surface,
+            "entity": str(self.entity) if self.entity else None,
+            "mention": self.is_mention,
+        }
+
+
+def correct(
+    opened: Opened,
+    text: str,
+    start: int,
+    end: int,
+    entity: str | EntityId | None,
+    *,
+    is_mention: bool = True,
+) -> Correction:
+    """Say what ``text[start:end]`` means: an entity, or None for nothing that a KB has.
+
+    Without ``is_mention`` the place is no mention at all. It takes the place of what was said
+    before of overlapping places of the text. Texts that are linked from now on know it.
+
+    >>> said = workspace.correct("An osprey fishes.", 3, 9, "birds:o")
+    >>> said.surface, [one.id for one in workspace.corrections()] == [said.id]
+    ('osprey', True)
+    """
+    if not 0 <= start < end <= len(text) or not text[start:end].strip():
+        raise UsageError(
+            f"{start} to {end} is no place in a text of {len(text):,} characters",
+            hint="Places are half-open character offsets, and hold a word at least.",
+        )
+    if entity is not None and not is_mention:
+        raise UsageError("a place that is no mention means no entity", hint="Say one of the two.")
+    gold: tuple[EntityId, ...] | None = () if is_mention else None
+    if entity is not None:
+        gold = (entity_of(opened, entity, examples=0).id,)
+    mention = Mention(start, end, text[start:end], gold, "" if is_mention else NOT_A_MENTION)
+    key = text_digest(text)
+    with _changing(opened):
+        before = corrected_texts(opened.store).get(key, ())
+        apart = (one for one in before if one.end <= start or end <= one.start)
+        mentions = sorted([*apart, mention], key=lambda one: one.start)
+        add_kb(opened, CORRECTIONS, [Document(key, text, tuple(mentions))], merge=True)
+        learn(opened, CORRECTIONS)
+    return _said(Document(key, text), mention)
+
+
+def corrections(opened: Opened) -> list[Correction]:
+    """All that was said, by texts, and in the order of each."""
+    return [
+        _said(one, mention) for one in corrected_documents(opened.store) for mention in one.mentions
+    ]
+
+
+def take_back(opened: Opened, correction: str) -> Correction:
+    """Take a correction back, by its id: what was learnt from it is forgotten.
+
+    >>> workspace.take_back(workspace.corrections()[0].id).surface
+    'osprey'
+    >>> workspace.corrections()
+    []
+    """
+    with _changing(opened):
+        documents = list(corrected_documents(opened.store))
+        said = {
+            _said(one, mention).id: (one, mention) for one in documents for mention in one.mentions
+        }
+        if correction not in said:
+            raise UnknownNameError("correction", correction, None, hint="It may be taken back.")
+        changed, mention = said[correction]
+        rest = tuple(one for one in changed.mentions if one != mention)
+        kept = [replace(one, mentions=rest) if one == changed else one for one in documents]
+        if kept := [one for one in kept if one.mentions]:
+            add_kb(opened, CORRECTIONS, kept)
+            learn(opened, CORRECTIONS)
+        else:
+            if CORRECTIONS in opened.store.memory_sources():
+                forget(opened, CORRECTIONS)
+            remove_kb(opened, CORRECTIONS)
+    return _said(changed, mention)
+
+
+def learn_corrections(opened: Opened) -> None:
+    """Learn corrections that a stop left unlearnt."""
+    learnt = {one.source: one.revision for one in opened.store.learnt()}
+    infos = {info.name: info for info in opened.store.kbs()}
+    if CORRECTIONS in infos and learnt.get(CORRECTIONS) != infos[CORRECTIONS].revision:
+        learn(opened, CORRECTIONS)
+
+
+@contextmanager
+def _changing(opened: Opened) -> Iterator[None]:
+    """Nobody else corrects meanwhile: no thread, and no other process."""
+    busy = UsageError("another process is correcting", hint="Try again.")
+    with file_lock(opened.folder / ".corrections.lock", busy, wait=_WAIT_S), opened.lock:
+        yield
+
+
+def _said(document: Document, mention: Mention) -> Correction:
+    gold = mention.gold[0] if mention.gold else None
+    return Correction(
+        f"{document.id}-{mention.start}-{mention.end}",
+        document.text,
+        mention.start,
+        mention.end,
+        gold,
+        mention.type != NOT_A_MENTION,
+    )

@@ -21,9 +21,9 @@ from kglink.workspace.folder import (
     DISCOVERIES_FILE,
     find_workspace,
     init_workspace,
+    named,
     named_workspace,
 )
-from kglink.workspace.named import named
 from kglink.workspace.trust import check_store_file, check_trust
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from kglink.store import Store
     from kglink.workspace.detectors import DetectorChoice
     from kglink.workspace.joint_space import WorkspaceSpace
-    from kglink.workspace.limits import Limits
+    from kglink.workspace.linker import Limits
 
 #: Linkers that are kept: to other KBs, or with more candidates.
 MOST_LINKERS = 4
@@ -75,8 +75,10 @@ class Opened:
         self.folder = folder
         self.resolved = resolved
         self.registry = registry
-        #: Held while something is opened or built: threads may share a workspace.
+        #: Held while something is opened: threads may share a workspace.
         self.lock = RLock()
+        #: Held while the space is built: meanwhile other threads go on with what is open.
+        self.building = RLock()
         self._closing = ExitStack()
         self._joint_space: tuple[Stamp, WorkspaceSpace] | None = None
         self._space: tuple[Stamp, Space] | None = None
@@ -272,7 +274,7 @@ class Opened:
         not_under: str | Sequence[str] = (),
     ) -> Limits:
         """Which entities may be found: as told here, else as the settings have it."""
-        from kglink.workspace.limits import Limits
+        from kglink.workspace.linker import Limits
 
         link = self.settings.link
         return Limits(
@@ -283,7 +285,7 @@ class Opened:
 
     def limited(self, space: Space, kbs: tuple[str, ...], limits: Limits) -> Space:
         """The space with those entities of these KBs that may be found."""
-        from kglink.workspace.limits import limited_to
+        from kglink.workspace.linker import limited_to
 
         with self.lock:
             key = (id(space), kbs, limits)

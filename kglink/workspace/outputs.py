@@ -115,15 +115,12 @@ def _is_owned(opened: Opened, target: Path) -> bool:
 def _is_database(target: Path) -> bool:
     """Whether a file is an SQLite database, or the journal of one beside it."""
     ending = next((one for one in _JOURNALS if target.name.endswith(one)), "")
-    return any(
-        path.is_file() and _begins_with(path, b"SQLite format 3\0")
-        for path in (target, target.with_name(target.name.removesuffix(ending) or target.name))
-    )
-
-
-def _begins_with(path: Path, head: bytes) -> bool:
-    with path.open("rb") as stream:
-        return stream.read(len(head)) == head
+    for path in (target, target.with_name(target.name.removesuffix(ending) or target.name)):
+        if path.is_file():
+            with path.open("rb") as stream:
+                if stream.read(16) == b"SQLite format 3\0":
+                    return True
+    return False
 
 
 def _packed(raw: IO[bytes], suffix: str) -> IO[bytes]:

@@ -25,7 +25,7 @@ from kglink.workspace.folder import OVERLAP_MODEL_FILE, VECTORS_FOLDER
 from kglink.workspace.joint_space import WorkspaceSpace, encoder_of
 
 if TYPE_CHECKING:
-    from kglink.overlap.paired import RowKind
+    from kglink.overlap.scratch import RowKind
     from kglink.store import Store
 
 #: Where vectors for overlaps are that the space does not have; no space can be called so.
@@ -42,7 +42,9 @@ class SegmentVectors:
         self._segment = segment
         self._kind = kind
         self.keys: Sequence[str] = segment.keys
-        self.owners = self._owners()
+        self.owners = np.arange(len(self.keys))
+        if kind == "alias":
+            self.owners = np.repeat(self.owners, np.diff(segment.alias_starts))
 
     def rows(self, numbers: IntArray | slice) -> FloatArray:
         """Some rows."""
@@ -50,24 +52,7 @@ class SegmentVectors:
 
     def find(self, keys: Sequence[str]) -> IntArray:
         """The number of each entity, -1 for a key that is not there."""
-        return np.fromiter((self._number(key) for key in keys), np.int64, len(keys))
-
-    def _number(self, key: str) -> int:
-        # The store gives keys in the order of their bytes, which is that of code points.
-        low, high = 0, len(self.keys)
-        while low < high:
-            middle = (low + high) // 2
-            if self.keys[middle] < key:
-                low = middle + 1
-            else:
-                high = middle
-        return low if low < len(self.keys) and self.keys[low] == key else -1
-
-    def _owners(self) -> IntArray:
-        entities = np.arange(len(self.keys))
-        if self._kind == "text":
-            return entities
-        return np.repeat(entities, np.diff(self._segment.alias_starts))
+        return np.fromiter(map(self._segment.row, keys), np.int64, len(keys))
 
 
 class WorkspaceVectors:
@@ -92,12 +77,10 @@ class WorkspaceVectors:
         """The vectors of a KB's rows of one kind."""
         segment = self._segments.get(kb)
         if segment is None:
-            missing = self._space.missing_rows(kb)
-            if missing is None or missing > self._most_rows:
+            made = self._space.segment(kb, progress=self._progress) if self.ready(kb) else None
+            if made is None:
                 return None
-            segment = self._space.segment(kb, progress=self._progress)
-            if segment is None:
-                return None
+            segment = made
             self._segments[kb] = segment
         return SegmentVectors(segment, rows) if rows in segment.info.rows else None
 

@@ -13,15 +13,13 @@ from typing import TYPE_CHECKING, Literal
 
 from kglink.errors import UsageError
 from kglink.records import OnProgress, Overlap
-from kglink.workspace.folder import REVIEWS_FOLDER
-from kglink.workspace.named import named
+from kglink.workspace.folder import REVIEWS_FOLDER, named
 
 if TYPE_CHECKING:
     from kglink.overlap.exchange.matching import ImportReport, ListFigures, MatchedList
-    from kglink.overlap.review.sample import Order, ReviewTable
+    from kglink.overlap.review.journal import Order, ReviewTable
     from kglink.overlap.review.session import Review
-    from kglink.overlap.search import OverlapReport, OverlapTools
-    from kglink.overlap.train import Training
+    from kglink.overlap.search import OverlapReport, OverlapTools, Training
     from kglink.store import Store
     from kglink.workspace.opened import Opened
 
@@ -65,7 +63,7 @@ def find_overlaps(
 def train_overlap_model(opened: Opened, *, progress: OnProgress = lambda _: None) -> Training:
     """Fit the overlap model to the verdicts of the store; later searches use it."""
     from kglink.overlap.model import default_model
-    from kglink.overlap.train import train
+    from kglink.overlap.search import train
     from kglink.workspace.overlap_tools import keep_model
 
     tools = _tools(opened, progress)
@@ -149,7 +147,7 @@ def review_overlaps(
 
     ``undo`` takes the last answer back first.
     """
-    from kglink.overlap.review.sample import ReviewPlan
+    from kglink.overlap.review.journal import ReviewPlan
     from kglink.overlap.review.session import open_review
 
     plan = ReviewPlan(*_reviewed_kbs(opened.store, left, right), sample, order, seed)
@@ -166,8 +164,7 @@ def reviewed_overlaps(
     seed: int = 17,
 ) -> ReviewTable:
     """What a review has found so far."""
-    from kglink.overlap.review.journal import Journal, journals
-    from kglink.overlap.review.sample import ReviewPlan
+    from kglink.overlap.review.journal import Journal, ReviewPlan, journals
     from kglink.overlap.review.session import last_review
 
     plan = ReviewPlan(*_reviewed_kbs(opened.store, left, right), sample, order, seed)

@@ -32,11 +32,11 @@ from kglink.training.documents import held_back_documents, sources_of_documents
 from kglink.training.job import Note, Tell
 from kglink.training.reranker import RerankerReport
 from kglink.training.run import RunSettings, TrainingReport, read_settings
-from kglink.workspace.build import build_if_stale
 from kglink.workspace.detectors import DICTIONARY, LEARNED, chosen_detector, without_auto
 from kglink.workspace.fitting import Fitted, fit_space, is_remembered, memory_of
 from kglink.workspace.folder import SPACES_FOLDER
 from kglink.workspace.linker import counterparts_of, linker_of, search_of
+from kglink.workspace.spaces import build_if_stale
 
 if TYPE_CHECKING:
     from kglink.linking.sameness import Counterparts

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from kglink.errors import KglinkError, UsageError
 from kglink.records import OnProgress
-from kglink.workspace.build import build_if_stale
-from kglink.workspace.named import named
+from kglink.workspace.folder import named
 from kglink.workspace.shapes import comparison_shape, end_to_end_shape, evaluation_shape
+from kglink.workspace.spaces import build_if_stale
 
 if TYPE_CHECKING:
     from kglink.evaluation.measures.errors import Case
@@ -51,6 +51,7 @@ def report(
     """
     from kglink.evaluation.retrieval import check_documents
     from kglink.workspace.publish import fit_to_held_back
+    from kglink.workspace.report_map import map_of
     from kglink.workspace.runs import Runs
 
     names = named(runs)
@@ -78,7 +79,9 @@ def report(
                     fit_to_held_back(other, run.info.settings, progress)
                     shape |= _evaluated(other, asked, split, kept, len(found) - 1, progress)
                 if map_entities:
-                    shape["map"] = _map(other, run, map_entities, progress)
+                    before = _model_before(other, run)
+                    parts = (other.store, other.space(), before, map_entities)
+                    shape["map"] = map_of(*parts, progress)
             shapes.append(shape)
     if not any(shape["retrieval"] for shape in shapes):
         asked, split = (), ""  # no run has a space that could be judged
@@ -183,13 +186,8 @@ def _evaluated(
     """Retrieval, whole answers and their errors; the first run's ranks are kept for the others."""
     from kglink.evaluation.kept import Comparison, KeptWriter
     from kglink.evaluation.retrieval import Question
-    from kglink.workspace.errors import error_analysis
-    from kglink.workspace.judging import (
-        EndToEnd,
-        evaluate,
-        evaluate_end_to_end,
-        evaluated,
-    )
+    from kglink.workspace.evaluate import error_analysis
+    from kglink.workspace.judging import EndToEnd, evaluate, evaluate_end_to_end, evaluated
 
     question = Question(docs, split, (), KS, domains=True)
     facts = evaluated(other, question)
@@ -223,14 +221,6 @@ def _evaluated(
         "errors": analysis.finish().as_json(),
         "cases": cases,
     }
-
-
-def _map(
-    other: Opened, run: WorkspaceRun, most: int, progress: OnProgress
-) -> dict[str, Any] | None:
-    from kglink.workspace.report_map import map_of
-
-    return map_of(other.store, other.space(), _model_before(other, run), most, progress)
 
 
 def _model_before(other: Opened, run: WorkspaceRun) -> Encoder | None:

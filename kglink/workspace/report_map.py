@@ -100,7 +100,19 @@ def map_of(
     }
     points = flat.points
     if before is not None:
-        vectors = _encoded(before, store, ids, progress)
+        # What a model makes of entities, as it would for a space.
+        def encoded(some: list[Entity]) -> FloatArray:
+            if before.trained is None:
+                return before.encode([entity_text(one) for one in some])
+            return before.encode_entities(some)
+
+        parts = []
+        for start in range(0, len(ids), _BATCH):
+            batch = ids[start : start + _BATCH]
+            known = store.get_entities(batch)
+            parts.append(encoded([known.get(one) or Entity(one.key, one.key) for one in batch]))
+            progress(Progress("the map, before", start + len(batch), len(ids)))
+        vectors = np.concatenate(parts)
         old = project(vectors)
         found["before"] = _side(old.points, old.shares, vectors, shown)
         points = turned_onto(points, old.points)
@@ -121,25 +133,6 @@ def _chosen(
     first = sorted(members)[: share // 2]
     evenly = np.linspace(0, count - 1, share - len(first)).astype(np.int64)
     return np.unique(np.concatenate([np.array(first, np.int64), evenly]))
-
-
-def _encoded(
-    encoder: Encoder, store: Store, ids: Sequence[EntityId], progress: OnProgress
-) -> FloatArray:
-    """What a model makes of entities, as it would for a space."""
-
-    def encoded(some: list[Entity]) -> FloatArray:
-        if encoder.trained is None:
-            return encoder.encode([entity_text(one) for one in some])
-        return encoder.encode_entities(some)
-
-    parts = []
-    for start in range(0, len(ids), _BATCH):
-        batch = ids[start : start + _BATCH]
-        known = store.get_entities(batch)
-        parts.append(encoded([known.get(one) or Entity(one.key, one.key) for one in batch]))
-        progress(Progress("the map, before", start + len(batch), len(ids)))
-    return np.concatenate(parts)
 
 
 def _side(

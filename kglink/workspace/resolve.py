@@ -187,7 +187,18 @@ class _Resolver:
             status = "match"
         elif first.evidence.get("exact") or probability >= (NEW_BY_NAMES if by_names else NEW):
             status = "ambiguous"
-        why = _why(first, with_context=bool(row.context))
+        # What speaks for a candidate: how it bears the name, then what else adds to its score.
+        with_context = bool(row.context)
+        parts = sorted(first.parts.items(), key=lambda part: -part[1])
+        more = (
+            _WHY.get(kind, kind.replace("_", " "))
+            for kind, part in parts
+            if part >= _LEAST_TOLD
+            and kind not in _NAMES
+            and (with_context or not kind.endswith("context"))
+            and not (kind == "alias" and first.evidence.get("exact"))
+        )
+        why = tuple(dict.fromkeys((*_named(first.evidence), *more)))
         return Resolved(row.name, status, probability, candidates, why)
 
     def _is_torn(self, row: Row, candidates: Sequence[Candidate]) -> bool:
@@ -215,20 +226,6 @@ def _misspelt(name: str, candidates: Sequence[Candidate]) -> float:
 
 def _text_of(row: Row) -> str:
     return f"{row.name}; {row.context}" if row.context else row.name
-
-
-def _why(candidate: Candidate, *, with_context: bool) -> tuple[str, ...]:
-    """What speaks for a candidate: how it bears the name, then what else adds to its score."""
-    parts = sorted(candidate.parts.items(), key=lambda part: -part[1])
-    more = (
-        _WHY.get(kind, kind.replace("_", " "))
-        for kind, part in parts
-        if part >= _LEAST_TOLD
-        and kind not in _NAMES
-        and (with_context or not kind.endswith("context"))
-        and not (kind == "alias" and candidate.evidence.get("exact"))
-    )
-    return tuple(dict.fromkeys((*_named(candidate.evidence), *more)))
 
 
 def _named(evidence: Mapping[str, float]) -> tuple[str, ...]:

@@ -9,6 +9,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from pydantic import TypeAdapter
+
 from kglink.errors import TrainingError, UnknownNameError, UsageError
 from kglink.files.atomic import write_atomically
 from kglink.shown import Shown
@@ -140,14 +142,8 @@ class Runs:
         if not path.is_file():
             return Destination()
         try:
-            values = json.loads(path.read_text(encoding="utf-8"))
-            return Destination(
-                str(values["space"]),
-                bool(values["published"]),
-                bool(values.get("refused", False)),
-                tuple((str(left), str(right)) for left, right in values.get("compared", ())),
-            )
-        except (ValueError, KeyError, TypeError) as error:
+            return TypeAdapter(Destination).validate_json(path.read_bytes())
+        except ValueError as error:
             raise TrainingError(
                 f"{path}: is not what a run writes",
                 hint=f"Delete it, and name the space: `kglink finetune --resume --run {name} "

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kglink.evaluation.measures.retrieval import RetrievalReport
     from kglink.evaluation.retrieval import Question
     from kglink.evaluation.significance import RandomizationTest
-    from kglink.overlap.train import Training
+    from kglink.overlap.search import Training
     from kglink.plugins import Provider, Registry
     from kglink.records import Candidate, Entity, EntityId
     from kglink.space.index import IndexChange

@@ -1,4 +1,4 @@
-"""The spaces of a workspace: what each is, two beside each other, and deleting one."""
+"""The spaces of a workspace: built, described, compared and deleted."""
 
 from __future__ import annotations
 
@@ -11,18 +11,69 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from kglink.errors import KglinkError, SpaceError, UnknownNameError, UsageError
+from kglink.errors import KglinkError, SpaceBusyError, SpaceError, UnknownNameError, UsageError
 from kglink.records import OnProgress
 from kglink.shown import Shown, ShownList
-from kglink.workspace.folder import SPACES_FOLDER
-from kglink.workspace.named import named
+from kglink.workspace.folder import SPACES_FOLDER, folder_size, named
 
 if TYPE_CHECKING:
     from kglink.evaluation.measures.retrieval import RetrievalReport
     from kglink.evaluation.significance import RandomizationTest
+    from kglink.space.build import BuildReport
     from kglink.space.folder import SpaceFolder
     from kglink.workspace.opened import Opened
 
+
+def build(
+    opened: Opened, *, model: str = "", fresh: bool = False, progress: OnProgress = lambda _: None
+) -> BuildReport:
+    """Build and publish the joint space of all KBs; only what changed is encoded.
+
+    ``model``, a name or a folder, takes the place of the model that the space was made with;
+    ``fresh`` encodes everything again.
+    """
+    space = opened.joint_space.with_model(model) if model else opened.joint_space
+    report = space.build(fresh=fresh, progress=progress)
+    opened.joint_space = space
+    return report
+
+
+def build_if_stale(
+    opened: Opened, *, wait: bool = True, progress: OnProgress = lambda _: None
+) -> BuildReport | None:
+    """Build the space where it is missing or older than the store.
+
+    Without ``wait`` KBs that are new in the space, and that take more than a moment to encode, are
+    published by their names alone, and `build` makes their vectors. While another process, or
+    without ``wait`` another thread, is building it, the version before it is used.
+    """
+    if answers(opened, wait=wait):
+        return None
+    may_use_old = not wait and opened.joint_space.is_published()
+    if not opened.building.acquire(timeout=_MOMENT_S if may_use_old else -1):
+        return None  # another thread is building it
+    try:
+        if answers(opened, wait=wait):  # another thread has built it meanwhile
+            return None
+        if not wait and opened.joint_space.publish_names(progress=progress):
+            return None
+        return build(opened, progress=progress)
+    except SpaceBusyError:
+        if not opened.joint_space.is_published():
+            raise
+        return None
+    finally:
+        opened.building.release()
+
+
+def answers(opened: Opened, *, wait: bool = True) -> bool:
+    """Whether the space holds what the store holds; without ``wait`` all names are enough."""
+    space = opened.joint_space
+    return space.is_current() or (not wait and space.answers_by_names())
+
+
+#: How long a thread that need not wait for vectors waits for another one to publish names.
+_MOMENT_S = 2.0
 #: Below the spaces, so that what lies in it is none: a deleted space until it is gone.
 _TRASH = ".trash"
 _RUN_MODEL = re.compile(r"runs/([^/]+)/model")
@@ -120,7 +171,7 @@ def _summary(opened: Opened, name: str) -> SpaceSummary:
     from kglink.space.segment import INFO_FILE
 
     folder = SpaceFolder(opened.folder / SPACES_FOLDER, name)
-    summary = SpaceSummary(name, name == opened.settings.space.name, _bytes(folder.path))
+    summary = SpaceSummary(name, name == opened.settings.space.name, folder_size(folder.path)[0])
     shares = []
     try:
         manifest, version = folder.published_manifest(), folder.current
@@ -136,6 +187,8 @@ def _summary(opened: Opened, name: str) -> SpaceSummary:
     except KglinkError as error:  # its model may be gone, and the list must show it all the same
         current, problem = None, error.message
     run = _RUN_MODEL.fullmatch(manifest.model.path)
+    known = opened.registry.plugins("index")
+    found = [one.name for one in known if manifest.index in (one.name, one.short_name)]
     return replace(
         summary,
         kbs=tuple(shares),
@@ -146,7 +199,7 @@ def _summary(opened: Opened, name: str) -> SpaceSummary:
         dim=manifest.model.dim,
         static=STATIC.is_there(folder.student),
         run=run.group(1) if run else "",
-        index=_index_name(opened, manifest.index),
+        index=(found[0] if len(found) == 1 else manifest.index),
         index_settings=manifest.index_settings,
         index_bytes=manifest.index_bytes,
         created=manifest.created,
@@ -154,24 +207,6 @@ def _summary(opened: Opened, name: str) -> SpaceSummary:
         current=current,
         problem=problem,
     )
-
-
-def _index_name(opened: Opened, name: str) -> str:
-    """The full name of an index; of one whose plugin is gone, what the space calls it."""
-    known = opened.registry.plugins("index")
-    found = [one.name for one in known if name in (one.name, one.short_name)]
-    return found[0] if len(found) == 1 else name
-
-
-def _bytes(folder: Path) -> int:
-    total = 0
-    for parent, _, files in os.walk(folder):
-        for name in files:
-            try:
-                total += (Path(parent) / name).stat().st_size
-            except FileNotFoundError:  # a build has just published, and removed what was before
-                continue
-    return total
 
 
 # ------------------------------------------------------------------------------------ compare

@@ -86,7 +86,9 @@ class TextReader:
         for number, file in enumerate(files, 1):
             self.files_begun, self.files_left = number, len(files) - number
             try:
-                if file.bytes_total and self._is_binary(file):
+                if file.bytes_total and (
+                    self._name_of(file) in (PLAIN_TEXT, DOCUMENTS) and b"\0" in file.head.head
+                ):
                     encoding = wide_encoding(file.head.head)
                     how = f"{file.name} is {encoding}: {convert(encoding, file.file)}"
                     self.left_out[file.name] = how if encoding else ""
@@ -134,7 +136,9 @@ class TextReader:
         yield from self._inputs(self._name_of(source), source, self._problems)
 
     def _inputs(self, name: str, source: Source, problems: Problems) -> Iterator[TextInput]:
-        reader = self._adapter_of(name)
+        if name not in self._made:
+            self._made[name] = self._registry.create("kb", name, self._settings_of(name))
+        reader = self._made[name]
         for record in read_records(name, reader.read, source, problems):
             if not isinstance(record, Document):
                 raise UsageError(
@@ -144,10 +148,6 @@ class TextReader:
             spans = tuple(Span(mention.start, mention.end) for mention in record.mentions)
             yield TextInput(record.id, record.text, spans or None, record.meta)
 
-    def _is_binary(self, file: Source) -> bool:
-        """Whether a file that would be read as plain text is none."""
-        return self._name_of(file) in (PLAIN_TEXT, DOCUMENTS) and b"\0" in file.head.head
-
     def _name_of(self, source: Source) -> str:
         """The adapter that reads a file."""
         if self._adapter != AUTO:
@@ -155,11 +155,6 @@ class TextReader:
         if _holds_records(source):
             return DOCUMENTS
         return PLAIN_TEXT if self._marked else self._registry.guess_text(source.head)
-
-    def _adapter_of(self, name: str) -> KBAdapter:
-        if name not in self._made:
-            self._made[name] = self._registry.create("kb", name, self._settings_of(name))
-        return self._made[name]
 
     def _settings_of(self, name: str) -> PluginSettings:
         """The settings that an adapter has, checked."""

@@ -1,17 +1,34 @@
-"""Fine-tuning: a run, what runs there are, and the recipes for them."""
+"""Making models: fine-tuning, its runs and recipes, and distilling static models."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
 
+from kglink.errors import SpaceError, UsageError
+from kglink.models.static_folder import STATIC, write_static
+from kglink.records import OnProgress
 from kglink.shown import ShownList
+from kglink.text.entity_text import entity_text
+from kglink.workspace.folder import SPACES_FOLDER
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from kglink.space.manifest import RowKind
+    from kglink.space.segment import Segment
+    from kglink.space.space import Space
+    from kglink.store import Store
+    from kglink.training.distil import Distilled
     from kglink.training.job import FinetuneJob, Tell
     from kglink.training.recipe import Recipe, RecipeInfo
     from kglink.workspace.finetune import Finetuned
     from kglink.workspace.opened import Opened
     from kglink.workspace.runs import WorkspaceRun
+
+    FloatArray = npt.NDArray[np.float32]
 
 
 def finetune(opened: Opened, job: FinetuneJob, *, progress: Tell = lambda _: None) -> Finetuned:
@@ -65,3 +82,100 @@ def recipe(_: Opened, name: str) -> Recipe:
     from kglink.training.recipe import load_recipe
 
     return load_recipe(name)
+
+
+#: Names and texts of entities that it learns from, drawn evenly from all: more change it little.
+MOST: Mapping[RowKind, int] = {"alias": 100_000, "text": 20_000}
+_TOGETHER = 8192
+
+
+class DistilledSpace(NamedTuple):
+    """A space that a static model reads for, and what that is like."""
+
+    name: str
+    student: Distilled
+
+
+def distill(
+    opened: Opened, into: str = "static", *, progress: OnProgress = lambda _: None
+) -> DistilledSpace:
+    """Make a space ``into`` for which a static model reads; it shares all vectors of the space.
+
+    The model learns to imitate the vectors that the names and texts of the entities have: its
+    tokens alone are encoded. The same space gives the same bytes.
+    """
+    from kglink.models.inputs import tokenizer_files
+    from kglink.space.folder import SpaceFolder
+    from kglink.space.index import share_version
+    from kglink.training.distil import distilled
+
+    # Where the new space goes: a new name, or one that was distilled before.
+    name = opened.with_settings({"space.name": into}).settings.space.name  # a checked name
+    folder = SpaceFolder(opened.folder / SPACES_FOLDER, name)
+    if name == opened.settings.space.name:
+        raise UsageError(f"space {name!r} distilled into itself", hint="--into NAME: another one.")
+    if folder.pointer is not None and not STATIC.is_there(folder.student):
+        raise UsageError(
+            f"there is a space {name!r} already, and it was not distilled",
+            hint=f"--into another name, or `kglink spaces --delete {name}`.",
+        )
+    target = folder
+    joint, space = opened.joint_space, opened.space()
+    teacher = joint.encoder
+    if teacher.trained is not None:
+        raise UsageError(
+            f"space {space.folder.name!r} has a trained model, which reads mentions by marks in "
+            "their text: a static model cannot imitate that",
+            hint="Distil a space of a plain model, such as minilm.",
+        )
+    if STATIC.is_there(space.folder.student):
+        raise UsageError(
+            f"space {space.folder.name!r} is read by a static model already",
+            hint="Name the space that it was distilled from: --space NAME.",
+        )
+    if not joint.is_current() or space.manifest.names_alone:
+        raise SpaceError(
+            f"space {space.folder.name!r} is older than its KBs",
+            hint=f"Run `kglink build --space {space.folder.name}` first.",
+        )
+    student = distilled(
+        teacher,
+        tokenizer_files(teacher.source)["tokenizer.json"],
+        lambda: _taught(space, opened.store, "alias"),
+        lambda: _taught(space, opened.store, "text"),
+        progress=progress,
+    )
+    with space.folder.writing(), target.writing():
+        if space.folder.published_manifest().model.fingerprint != teacher.source.fingerprint:
+            raise SpaceError(
+                f"space {space.folder.name!r} has got another model meanwhile",
+                hint="Run the command again.",
+            )
+        write_static(target.student, student.table, student.tokenizer, teacher.source)
+        share_version(target, space.folder)
+    return DistilledSpace(into, student)
+
+
+def _taught(
+    space: Space, store: Store, kind: RowKind
+) -> Iterator[tuple[Sequence[str], FloatArray]]:
+    """Texts with the vectors that the space has of them."""
+    import numpy as np
+
+    parts = [one for one in space.segments.values() if one.row_count(kind)]
+    step = max(1, -(-sum(one.row_count(kind) for one in parts) // MOST[kind]))
+    for part in parts:
+        rows = np.arange(0, part.row_count(kind), step)
+        texts = _texts(part, store, kind, step)
+        for first in range(0, len(rows), _TOGETHER):
+            some = list(islice(texts, _TOGETHER))
+            yield some, part.vectors(kind, rows[first : first + _TOGETHER])
+
+
+def _texts(part: Segment, store: Store, kind: RowKind, step: int) -> Iterator[str]:
+    """What every so manieth row of a segment was encoded from."""
+    if kind == "alias":
+        return islice(part.surfaces, 0, None, step)
+    chars = part.info.description_chars
+    entities = islice(store.folded_entities(part.kb), 0, None, step)
+    return (entity_text(one.entity, description_chars=chars) for one in entities)

@@ -22,7 +22,6 @@ from kglink.errors import ConfigError, KglinkError, UsageError
 from kglink.files.atomic import file_lock, write_atomically
 from kglink.files.digest import file_digest, user_folder
 from kglink.text.printable import MOST_SHOWN, printable
-from kglink.workspace.named import expanded
 
 if TYPE_CHECKING:
     from kglink.plugins import Kind, Plugin, Registry
@@ -39,16 +38,11 @@ def allowed_file() -> Path:
     return user_folder() / "allowed.json"
 
 
-def allow(folder: Path, sha256: str) -> None:
-    """Allow the config file of ``folder`` with this content, in place of an earlier one."""
-    _keep(folder, sha256)
-
-
 def revoke(folder: Path) -> bool:
     """Take back what was allowed of ``folder``; False where there was nothing."""
     if str(folder) not in _allowed():
         return False
-    _keep(folder, None)
+    allow(folder, None)
     return True
 
 
@@ -98,8 +92,8 @@ def _allowed() -> dict[str, str]:
     return found if isinstance(found, dict) else {}
 
 
-def _keep(folder: Path, sha256: str | None) -> None:
-    """Write the list anew with another digest of ``folder``, or with none."""
+def allow(folder: Path, sha256: str | None) -> None:
+    """Allow the config file of ``folder`` with this content alone; None: with none."""
     try:
         kept = allowed_file()
         kept.parent.mkdir(parents=True, exist_ok=True)
@@ -254,3 +248,11 @@ def _outside(plugin: Plugin) -> dict[str, Any] | None:
         return dict(plugin.settings.outside or {})
     said = vars(plugin.settings).get("outside")
     return None if said is None else dict(said)
+
+
+def expanded(folder: Path) -> Path:
+    """The whole path, ``~`` written out."""
+    try:
+        return folder.expanduser().resolve()
+    except RuntimeError as error:
+        raise ConfigError(f"{folder}: there is no such user") from error

@@ -2,33 +2,32 @@
 
 from __future__ import annotations
 
-from kglink.workspace.build import build, build_if_stale
-from kglink.workspace.candidates import write_candidates
-from kglink.workspace.clusters import evaluate_clusters, fit_clusterer, kept_clusterer_choice
-from kglink.workspace.corrections import correct, corrections, take_back
 from kglink.workspace.discover import discover, discovered, judge_discovery, promote
-from kglink.workspace.distill import distill
 from kglink.workspace.doctor import doctor, licences, plugins
-from kglink.workspace.entities import (
-    add_entity,
-    entities,
-    entity,
-    remove_entity,
-    vector,
-    vectors,
-)
-from kglink.workspace.errors import evaluate_errors
+from kglink.workspace.entities import add_entity, entities, entity, remove_entity, vector, vectors
 from kglink.workspace.evaluate import (
     evaluate,
+    evaluate_clusters,
     evaluate_end_to_end,
+    evaluate_errors,
     evaluate_overlaps,
     overlap_significance,
+    write_candidates,
 )
-from kglink.workspace.export import export
 from kglink.workspace.index import change_index, index_presets, is_index_asked, measure_index
-from kglink.workspace.kbs import add_kb, kb, kbs, remove_kb
+from kglink.workspace.kbs import add_kb, export, kb, kbs, remove_kb
 from kglink.workspace.link import explain, link, search
-from kglink.workspace.memory import fit, fit_scoring, forget, learn
+from kglink.workspace.memory import (
+    correct,
+    corrections,
+    fit,
+    fit_clusterer,
+    fit_scoring,
+    forget,
+    kept_clusterer_choice,
+    learn,
+    take_back,
+)
 from kglink.workspace.opened import Opened
 from kglink.workspace.overlaps import (
     compare_overlaps,
@@ -43,6 +42,8 @@ from kglink.workspace.overlaps import (
 from kglink.workspace.report import report
 from kglink.workspace.resolve import resolve
 from kglink.workspace.spaces import (
+    build,
+    build_if_stale,
     compare_recalls,
     compare_spaces,
     delete_space,
@@ -53,6 +54,7 @@ from kglink.workspace.texts import texts
 from kglink.workspace.training import (
     check_run_deletable,
     delete_run,
+    distill,
     finetune,
     recipe,
     recipes,

@@ -10,10 +10,11 @@ import typer
 
 from kglink.errors import UsageError
 from kglink.workspace.outputs import checked_output
+from kglink.workspace.report import MAP_ENTITIES
 from kglink_cli.console import counted, display, note, print_json, print_table, progress, say
 from kglink_cli.finetune import read_changes
 from kglink_cli.interrupts import go_on_by
-from kglink_cli.report import MAP, write_page
+from kglink_cli.report import write_page
 from kglink_cli.session import session_of, split_names
 from kglink_cli.tables import check_format, write_tables
 
@@ -82,7 +83,7 @@ def reproduce(
     if not name:
         _list(as_json=as_json, options=(data, rows, changes, report, dry_run or None))
         return
-    from kglink_cli.finetune_progress import FinetuneNews
+    from kglink_cli.finetune import FinetuneNews
     from kglink_papers.protocols import find_protocol
     from kglink_papers.reproduce import Reproducer
     from kglink_papers.shown import tables_of
@@ -202,7 +203,9 @@ def _write_report(workspace: Workspace, done: ReproducedTable, path: Path) -> No
             "no row was trained, and a report is of runs", hint="Leave --rows or --report out."
         )
     with progress() as tell:
-        found = workspace.report(runs, done.docs, split="test", map_entities=MAP, progress=tell)
+        found = workspace.report(
+            runs, done.docs, split="test", map_entities=MAP_ENTITIES, progress=tell
+        )
     shape = done.as_json()
     what = "a table of a paper on other data" if shape["adapted"] else "ours and the paper's"
     write_page(

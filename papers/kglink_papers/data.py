@@ -11,7 +11,7 @@ from kglink.errors import SourceError, UsageError
 from kglink.records import OnProgress
 from kglink.sources import OnNote
 from kglink.workspace.kbs import add_kb
-from kglink.workspace.random_split import read_random_split
+from kglink.workspace.kept_options import read_random_split
 
 if TYPE_CHECKING:
     from kglink.workspace.opened import Opened

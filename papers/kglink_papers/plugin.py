@@ -23,7 +23,7 @@ def register_recipes(register: Callable[[str, Mapping[str, Any]], None]) -> None
 @hookimpl
 def register_commands(app: typer.Typer) -> None:
     """Register the commands, beside those that train models."""
-    from kglink_cli.examples import epilog
+    from kglink_cli.commands import epilog
     from kglink_papers.commands import EXAMPLES, convert, reproduce
 
     for command in (reproduce, convert):

@@ -339,7 +339,7 @@ def _kept(own: Opened, part: Part, tell: Tell) -> Path:
 
 def _build(own: Opened, model: Model, kbs: Sequence[str], tell: Tell) -> None:
     """Build the space of a model, unless it holds these KBs as they are now."""
-    from kglink.workspace.build import build
+    from kglink.workspace.spaces import build
 
     manifest = own.joint_space.folder.usable_manifest()
     now = {kb: own.store.kb(kb).revision for kb in kbs}

@@ -31,8 +31,7 @@ from kglink.training.stages import with_kbs
 from kglink.workspace import Workspace, init_workspace
 from kglink_cli import console
 from kglink_cli.finetune import read_changes
-from kglink_cli.recipes import toml_lines
-from kglink_cli.runs import sparkline
+from kglink_cli.runs import sparkline, toml_lines
 from store_support import entity, job
 from training_world import fill, world_of, write_world_model
 

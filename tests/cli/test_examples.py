@@ -17,7 +17,7 @@ from conftest import Kglink
 
 from kglink.records import Alias, Entity, EntityId
 from kglink.workspace import Workspace, init_workspace
-from kglink_cli.examples import EXAMPLES
+from kglink_cli.commands import EXAMPLES
 from kglink_cli.main import build_app
 from review_support import Terminal
 

@@ -15,7 +15,7 @@ from kglink.workspace import Workspace
 from kglink.workspace.texts import TextReader
 from kglink_cli import console
 from kglink_cli.console import Reached
-from kglink_cli.link_texts import texts_done
+from kglink_cli.link import texts_done
 
 #: At .9 the first is linked, the others are not.
 TEXT = "Skerrow Light and a heron in Penzance, said Heron."

@@ -136,7 +136,7 @@ def test_the_language_is_said_and_can_be_told(kglink: Kglink, demo: Path) -> Non
 def test_detectors_that_read_words_by_language_hear_of_it() -> None:
     from kglink.config import load_settings
     from kglink.plugins import load_registry
-    from kglink.workspace.linker import detector_settings
+    from kglink.workspace.detectors import detector_settings
 
     registry = load_registry(only="builtin")
     flags = {"link.language": "de", "link.detector": ("dictionary",)}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -237,3 +239,31 @@ def test_a_search_says_that_names_alone_answer_while_another_process_builds(
     assert "planets, gods: answered by names alone, 0% of 9 vectors are made\n" in ran.err
     assert "gods: answered by names alone" in one.err
     assert "names alone" not in kglink("search", "evening star").err
+
+
+def test_a_thread_that_makes_vectors_holds_up_no_other(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While one thread encodes, others link with the version before, and open what they need."""
+    begun, go_on = threading.Event(), threading.Event()
+    encode = Encoder.encode
+
+    def slow(encoder: Encoder, texts: list[str]) -> object:
+        begun.set()
+        assert go_on.wait(60)
+        return encode(encoder, texts)
+
+    with Workspace.open(workspace) as opened:
+        assert list(opened.link("Mercury", wait=False))
+        with monkeypatch.context() as slowly, ThreadPoolExecutor(1) as other:
+            slowly.setattr(Encoder, "encode", slow)
+            building = other.submit(opened.build_if_stale)
+            assert begun.wait(60)
+            try:
+                assert opened.lock.acquire(timeout=1)
+                opened.lock.release()
+                (text,) = opened.link("Venus", wait=False)
+                assert [str(one.chosen.id) for one in text.links if one.chosen] == ["planets:v"]
+            finally:
+                go_on.set()
+            assert building.result(60) is not None

@@ -15,8 +15,8 @@ from conftest import Kglink
 
 from kglink.records import Progress
 from kglink.sources import Problems, Source, Step
-from kglink_cli import add_kb as add_kb_module
 from kglink_cli import console
+from kglink_cli import kbs as add_kb_module
 from kglink_cli.console import Reached, progress, watching
 from kglink_kbs.mediawiki import adapter as adapter_module
 from kglink_kbs.mediawiki.chunk import ChunkReader

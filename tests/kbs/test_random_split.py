@@ -12,7 +12,7 @@ import pytest
 from kglink import Workspace
 from kglink.errors import UsageError
 from kglink.records import Document, Entity, Mention, Record, Split
-from kglink.workspace.random_split import RandomSplit, read_random_split
+from kglink.workspace.kept_options import RandomSplit, read_random_split
 
 TEXT = "one two three four five six"
 PLACES = [(0, 3), (4, 7), (8, 13), (14, 18)]

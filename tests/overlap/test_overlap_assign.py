@@ -8,8 +8,8 @@ import math
 import numpy as np
 import pytest
 
-from kglink.overlap import assign
-from kglink.overlap.assign import assign_one_to_one
+from kglink.overlap import weigh
+from kglink.overlap.weigh import assign_one_to_one
 
 Pair = tuple[str, str, float]
 
@@ -79,6 +79,6 @@ def test_nothing_to_assign() -> None:
 
 
 def test_a_large_component_is_taken_greedily(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(assign, "MOST_CELLS", 3)
+    monkeypatch.setattr(weigh, "MOST_CELLS", 3)
     pairs = [("a", "x", 0.9), ("a", "y", 0.85), ("b", "x", 0.85), ("b", "y", 0.6)]
     assert kept(pairs) == [("a", "x"), ("b", "y")]

@@ -16,8 +16,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kglink.errors import KglinkError, RecordError, SourceError, UsageError
-from kglink.overlap.exchange.curies import CurieMaker, kb_of, keys_of, source_of
-from kglink.overlap.exchange.lists import ListedPair, PairList
+from kglink.overlap.exchange.lists import (
+    CurieMaker,
+    ListedPair,
+    PairList,
+    kb_of,
+    keys_of,
+    source_of,
+)
 from kglink.overlap.exchange.matching import (
     ListFigures,
     MatchedList,

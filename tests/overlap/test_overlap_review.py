@@ -13,13 +13,15 @@ import pytest
 from scipy.stats import binomtest
 
 from kglink.errors import KglinkError, UsageError
-from kglink.overlap.review.journal import Entry, Journal, journals
-from kglink.overlap.review.sample import (
+from kglink.overlap.review.journal import (
     Drawn,
+    Entry,
+    Journal,
     Order,
     ReviewPlan,
     ReviewTable,
     draw,
+    journals,
     wilson_interval,
 )
 from kglink.overlap.review.session import Review, last_review, open_review

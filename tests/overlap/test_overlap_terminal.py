@@ -15,8 +15,7 @@ from pathlib import Path
 import pytest
 from conftest import Kglink
 
-from kglink.overlap.review.journal import Journal, journals
-from kglink.overlap.review.sample import draw
+from kglink.overlap.review.journal import Journal, draw, journals
 from kglink.records import EntityId
 from kglink.store import Store
 from kglink.workspace import Workspace

@@ -11,7 +11,7 @@ import termios
 import time
 from typing import Any, Self
 
-from kglink.overlap.review.sample import ReviewPlan
+from kglink.overlap.review.journal import ReviewPlan
 from kglink.records import Entity, EntityId, Overlap, Verdict
 from kglink.store import Store
 from store_support import entity

@@ -1,25 +1,147 @@
-"""The web page of a report: one file that needs nothing but itself; see page.html, .css, .js."""
+"""Pieces of the page: text, notes, lists and tables as HTML."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from html import escape
 from importlib.resources import files
 from string import Template
 from typing import Any
 
 from kglink.evaluation.measures.errors import REASONS
-from kglink.text.printable import printable_json
+from kglink.text.printable import printable_json, printable_line
 from kglink_cli.console import counted
 from kglink_cli.report_page.drawing import COLOURS, DARK, LIGHT, Drawing, colours
-from kglink_cli.report_page.leads import lead
-from kglink_cli.report_page.markup import list_of, note_of, table_of, text_of
 from kglink_cli.report_page.plots import plots_of
 from kglink_cli.report_page.tables import Named, tables_of
+from kglink_cli.tables import Figure, Table
+
+
+def note_of(text: str) -> str:
+    """A sentence that nobody should pass over."""
+    return f'<p class="note">{text_of(text)}</p>'
+
+
+def table_of(table: Table, *, one: bool) -> str:
+    """A table for the page; of ``one`` run it does not say which in each row."""
+    if one and table.columns[0] == "run":
+        rows = [row[1:] for row in table.rows]
+        table = table._replace(columns=table.columns[1:], rows=rows, figures=table.figures - 1)
+
+    def cell(value: object, at: int, row: bool) -> str:
+        numeric = at >= table.figures
+        inner = text_of(str(value))
+        if isinstance(value, Figure):
+            inner = f"{value.value:.{value.digits}f}"
+            if value.interval is not None:
+                low, high = (f"{end:.{value.digits}f}" for end in value.interval)
+                inner += f"<small>{low}–{high}</small>"
+        elif isinstance(value, int):
+            inner = f"{value:,}"
+        kind = ' class="n"' if numeric else ""
+        return f'<th scope="row"{kind}>{inner}</th>' if row else f"<td{kind}>{inner}</td>"
+
+    head = "".join(
+        f'<th scope="col"{" class=n" if at >= table.figures else ""}>{text_of(str(one))}</th>'
+        for at, one in enumerate(table.columns)
+    )
+    body = "\n".join(
+        f"<tr>{''.join(cell(one, at, at == 0) for at, one in enumerate(row))}</tr>"
+        for row in table.rows
+    )
+    below = "".join(f'<p class="below">{text_of(line)}</p>' for line in table.below if line)
+    return (
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{text_of(table.title)}">'
+        f"<table><caption>{text_of(table.title)}</caption><thead><tr>{head}</tr></thead>"
+        f"<tbody>{body}</tbody></table></div>{below}"
+    )
+
+
+def list_of(facts: Mapping[str, object]) -> str:
+    """Names with their values."""
+    rows = "".join(
+        f"<dt>{text_of(name)}</dt><dd>{text_of(str(value))}</dd>" for name, value in facts.items()
+    )
+    return f'<dl class="facts">{rows}</dl>'
+
+
+def text_of(text: str) -> str:
+    """Any text, shown as it is and never read as HTML."""
+    return escape(printable_line(text), quote=True)
+
 
 Shape = Mapping[str, Any]
+
+
+def lead(section: str, report: Shape) -> list[str]:
+    """The sentences of a section; none of runs that it says nothing of."""
+    say = _LEADS[section]
+    several = len(report["runs"]) > 1
+    told = [(run["name"], say(run)) for run in report["runs"]]
+    return [f"{name}: {text}" if several else text for name, text in told if text]
+
+
+def _retrieval(run: Shape) -> str:
+    if not run["retrieval"]:
+        return ""
+    joint, mentions = run["retrieval"]["metrics"]["joint"], run["retrieval"]["mentions"]["joint"]
+    return (
+        f"Of {counted(mentions, 'mention')} {joint['R@1']:.1%} have a right entity first among all "
+        f"KBs together, {joint['R@8']:.1%} among the first 8, {joint['R@64']:.1%} among 64."
+    )
+
+
+def _answers(run: Shape) -> str:
+    if not run["end_to_end"]:
+        return ""
+    joint = run["end_to_end"]["metrics"]["joint"]
+    links, places = joint["links"]["strict"], joint["detection"]["strict"]
+    text = (
+        f"{places['right']:,} of {counted(places['gold'], 'mention')} were found where they are; "
+        f"{links['right']:,} of {links['gold']:,} that an entity is meant by are linked rightly."
+    )
+    if links["micro"]["precision"] is not None:
+        text += (
+            f" {links['found'] - links['right']:,} of {counted(links['found'], 'link')} are wrong."
+        )
+    return text
+
+
+def _training(run: Shape) -> str:
+    before, after = run["before"], run["recalls"]
+    if not before or not after:
+        return ""
+    one, other = before["mean"]["R@1"], after["mean"]["R@1"]
+    verb = "rose" if other > one else "fell" if other < one else "stayed"
+    return (
+        f"R@1 of the mentions held back {verb} from {one:.3f} to {other:.3f}, the mean over KBs "
+        f"by vectors alone, in {counted(run['steps'], 'step')}."
+    )
+
+
+def _errors(run: Shape) -> str:
+    errors = run["errors"]
+    if not errors:
+        return ""
+    wrong = errors["mentions"] - errors["right"]
+    most = sorted(errors["reasons"].items(), key=lambda one: -one[1])
+    named = ", ".join(f"{reason} {count:,}" for reason, count in most if count)
+    return f"{wrong:,} of {counted(errors['mentions'], 'mention')} are answered wrongly" + (
+        f": {named}." if named else "."
+    )
+
+
+_LEADS: Mapping[str, Callable[[Shape], str]] = {
+    "retrieval": _retrieval,
+    "answers": _answers,
+    "training": _training,
+    "errors": _errors,
+}
+
+
 #: The key of a section, its heading, and its HTML.
 Section = tuple[str, str, str]
 #: What a run of one of these stages alone trains.

@@ -44,12 +44,13 @@ def evaluated(report: Shape) -> list[Shape]:
 
 def pools_of(shape: Shape) -> Iterator[tuple[str, Shape, Shape, int]]:
     """The name, figures, intervals and mentions of each pool of an evaluation."""
-    metrics, around, mentions = shape["metrics"], shape["intervals"], shape["mentions"]
+    metrics, mentions = shape["metrics"], shape["mentions"]
+    around = shape.get("intervals", {})  # parts of an evaluation have none
     for kb, figures in metrics["kb"].items():
-        yield kb, figures, around["kb"][kb], mentions[kb]
+        yield kb, figures, around.get("kb", {}).get(kb, {}), mentions[kb]
     for key, name in POOLS.items():
         if metrics[key]:
-            yield name, metrics[key], around[key], mentions[key]
+            yield name, metrics[key], around.get(key, {}), mentions[key]
 
 
 def retrieval_table(report: Shape) -> Table:
@@ -78,7 +79,7 @@ def seeds_table(report: Shape) -> Table:
     for runs in groups.values():
         if len({run["seed"] for run in runs}) < 2:
             continue
-        told = [dict(_by_pool(run)) for run in runs]
+        told = [{pool: one for pool, one, *_ in pools_of(run["retrieval"])} for run in runs]
         for pool in told[0]:
             values = [[one[pool][name] for one in told if pool in one] for name in FIGURES]
             shown = [f"{mean(one):.3f} ± {stdev(one):.3f}" if len(one) > 1 else "-"
@@ -86,11 +87,6 @@ def seeds_table(report: Shape) -> Table:
             rows.append([runs[0]["recipe"], len(runs), pool, *shown])
     title = "Over seeds: mean and standard deviation"
     return Table(("recipe", "runs", "pool", *FIGURES), rows, 3, title)
-
-
-def _by_pool(run: Shape) -> Iterator[tuple[str, Shape]]:
-    for pool, figures, _, _ in pools_of(run["retrieval"]):
-        yield pool, figures
 
 
 def significance_table(report: Shape) -> Table:
@@ -117,18 +113,10 @@ def surfaces_table(report: Shape) -> Table:
         for run in evaluated(report)
         for which in ("seen", "unseen")
         if which in run["retrieval"]
-        for pool, figures, mentions in _slices(run["retrieval"][which])
+        for pool, figures, _, mentions in pools_of(run["retrieval"][which])
     ]
     title = "Surfaces that were seen in training, and others"
     return Table(("run", "surfaces", "pool", "mentions", *FIGURES), rows, 3, title)
-
-
-def _slices(shape: Shape) -> Iterator[tuple[str, Shape, int]]:
-    for kb, figures in shape["metrics"]["kb"].items():
-        yield kb, figures, shape["mentions"][kb]
-    for key, name in POOLS.items():
-        if shape["metrics"][key]:
-            yield name, shape["metrics"][key], shape["mentions"][key]
 
 
 def answers_table(report: Shape) -> Table:

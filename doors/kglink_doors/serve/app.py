@@ -18,7 +18,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from kglink.errors import KglinkError
-from kglink.workspace.corrections import learn_corrections
+from kglink.workspace.memory import learn_corrections
 from kglink_doors.serve import answers, changes, job_routes, nif, reconcile, runs
 from kglink_doors.serve.batches import Batches
 from kglink_doors.serve.errors import error_shape, status_of

@@ -13,8 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from kglink.errors import UsageError
-from kglink.overlap.exchange.curies import keys_of
-from kglink.overlap.exchange.lists import ListedPair, PairList
+from kglink.overlap.exchange.lists import ListedPair, PairList, keys_of
 from kglink.records import Entity, EntityId, Overlap, Verdict
 from kglink.text.printable import MOST_SHOWN, printable
 

@@ -12,8 +12,7 @@ from itertools import islice
 from typing import TextIO
 
 from kglink.errors import UsageError
-from kglink.overlap.exchange.curies import STANDARD, CurieMaker, source_of
-from kglink.overlap.exchange.lists import HEADERS, MANUAL, TOOL
+from kglink.overlap.exchange.lists import HEADERS, MANUAL, STANDARD, TOOL, CurieMaker, source_of
 from kglink.overlap.exchange.matching import GetEntities
 from kglink.records import Entity, Overlap
 from kglink.text.printable import printable, spreadsheet_cell
@@ -57,7 +56,26 @@ def write_sssom(
     written = 0
     with tempfile.TemporaryFile("w+", encoding="utf-8", newline="\n") as rows:
         for overlap, left, right in _with_entities(overlaps, get_entities):
-            cells = _sssom_row(overlap, left, right, maker, about)
+            row = {
+                "subject_id": maker.curie(overlap.left, left.url),
+                "subject_label": _label(left.title),
+                "subject_category": _label(left.type),
+                "predicate_id": "skos:exactMatch",
+                "object_id": maker.curie(overlap.right, right.url),
+                "object_label": _label(right.title),
+                "object_category": _label(right.type),
+                "mapping_justification": justification_of(overlap),
+                "subject_source": source_of(overlap.left.kb),
+                "object_source": source_of(overlap.right.kb),
+                "other": "; ".join(
+                    f"{name}={value:g}" for name, value in sorted(overlap.evidence.items())
+                ),
+            }
+            cosine = cosine_of(overlap)
+            if cosine is not None:
+                row["similarity_score"] = f"{min(max(cosine, 0.0), 1.0):.4g}"
+                row["similarity_measure"] = "cosine of sentence embeddings"
+            cells = row | _judgement(overlap, about)
             rows.write("\t".join(_cell(cells.get(name, "")) for name in COLUMNS) + "\n")
             written += 1
         out.writelines(_head(about, maker))
@@ -91,29 +109,6 @@ def _with_entities(
         for overlap in batch:
             if overlap.left in known and overlap.right in known:
                 yield overlap, known[overlap.left], known[overlap.right]
-
-
-def _sssom_row(
-    overlap: Overlap, left: Entity, right: Entity, maker: CurieMaker, about: SetInfo
-) -> dict[str, str]:
-    row = {
-        "subject_id": maker.curie(overlap.left, left.url),
-        "subject_label": _label(left.title),
-        "subject_category": _label(left.type),
-        "predicate_id": "skos:exactMatch",
-        "object_id": maker.curie(overlap.right, right.url),
-        "object_label": _label(right.title),
-        "object_category": _label(right.type),
-        "mapping_justification": justification_of(overlap),
-        "subject_source": source_of(overlap.left.kb),
-        "object_source": source_of(overlap.right.kb),
-        "other": "; ".join(f"{name}={value:g}" for name, value in sorted(overlap.evidence.items())),
-    }
-    cosine = cosine_of(overlap)
-    if cosine is not None:
-        row["similarity_score"] = f"{min(max(cosine, 0.0), 1.0):.4g}"
-        row["similarity_measure"] = "cosine of sentence embeddings"
-    return row | _judgement(overlap, about)
 
 
 def _judgement(overlap: Overlap, about: SetInfo) -> dict[str, str]:

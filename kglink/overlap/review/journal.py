@@ -1,27 +1,184 @@
-"""The journal of a review: a file of JSON lines to which each answer is added at once.
-
-The first line holds the plan and the pairs that were drawn. kill -9 at any moment loses at most
-the line that was being written, which the next opening cuts off.
-"""
+"""What a review draws, the precision that its verdicts mean, and its journal: JSON lines."""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import heapq
 import json
+import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, TypeVar, get_args
+
+from pydantic import TypeAdapter
 
 from kglink.errors import KglinkError, UsageError
 from kglink.files.atomic import write_atomically
 from kglink.files.manifest import now
-from kglink.overlap.review.sample import Drawn, Keys, ReviewPlan
-from kglink.records import Judgement, Verdict
+from kglink.records import Judgement, Overlap
+
+Order = Literal["random", "uncertain"]
+#: Left key and right key.
+Keys = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewPlan:
+    """Whose overlaps are reviewed, how many of them, and which.
+
+    ``random`` draws from all pairs that were found, judged or not, so that the precision of the
+    sample is that of all. ``uncertain`` takes the unjudged pairs whose probability is nearest to
+    one half: the verdicts that a model learns most from, and no measure of the rest.
+    """
+
+    left: str
+    right: str
+    sample: int = 100
+    order: Order = "random"
+    seed: int = 17
+
+    def __post_init__(self) -> None:
+        if self.order not in get_args(Order):
+            known = ", ".join(get_args(Order))
+            raise UsageError(f"unknown order {self.order!r}", hint=f"There is: {known}.")
+        if self.sample < 1:
+            raise UsageError(f"a sample of {self.sample} pairs", hint="It takes at least one.")
+        if self.left == self.right:
+            raise UsageError(
+                f"{self.left!r} has no overlap with itself", hint="Name two different KBs."
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """What was drawn from how many; ``stale`` pairs, judged on other texts, come before it."""
+
+    pairs: tuple[Keys, ...]
+    stale: tuple[Keys, ...]
+    population: int
+
+
+def draw(plan: ReviewPlan, overlaps: Iterable[Overlap]) -> Drawn:
+    """Draw from the overlaps of two KBs, holding no more of them than are drawn.
+
+    The same seed gives the same pairs, and a larger sample holds the smaller one.
+    """
+    stale: list[Keys] = []
+    population = 0
+
+    def eligible() -> Iterator[Overlap]:
+        nonlocal population
+        for overlap in overlaps:
+            if overlap.stale and len(stale) < plan.sample:
+                stale.append(keys_of(overlap))
+            if overlap.was_found and (plan.order == "random" or overlap.verdict is None):
+                population += 1
+                yield overlap
+
+    if plan.order == "random":
+
+        def rank(overlap: Overlap) -> bytes:
+            text = f"{plan.seed}\0{overlap.left.key}\0{overlap.right.key}"
+            return hashlib.blake2b(text.encode(), digest_size=16).digest()
+
+        chosen = heapq.nsmallest(plan.sample, eligible(), key=rank)
+    else:
+        chosen = heapq.nsmallest(plan.sample, eligible(), key=_uncertainty)
+    return Drawn(tuple(map(keys_of, chosen)), tuple(stale), population)
+
+
+def keys_of(overlap: Overlap) -> Keys:
+    """The keys of its two entities."""
+    return overlap.left.key, overlap.right.key
+
+
+def _uncertainty(overlap: Overlap) -> tuple[float, str, str]:
+    return abs(overlap.probability - 0.5), *keys_of(overlap)
+
+
+#: The normal quantile that leaves 2.5% on either side.
+Z_95 = 1.959963984540054
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A part of a whole with its 95% interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewTable:
+    """Counts of the verdicts on the pairs that a review drew, and the precision that they mean.
+
+    ``population`` are the pairs that it drew from, ``before`` those of the drawn that had been
+    judged already, ``again`` the pairs that were shown besides because what they were judged by
+    has changed: these were not drawn, and are in no other count.
+    """
+
+    left: str
+    right: str
+    order: str
+    seed: int
+    population: int
+    drawn: int
+    correct: int
+    wrong: int
+    unclear: int
+    skipped: int
+    open: int
+    before: int = 0
+    again: int = 0
+
+    @property
+    def judged(self) -> int:
+        """Pairs with a verdict of any kind."""
+        return self.correct + self.wrong + self.unclear
+
+    @property
+    def precision(self) -> Share | None:
+        """The share of correct pairs among those that are correct or wrong."""
+        return share_of(self.correct, self.correct + self.wrong)
+
+    @property
+    def precision_of_all(self) -> Share | None:
+        """The same among all judged ones: an unclear pair is not correct, as the paper counts."""
+        return share_of(self.correct, self.judged)
+
+    def as_json(self) -> dict[str, object]:
+        """Counts by name; a share is an object with its interval, or null."""
+        fields: dict[str, object] = asdict(self) | {"judged": self.judged}
+        for name, share in (
+            ("precision", self.precision),
+            ("precision_of_all", self.precision_of_all),
+        ):
+            fields[name] = asdict(share) if share else None
+        return fields
+
+
+def share_of(part: int, whole: int) -> Share | None:
+    """A share with its Wilson interval; None of nothing."""
+    return Share(part / whole, *wilson_interval(part, whole)) if whole else None
+
+
+def wilson_interval(part: int, whole: int, z: float = Z_95) -> tuple[float, float]:
+    """The score interval of Wilson (1927) for a share of ``part`` in ``whole`` trials."""
+    share, square = part / whole, z * z
+    centre = (share + square / (2 * whole)) / (1 + square / whole)
+    reach = math.sqrt(share * (1 - share) / whole + square / (4 * whole**2))
+    reach *= z / (1 + square / whole)
+    # At the ends the formula gives exactly 0 and 1, but for the last digit.
+    return max(0.0, centre - reach) if part else 0.0, min(1.0, centre + reach) if (
+        part < whole
+    ) else 1.0
+
 
 Answer = Literal["correct", "wrong", "unclear", "skip"]
-VERSION = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +189,20 @@ class Entry:
     answer: Answer
     before: Judgement | None = None
     undone: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Head:
+    """The first line of a journal."""
+
+    kglink_review: Literal[2]
+    plan: ReviewPlan
+    pairs: tuple[Keys, ...]
+    stale: tuple[Keys, ...]
+    population: int
+
+
+_T = TypeVar("_T")
 
 
 class Journal:
@@ -46,7 +217,7 @@ class Journal:
     @classmethod
     def create(cls, path: Path, plan: ReviewPlan, drawn: Drawn) -> Journal:
         """Begin a journal; it is there whole or not at all."""
-        head = {"kglink_review": VERSION, "began": now(), "plan": asdict(plan)} | asdict(drawn)
+        head = {"kglink_review": 2, "began": now(), "plan": asdict(plan)} | asdict(drawn)
         with _told(path):
             path.parent.mkdir(exist_ok=True)
             write_atomically(path, _line(head))
@@ -60,10 +231,11 @@ class Journal:
             whole = data.rfind(b"\n") + 1
             if mend and whole < len(data):
                 os.truncate(path, whole)
-        head, *lines = data[:whole].splitlines() or [b""]
-        plan, drawn = _head(path, head)
-        entries = [_entry(path, number, line) for number, line in enumerate(lines, 2)]
-        return cls(path, plan, drawn, entries)
+        first, *lines = data[:whole].splitlines() or [b""]
+        head = _read(TypeAdapter(_Head), path, 1, first)
+        model = TypeAdapter(Entry)
+        entries = [_read(model, path, number, line) for number, line in enumerate(lines, 2)]
+        return cls(path, head.plan, Drawn(head.pairs, head.stale, head.population), entries)
 
     def add(self, entry: Entry) -> None:
         """Add an entry; it is on the disk when this returns."""
@@ -130,50 +302,11 @@ def _line(fields: dict[str, Any]) -> bytes:
     return json.dumps(fields).encode() + b"\n"
 
 
-def _head(path: Path, line: bytes) -> tuple[ReviewPlan, Drawn]:
-    fields = _parsed(path, 1, line)
+def _read(model: TypeAdapter[_T], path: Path, number: int, line: bytes) -> _T:
     try:
-        if fields["kglink_review"] != VERSION:
-            raise _damaged(path, 1)
-        drawn = Drawn(_pairs(fields["pairs"]), _pairs(fields["stale"]), int(fields["population"]))
-        return ReviewPlan(**fields["plan"]), drawn
-    except (KeyError, TypeError, ValueError) as error:
-        raise _damaged(path, 1) from error
-
-
-def _entry(path: Path, number: int, line: bytes) -> Entry:
-    fields = _parsed(path, number, line)
-    try:
-        left, right = fields["pair"]
-        before = _judgement(fields["before"]) if fields["before"] else None
-        entry = Entry((left, right), fields["answer"], before, bool(fields["undone"]))
-    except (KeyError, TypeError, ValueError) as error:
+        return model.validate_json(line)
+    except ValueError as error:
         raise _damaged(path, number) from error
-    if entry.answer not in get_args(Answer):
-        raise _damaged(path, number)
-    return entry
-
-
-def _judgement(fields: Mapping[str, Any]) -> Judgement:
-    if fields["verdict"] not in get_args(Verdict):
-        raise ValueError(fields["verdict"])
-    left, right = fields["texts"] or ("", "")
-    texts = (left, right) if fields["texts"] else None
-    return Judgement(fields["verdict"], fields["source"], texts)
-
-
-def _pairs(listed: Sequence[Sequence[str]]) -> tuple[Keys, ...]:
-    return tuple((left, right) for left, right in listed)
-
-
-def _parsed(path: Path, number: int, line: bytes) -> dict[str, Any]:
-    try:
-        fields = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise _damaged(path, number) from error
-    if not isinstance(fields, dict):
-        raise _damaged(path, number)
-    return cast("dict[str, Any]", fields)
 
 
 def _damaged(path: Path, line: int) -> KglinkError:

@@ -14,11 +14,15 @@ from kglink.overlap.review.journal import (
     Answer,
     Entry,
     Journal,
+    Keys,
+    ReviewPlan,
+    ReviewTable,
+    draw,
     journals,
+    keys_of,
     lock_path,
     next_journal,
 )
-from kglink.overlap.review.sample import Keys, ReviewPlan, ReviewTable, draw, keys_of
 from kglink.records import EntityId, Overlap
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from sparse_dot_topn import sp_matmul_topn
 
-from kglink.overlap.assign import ranks
+from kglink.overlap.neighbours import ranks
 from kglink.plugins import PairedKBs, Side
 from kglink.records import Progress
 from kglink_plugins.overlap_evidence.word_space import WordSpace, read_names

@@ -1,10 +1,28 @@
-"""Two examples for each command, with which its --help ends."""
+"""The commands of kglink, and two examples for each, with which its --help ends."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import typer
+
+from kglink_cli.build import build, distill, index
+from kglink_cli.demo import demo
+from kglink_cli.discover import discover, promote
+from kglink_cli.doctor import doctor, init, settings, trust
+from kglink_cli.evaluate import candidates, evaluate
+from kglink_cli.finetune import finetune
+from kglink_cli.kbs import add_kb, export
+from kglink_cli.kbs import app as kbs_app
+from kglink_cli.link import link
+from kglink_cli.memory import fit, forget, learn
+from kglink_cli.overlap import app as overlap_app
+from kglink_cli.plugins_command import app as plugins_app
+from kglink_cli.report import report
+from kglink_cli.resolve import resolve
+from kglink_cli.runs import recipes, runs
+from kglink_cli.show import explain, search, show
+from kglink_cli.spaces import spaces
 
 #: By the words of the command; "" is kglink itself.
 EXAMPLES: Mapping[str, tuple[str, ...]] = {
@@ -54,10 +72,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "kglink link letter.txt mails/ --explain",
         "kglink link mails/ --kb products --format jsonl -o links.jsonl",
     ),
-    "discover": (
-        "kglink discover mails/",
-        "kglink discover --mentions 2 --json",
-    ),
+    "discover": ("kglink discover mails/", "kglink discover --mentions 2 --json"),
     "promote": ("kglink promote", "kglink promote --kb people --json"),
     "explain": (
         'kglink explain "A grey heron stood in the pond." --surface heron',
@@ -108,3 +123,29 @@ def add_examples(app: typer.Typer, path: str = "") -> None:
 def epilog(examples: Sequence[str]) -> str:
     """The examples of a command as the end of its help."""
     return "\n\n".join(f"`{example}`" for example in ("Examples:", *examples))
+
+
+#: Commands that Python has another name for.
+_NAMES = {"add_kb": "add-kb", "evaluate": "eval"}
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Add every command, in groups and in the order in which people meet them."""
+    groups: list[tuple[str, list[Callable[..., None] | tuple[str, typer.Typer]]]] = [
+        ("Add knowledge bases", [demo, init, add_kb, ("kbs", kbs_app()), show,
+                                 ("overlap", overlap_app())]),
+        ("Link texts", [link, resolve, search, explain, discover, promote]),
+        ("Measure, and learn from annotated texts", [evaluate, learn, forget, fit, candidates]),
+        ("Train models", [finetune, recipes, runs, report, distill]),
+        ("Look after spaces and the workspace", [build, spaces, index, export, settings, trust,
+                                                 doctor, ("plugins", plugins_app())]),
+    ]  # fmt: skip
+    for panel, commands in groups:
+        for command in commands:
+            if isinstance(command, tuple):
+                name, group = command
+                app.add_typer(group, name=name, rich_help_panel=panel)
+            else:
+                name = _NAMES.get(command.__name__, command.__name__)
+                app.command(name, rich_help_panel=panel)(command)
+    add_examples(app)
