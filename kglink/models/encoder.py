@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from kglink.models.document_inputs import DocumentInputs
     from kglink.models.inputs import IdArray, Inputs, Tokens
-    from kglink.models.runtime import TokenEncoder, TokenMatrices
+    from kglink.models.runtime import TextVectors, TokenEncoder, TokenMatrices
 
     FloatArray = npt.NDArray[np.float32]
     IntArray = npt.NDArray[np.int64]
@@ -119,8 +119,21 @@ class Encoder:
         """The longest text or entity that is read to its end, in tokens."""
         return self.source.max_tokens
 
-    def encode(self, texts: Sequence[str], *, progress: OnProgress = lambda _: None) -> FloatArray:
-        """One vector for each text, an (n, dim) matrix; of length one but for a dot product."""
+    def encode_queries(self, texts: Sequence[str]) -> FloatArray:
+        """The same for texts that are looked for: behind the model's prompt for queries."""
+        return self.encode(texts, query=True)
+
+    def encode(
+        self,
+        texts: Sequence[str],
+        *,
+        query: bool = False,
+        progress: OnProgress = lambda _: None,
+    ) -> FloatArray:
+        """One vector for each text, an (n, dim) matrix; of length one but for a dot product.
+
+        Texts are read behind the model's prompt for documents, with ``query`` that for queries.
+        """
         if isinstance(texts, str):
             raise UsageError("encode takes a list of texts, not one text", hint="Use [text].")
         import numpy as np
@@ -130,10 +143,13 @@ class Encoder:
         for first in range(0, len(texts), CHUNK):
             unique, inverse = _unique(texts[first : first + CHUNK])
             copies = np.bincount(inverse, minlength=len(unique))
-            tokens = self._loaded.tokenise(unique)
-            self.truncated += int(copies[tokens.truncated].sum())
+            prompt = (
+                self.source.chain.prompts.query if query else self.source.chain.prompts.document
+            )
+            truncated, batches = self._read(unique, prompt)
+            self.truncated += int(copies[truncated].sum())
             found = np.empty((len(unique), self.dim), np.float32)
-            for rows, part in self._loaded.entity.batches(tokens.ids):
+            for rows, part in batches:
                 found[rows] = part
                 done += int(copies[rows].sum())
                 progress(Progress("encoding", done, len(texts)))
@@ -141,8 +157,8 @@ class Encoder:
         return vectors
 
     def count_truncated(self, texts: Sequence[str]) -> int:
-        """How many texts are longer than the model reads."""
-        return int(self._loaded.tokenise(texts).truncated.sum())
+        """How many texts that are looked for are longer than the model reads."""
+        return int(self._read(texts, self.source.chain.prompts.query)[0].sum())
 
     def entity_text(self, entity: Entity) -> str:
         """All that a trained model reads of an entity."""
@@ -208,6 +224,15 @@ class Encoder:
         return UsageError(f"{self.source.name} is no trained model: it reads texts alone")
 
     @cached_property
+    def _read(self) -> Callable[[Sequence[str], str], TextVectors]:
+        """Turns texts, each behind a prompt, into vectors."""
+        if not self.source.chain.by_library:
+            return self._loaded.read
+        from kglink.models.sentence_model import SentenceModel
+
+        return SentenceModel(self.source, self.hardware)
+
+    @cached_property
     def _loaded(self) -> _Loaded:
         """The weights, and the tokenizer that feeds them."""
         from kglink.models.inputs import Inputs, TextTokenizer
@@ -245,6 +270,13 @@ class _Loaded(NamedTuple):
     mention: TokenEncoder
     entity: TokenEncoder
     inputs: Inputs | None = None
+
+    def read(self, texts: Sequence[str], prompt: str) -> TextVectors:
+        """Read texts, each behind the prompt; the vectors come as they are asked for."""
+        from kglink.models.runtime import TextVectors
+
+        tokens = self.tokenise([prompt + text for text in texts] if prompt else texts)
+        return TextVectors(tokens.truncated, self.entity.batches(tokens.ids))
 
 
 def _unique(texts: Sequence[str]) -> tuple[list[str], IntArray]:
