@@ -23,6 +23,7 @@ from kglink_cli import (
     kbs,
     link,
     memory,
+    model,
     overlap,
     recipes,
     report,
@@ -59,6 +60,7 @@ def add_commands(app: typer.Typer) -> None:
     _add(app, _LEARN, candidates.candidates)
     _add(app, _TRAIN, finetune.finetune, recipes.recipes, runs.runs, report.report)
     _add(app, _TRAIN, distill.distill)
+    app.add_typer(model.app(), name="model", rich_help_panel=_TRAIN)
     _add(app, _KEEP, build.build, spaces.spaces, index.index, export.export)
     _add(app, _KEEP, settings.settings, trust.trust, doctor.doctor)
     app.add_typer(plugins_app(), name="plugins", rich_help_panel=_KEEP)
