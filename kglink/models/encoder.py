@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -95,7 +96,16 @@ class Encoder:
         else:
             name = source.name
             path = str(source.path) if Path(name).expanduser().is_dir() else name
-        return ModelInfo(name=name, fingerprint=source.fingerprint, dim=source.dim, path=path)
+        fingerprint = source.fingerprint
+        if self._precision == "int8":
+            fingerprint = hashlib.sha256(f"{fingerprint} int8".encode()).hexdigest()[:16]
+        return ModelInfo(
+            name=name,
+            fingerprint=fingerprint,
+            dim=source.dim,
+            path=path,
+            precision="int8" if self._precision == "int8" else "",
+        )
 
     @cached_property
     def trained(self) -> BiEncoderSettings | None:
@@ -240,8 +250,9 @@ class Encoder:
         from kglink.models.towers import load_states
 
         source, hardware = self.source, self.hardware
+        load = partial(load_states, hardware=hardware, int8=hardware.precision == "int8")
         if self.trained is None:
-            states = load_states(source, hardware)
+            states = load(source)
             both = TokenEncoder(source.name, states, hardware, source.pooling)
             return _Loaded(TextTokenizer(source), both, both)
         manifest = read_manifest(source.path, check=False)  # `source` has checked the files
@@ -251,8 +262,7 @@ class Encoder:
         pooled: Pooling = "cls" if settings.pooling == "cls" else "mean"
         cosine = settings.searches_by_cosine
         encoders = [
-            TokenEncoder(source.name, load_states(one, hardware), hardware, pooled, cosine=cosine)
-            for one in towers
+            TokenEncoder(source.name, load(one), hardware, pooled, cosine=cosine) for one in towers
         ]
         rows = int(read_config(towers[0].path).get("vocab_size", 0))
         inputs = Inputs(towers[0], settings.inputs, rows=rows, tag_ids=manifest.tag_ids)

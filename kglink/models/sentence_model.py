@@ -18,6 +18,7 @@ from kglink.models.loading import library_errors, load_sentences
 from kglink.models.runtime import TextVectors, single_threaded_workers
 from kglink.models.source import ModelSource
 from kglink.models.tower import DTYPES
+from kglink.models.towers import no_int8
 
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
@@ -34,6 +35,8 @@ class SentenceModel:
     def __init__(self, source: ModelSource, hardware: Hardware) -> None:
         self._name, self._max_tokens = source.name, source.max_tokens
         self._static = source.chain.first.kind == "StaticEmbedding"
+        if hardware.precision == "int8" and not self._static:
+            raise no_int8(source)
         options = {} if self._static else {"model_kwargs": {"dtype": DTYPES[hardware.precision]}}
         self._model = load_sentences("SentenceTransformer", source, hardware.device, **options)
         found = self._model.get_embedding_dimension()

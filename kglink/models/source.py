@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from kglink.errors import ModelError
 from kglink.files.manifest import ManifestPart
@@ -81,6 +81,8 @@ class ModelInfo(ManifestPart):
     dim: int
     path: str = ""
     """Where it is found again: a name, or a folder, from the workspace if it lies in there."""
+    precision: Literal["", "int8"] = ""
+    """int8 where its vectors are rounded so far that they are of a fingerprint of their own."""
 
 
 def describe_folder(name: str, folder: Path) -> ModelSource:

@@ -22,16 +22,26 @@ from kglink.models.tower import DTYPES, StateModel, Tower, added_rows
 _WITH_DECODER = frozenset({"bart", "mbart", "mvp", "perceiver", "reformer", "funnel"})
 
 
-def load_states(source: ModelSource, hardware: Hardware) -> StateModel:
-    """The model of a folder of Hugging Face, or a static one, for searching."""
+def load_states(source: ModelSource, hardware: Hardware, *, int8: bool = False) -> StateModel:
+    """The model of a folder of Hugging Face, or a static one, for searching; ``int8``: rounded."""
     dtype, device = DTYPES[hardware.precision], torch.device(hardware.device)
     if STATIC.is_there(source.path):
         return TokenTable(torch.from_numpy(read_table(source.path)).to(device))
     config = read_config(source.path)
     if not is_plain_bert(config):
+        if int8:
+            raise no_int8(source)
         model = load_transformer("AutoModel", source, dtype=dtype)
         return PaddedTower(model, config, source.dim, dtype).to(device)
-    return PackedBert(_packed_tower(source, config), dtype, device)
+    return PackedBert(_packed_tower(source, config), dtype, device, int8=int8)
+
+
+def no_int8(source: ModelSource) -> ModelError:
+    """The refusal of int8 for a model that only a library runs."""
+    return ModelError(
+        f"{source.name}: int8 is for BERT encoders with mean or cls pooling",
+        hint="Set encoder.precision to auto.",
+    )
 
 
 class TokenTable:

@@ -36,7 +36,7 @@ WIDTH = 384
 
 def minilm(**settings: Any) -> Transformer:
     """The encoder of MiniLM, its first two layers alone."""
-    module = Transformer(str(packaged_minilm()), max_seq_length=64, **settings)
+    module: Transformer = Transformer(str(packaged_minilm()), max_seq_length=64, **settings)
     encoder: Any = module.auto_model
     del encoder.encoder.layer[2:]
     encoder.config.num_hidden_layers = 2
@@ -44,14 +44,15 @@ def minilm(**settings: Any) -> Transformer:
 
 
 def pooled(*modes: str, include_prompt: bool = True) -> list[torch.nn.Module]:
-    return [Pooling(WIDTH, modes, include_prompt=include_prompt)]  # type: ignore[arg-type]  # names of modes
+    return [Pooling(WIDTH, modes, include_prompt=include_prompt)]
 
 
 def static() -> list[torch.nn.Module]:
     encoder = minilm()
     model: Any = encoder.auto_model
     table = model.embeddings.word_embeddings.weight.detach()[:, :64].clone()
-    return [StaticEmbedding(encoder.tokenizer, embedding_weights=table), Normalize()]
+    tokenizer: Any = encoder.tokenizer
+    return [StaticEmbedding(tokenizer, embedding_weights=table), Normalize()]
 
 
 PROMPTS = {"query": "name: ", "passage": "entity: "}
