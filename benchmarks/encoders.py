@@ -145,7 +145,7 @@ def main() -> None:
               f"{len(one.texts):,} texts")  # fmt: skip
     for named in options.models:
         model, _, precision = named.partition(":")
-        encoder = Encoder(model, device="cpu", precision=precision or "fp32", threads=1)  # type: ignore[arg-type]  # a word
+        encoder = Encoder(model, device="cpu", precision=precision or "fp32", threads=1)
         encoder.encode(["the first text"])
         size = sum(path.stat().st_size for path in encoder.source.weights) >> 20
         print(f"{Path(model).name:20} {precision or 'fp32'} {size} MiB", flush=True)

@@ -101,6 +101,21 @@ def load_sentences(kind: str, source: ModelSource, device: str = "cpu", **option
     return model.eval()
 
 
+def save_sentences(
+    kind: str, folder: Path, encoder: Path, max_tokens: int, after: Sequence[Any], **options: Any
+) -> None:
+    """Write an encoder of our own and the modules ``after`` it as a class's new folder."""
+    import sentence_transformers
+    from sentence_transformers.base.modules import Transformer
+
+    with _no_progress_bar(), library_errors("the model cannot be written", folder):
+        first = Transformer(str(encoder), max_seq_length=max_tokens)
+        made = getattr(sentence_transformers, kind)(
+            modules=[first, *after], device="cpu", **options
+        )
+        made.save(str(folder), create_model_card=False)
+
+
 def load_gliner(folder: Path, config: Mapping[str, Any]) -> Any:
     """The GLiNER model of a folder, with these settings in the place of the folder's."""
     from gliner import GLiNER

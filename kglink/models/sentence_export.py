@@ -13,34 +13,26 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from tempfile import TemporaryDirectory
+from typing import Any
 
 from kglink.errors import ModelError, UsageError
 from kglink.files.atomic import atomic_folder
 from kglink.models.head_folder import ENCODER, HEAD, RERANKER
-from kglink.models.model_folder import is_model_folder, read_manifest, tower_sources
+from kglink.models.loading import save_sentences
+from kglink.models.model_folder import (
+    TowerFiles,
+    is_model_folder,
+    read_manifest,
+    tower_sources,
+    write_tower,
+)
 from kglink.models.opening import DEFAULT_MODEL
 from kglink.models.source import ModelSource, describe_folder, read_config
 
-_BASE, _OWN = "sentence_transformers.base.modules", "sentence_transformers.sentence_transformer"
-_CLASSES = {
-    "Transformer": f"{_BASE}.transformer.Transformer",
-    "Dense": f"{_BASE}.dense.Dense",
-    "Normalize": f"{_BASE}.normalize.Normalize",
-    "Pooling": f"{_OWN}.modules.pooling.Pooling",
-}
-_TANH, _IDENTITY = "torch.nn.modules.activation.Tanh", "torch.nn.modules.linear.Identity"
 #: Where families keep the vectors of their tokens.
 _TABLES = ("word_embeddings.weight", "tok_embeddings.weight")
 _MINILM = "sentence-transformers/all-MiniLM-L6-v2"
-
-
-class Part(NamedTuple):
-    """A module behind the encoder: its class, settings and weights."""
-
-    kind: str
-    settings: Mapping[str, Any] = {}
-    weights: Mapping[str, Any] = {}
 
 
 def export_model(model: ModelSource, folder: Path, reranker: Path | None = None) -> list[str]:
@@ -65,60 +57,54 @@ def export_model(model: ModelSource, folder: Path, reranker: Path | None = None)
 
 
 def _write_towers(draft: Path, model: ModelSource) -> None:
+    from sentence_transformers.base.modules import Normalize
+    from sentence_transformers.sentence_transformer.modules import Pooling
+
     manifest = read_manifest(model.path)
-    settings = manifest.settings
+    settings, inputs = manifest.settings, manifest.settings.inputs
     if settings.pooling not in {"mean", "cls"}:
         raise ModelError(
             f"{model.name}: has pooling {settings.pooling}, which sentence-transformers has not",
             hint="Train with model.pooling mean or cls to export it.",
         )
-    after = [Part("Normalize")] if settings.searches_by_cosine else []
-    tags = settings.inputs.tags
-    lengths = {"mention": settings.inputs.mention_tokens, "entity": settings.inputs.entity_tokens}
+    lengths = {"mention": inputs.mention_tokens, "entity": inputs.entity_tokens}
     towers = dict(zip(settings.towers, tower_sources(model.path, manifest), strict=True))
     if settings.shared and len(set(lengths.values())) > 1:
         towers = dict.fromkeys(lengths, towers["encoder"])
+    texts = _texts(inputs.tags)
     for name, tower in towers.items():
-        pooling = {"embedding_dimension": tower.dim, "pooling_mode": settings.pooling}
-        _write(
-            draft / name,
-            tower,
-            [Part("Pooling", pooling), *after],
-            {"prompts": {}, "similarity_fn_name": "cosine" if after else "dot"},
-            zip(tags, manifest.tag_ids, strict=True),
-            lengths.get(name, settings.inputs.mention_tokens),
-        )
-        texts = _texts(tags)
+        tags = dict(zip(inputs.tags, manifest.tag_ids, strict=True))
+        after = [Pooling(tower.dim, settings.pooling)]
+        after += [Normalize()] if settings.searches_by_cosine else []
+        longest = lengths.get(name, inputs.mention_tokens)
+        _write(draft / name, "SentenceTransformer", tower, after, tags, longest)
         read = [texts[name]] if name in texts else list(texts.values())
         code = f"vectors = model.encode({read!r})"
         _write_card(draft / name, "SentenceTransformer", code, manifest.base.name, manifest.history)
 
 
 def _write_reranker(draft: Path, folder: Path) -> None:
+    from sentence_transformers.base.modules import Dense
+    from sentence_transformers.sentence_transformer.modules import Pooling
+    from torch import nn
+
     from kglink.models.cross_encoder import pooler_in
     from kglink.models.loading import load_tensors
 
     manifest = RERANKER.read(folder)
-    source = describe_folder(str(folder), folder / ENCODER)
-    head, dim = load_tensors(folder / HEAD), source.dim
-    pooler = pooler_in(head, dim)
-    dense = {"in_features": dim, "out_features": dim, "bias": True, "activation_function": _TANH}
-    parts = [Part("Pooling", {"embedding_dimension": dim, "pooling_mode": "cls"})]
+    source, head = describe_folder(str(folder), folder / ENCODER), load_tensors(folder / HEAD)
+    dim, pooler, inputs = source.dim, pooler_in(head, source.dim), manifest.inputs
+    after: list[Any] = [Pooling(dim, "cls")]
     if pooler is not None:
-        weights = {f"linear.{name}": value for name, value in pooler.state_dict().items()}
-        parts.append(Part("Dense", dense, weights))
-    scores = {"out_features": 1, "activation_function": _IDENTITY, "module_output_name": "scores"}
-    weights = {f"linear.{name}": head[name].float() for name in ("weight", "bias")}
-    parts.append(Part("Dense", {**dense, **scores}, weights))
-    inputs = manifest.inputs
+        after.append(Dense(dim, dim, init_weight=pooler.weight, init_bias=pooler.bias))
+    weight, bias = head["weight"].float(), head["bias"].float()
+    none = nn.Identity()
+    after.append(Dense(dim, 1, True, none, weight, bias, module_output_name="scores"))
+    tags = dict(zip(inputs.tags, manifest.tag_ids, strict=True))
+    longest = inputs.mention_tokens + inputs.entity_tokens - 1
+    segments = manifest.segments
     _write(
-        draft,
-        source,
-        parts,
-        {"model_type": "CrossEncoder", "prompts": {}, "activation_fn": _IDENTITY},
-        zip(inputs.tags, manifest.tag_ids, strict=True),
-        inputs.mention_tokens + inputs.entity_tokens - 1,
-        segments=manifest.segments,
+        draft, "CrossEncoder", source, after, tags, longest, segments=segments, activation_fn=none
     )
     code = f"scores = model.predict([{tuple(_texts(inputs.tags).values())!r}])"
     learnt = {"documents": manifest.documents, "epoch": manifest.epoch}
@@ -129,57 +115,38 @@ def _write_reranker(draft: Path, folder: Path) -> None:
 
 def _write(
     folder: Path,
+    kind: str,
     source: ModelSource,
-    parts: Sequence[Part],
-    config: Mapping[str, Any],
-    tags: Iterable[tuple[str, int]],
+    after: Sequence[Any],
+    tags: Mapping[str, int],
     max_tokens: int,
     *,
     segments: bool = True,
+    **options: Any,
 ) -> None:
     """Write an encoder, with its tags as tokens, and the modules behind it."""
     import tokenizers
-    from safetensors.torch import save_file
 
     from kglink.models.inputs import tokenizer_files
     from kglink.models.loading import load_tensors
 
-    folder.mkdir(parents=True)
     files = tokenizer_files(source)
-    tokenizer = tokenizers.Tokenizer.from_str(files.pop("tokenizer.json").decode())
+    tokenizer = tokenizers.Tokenizer.from_str(files["tokenizer.json"].decode())
     weights = {k: v for path in source.weights for k, v in load_tensors(path).items()}
-    for tag, row in tags:
+    for tag, row in tags.items():
         tokenizer.add_special_tokens([tokenizers.AddedToken(tag, special=True, normalized=False)])
         new = tokenizer.token_to_id(tag)
         if new != row:  # a row behind the vocabulary: the tokenizer counts on from its last token
             (name,) = (key for key in weights if key.endswith(_TABLES))
             weights[name][new] = weights[name][row]
-    tokenizer.save(str(folder / "tokenizer.json"))
-    for name, raw in files.items():
-        (folder / name).write_bytes(raw)
     own = {"tokenizer_class": "PreTrainedTokenizerFast"}
     own |= json.loads(files.get("tokenizer_config.json", b"{}"))
     read = ["input_ids", "attention_mask", *(["token_type_ids"] if segments else [])]
-    modules = [Part("Transformer"), *parts]
-    places = ["", *(f"{place}_{one.kind}" for place, one in enumerate(parts, 1))]
-    listed = [
-        {"idx": at, "name": str(at), "path": place, "type": _CLASSES[one.kind]}
-        for at, (place, one) in enumerate(zip(places, modules, strict=True))
-    ]
-    for name, value in {
-        "config.json": read_config(source.path),
-        "tokenizer_config.json": {**own, "model_input_names": read, "model_max_length": max_tokens},
-        "sentence_bert_config.json": {"max_seq_length": max_tokens, "do_lower_case": False},
-        "config_sentence_transformers.json": config,
-        "modules.json": listed,
-    }.items():
-        (folder / name).write_text(json.dumps(value, indent=1, ensure_ascii=False), "utf-8")
-    save_file(weights, folder / "model.safetensors", {"format": "pt"})
-    for place, one in zip(places[1:], parts, strict=True):
-        (folder / place).mkdir()
-        (folder / place / "config.json").write_text(json.dumps(one.settings), encoding="utf-8")
-        if one.weights:
-            save_file(dict(one.weights), folder / place / "model.safetensors", {"format": "pt"})
+    files["tokenizer_config.json"] = json.dumps({**own, "model_input_names": read}).encode()
+    files["tokenizer.json"] = tokenizer.to_str().encode()
+    with TemporaryDirectory(prefix="kglink-model-") as place:
+        write_tower(Path(place, "tower"), TowerFiles(read_config(source.path), weights, files))
+        save_sentences(kind, folder, Path(place, "tower"), max_tokens, after, **options)
 
 
 def _texts(tags: Sequence[str]) -> dict[str, str]:

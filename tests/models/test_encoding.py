@@ -145,7 +145,7 @@ def test_bf16_stays_close_to_fp32(minilm: Encoder) -> None:
 
 def test_int8_stays_close_to_fp32(minilm: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
     texts = [
-        *("heron", "Q fever", "acute lymphoblastic leukemia", "type 2 diabetes", "x", ""),
+        *("heron", "Q fever", "acute lymphoblastic leukemia", "type 2 diabetes"),
         *("a large wading bird of the family Ardeidae; it eats fish", "the 3 of 12 rivers " * 40),
     ]
     for flags in ({"avx512_vnni"}, {"avx2"}):
@@ -153,7 +153,7 @@ def test_int8_stays_close_to_fp32(minilm: Encoder, monkeypatch: pytest.MonkeyPat
         encoder = Encoder(device="cpu", precision="int8", threads=2)
         cosines = (encoder.encode(texts) * minilm.encode(texts)).sum(axis=1)
         assert cosines.mean() > 0.995
-        assert cosines.min() > 0.98
+        assert cosines.min() > 0.99
         assert cosines.max() < 0.99999
 
 

@@ -46,7 +46,7 @@ class Size(NamedTuple):
 
 #: The rooms of `kglink`, and the other packages as a whole.
 MOST: dict[str, Size] = {
-    "cli/kglink_cli": Size(8_600, 57, 32),
+    "cli/kglink_cli": Size(8_630, 58, 32),
     "kbs/kglink_kbs": Size(11_100, 54, 141),
     "doors/kglink_doors": Size(2_900, 23, 36),
     "kglink": Size(1_600, 6, 52),
@@ -54,7 +54,8 @@ MOST: dict[str, Size] = {
     "kglink/evaluation": Size(3_800, 17, 45),
     "kglink/files": Size(800, 6, 8),
     "kglink/linking": Size(4_750, 28, 60),
-    "kglink/models": Size(4_920, 26, 61),
+    # Any chain of sentence-transformers in and out, and int8 on CPUs.
+    "kglink/models": Size(5_580, 30, 67),
     "kglink/overlap": Size(3_400, 21, 41),
     "kglink/plugins": Size(1_800, 8, 51),
     "kglink/sources": Size(2_120, 11, 27),
@@ -63,14 +64,14 @@ MOST: dict[str, Size] = {
     "kglink/testing": Size(2_100, 15, 21),
     "kglink/text": Size(1_200, 11, 7),
     "kglink/training": Size(5_220, 20, 63),
-    "kglink/workspace": Size(8_650, 46, 48),
+    "kglink/workspace": Size(8_660, 46, 48),
     "papers/kglink_papers": Size(1_900, 10, 19),
     "plugins/kglink_plugins": Size(7_800, 70, 132),
 }
 #: Private functions that one place of their module calls, as a share of all private functions.
 MOST_CALLED_ONCE = 0.6
 #: Settings of a workspace and of kglink's plugins, commands, and their flags.
-MOST_SETTINGS, MOST_COMMANDS, MOST_FLAGS = 310, 36, 227
+MOST_SETTINGS, MOST_COMMANDS, MOST_FLAGS = 310, 37, 228
 
 
 def room_of(path: Path) -> str:
