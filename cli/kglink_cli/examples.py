@@ -50,11 +50,8 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "spaces": ("kglink spaces", "kglink spaces --compare default small --docs notes"),
     "index": ("kglink index --presets", "kglink index --preset hnsw-fast --queries 500"),
     "distill": ("kglink distill", "kglink distill --space small --into fast"),
-    "model": ("kglink model export ~/models/herons",),
-    "model export": (
-        "kglink model export ~/models/herons",
-        "kglink model export ~/models/small --space small",
-    ),
+    "model": ("kglink model export herons", "kglink model export small --space small"),
+    "model export": ("kglink model export herons", "kglink model export small --space small"),
     "link": (
         "kglink link letter.txt mails/ --explain",
         "kglink link mails/ --kb products --format jsonl -o links.jsonl",
