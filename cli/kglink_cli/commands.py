@@ -16,6 +16,7 @@ from kglink_cli.kbs import add_kb, export
 from kglink_cli.kbs import app as kbs_app
 from kglink_cli.link import link
 from kglink_cli.memory import fit, forget, learn
+from kglink_cli.model import app as model_app
 from kglink_cli.overlap import app as overlap_app
 from kglink_cli.plugins_command import app as plugins_app
 from kglink_cli.report import report
@@ -68,6 +69,8 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "spaces": ("kglink spaces", "kglink spaces --compare default small --docs notes"),
     "index": ("kglink index --presets", "kglink index --preset hnsw-fast --queries 500"),
     "distill": ("kglink distill", "kglink distill --space small --into fast"),
+    "model": ("kglink model export herons", "kglink model export small --space small"),
+    "model export": ("kglink model export herons", "kglink model export small --space small"),
     "link": (
         "kglink link letter.txt mails/ --explain",
         "kglink link mails/ --kb products --format jsonl -o links.jsonl",
@@ -136,7 +139,7 @@ def add_commands(app: typer.Typer) -> None:
                                  ("overlap", overlap_app())]),
         ("Link texts", [link, resolve, search, explain, discover, promote]),
         ("Measure, and learn from annotated texts", [evaluate, learn, forget, fit, candidates]),
-        ("Train models", [finetune, recipes, runs, report, distill]),
+        ("Train models", [finetune, recipes, runs, report, distill, ("model", model_app())]),
         ("Look after spaces and the workspace", [build, spaces, index, export, settings, trust,
                                                  doctor, ("plugins", plugins_app())]),
     ]  # fmt: skip

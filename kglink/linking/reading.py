@@ -72,8 +72,8 @@ class TextEncoder(Protocol):
         """How many of some texts are longer than that."""
         ...
 
-    def encode(self, texts: list[str]) -> FloatArray:
-        """One vector for each text."""
+    def encode_queries(self, texts: list[str]) -> FloatArray:
+        """One vector for each text, as one that is looked for."""
         ...
 
 
@@ -122,7 +122,7 @@ class PlainReader:
         """The vectors of surfaces and windows, encoded together."""
         around = [self._context(mention) for mention in mentions] if contexts else []
         own = list(surfaces) if names else []
-        vectors = self._encoder.encode([*own, *around])
+        vectors = self._encoder.encode_queries([*own, *around])
         found: list[FloatArray | None] = [None] * len(mentions)
         for at, text in enumerate(around):
             found[at] = vectors[len(own) + at] if text else None
@@ -161,7 +161,7 @@ class TrainedReader:
         tokens: bool,
     ) -> ReadMentions:
         """Surfaces as names, and mentions in their texts."""
-        own = self._encoder.encode(list(surfaces)) if names else None
+        own = self._encoder.encode_queries(list(surfaces)) if names else None
         found: list[FloatArray | None] = [None] * len(mentions)
         if contexts:
             found = list(self._encoder.encode_mentions(mentions))

@@ -27,9 +27,8 @@ from kglink.models.model_folder import (
 )
 from kglink.models.opening import DEFAULT_MODEL, resolve_model
 from kglink.models.settings import BiEncoderSettings, TransformationSettings
-from kglink.models.source import read_config
 from kglink.models.tower import Change, TokenBatch, Tower, encoded, pack, split
-from kglink.models.towers import check_bert_like, load_tower
+from kglink.models.towers import load_tower, tower_config
 from kglink.models.transformation import SIDES, Side, Transformation
 from kglink.plugins import Encoded
 
@@ -275,8 +274,7 @@ def load_bi_encoder(
         sources = [resolve_model(str(model), fetch=fetch)]
         chosen = settings or BiEncoderSettings()
         base = BaseInfo(name=sources[0].name, fingerprint=sources[0].fingerprint)
-    config = read_config(sources[0].path)
-    check_bert_like(sources[0].name, config)
+    config = tower_config(sources[0])
     rows = int(config.get("vocab_size", 0))
     inputs = Inputs(sources[0], chosen.inputs, rows=rows, tag_ids=tag_ids)
     # Two towers from one folder begin with the same weights.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from kglink.models.document_inputs import DocumentInputs
     from kglink.models.inputs import IdArray, Inputs, Tokens
-    from kglink.models.runtime import TokenEncoder, TokenMatrices
+    from kglink.models.runtime import TextVectors, TokenEncoder, TokenMatrices
 
     FloatArray = npt.NDArray[np.float32]
     IntArray = npt.NDArray[np.int64]
@@ -95,7 +96,16 @@ class Encoder:
         else:
             name = source.name
             path = str(source.path) if Path(name).expanduser().is_dir() else name
-        return ModelInfo(name=name, fingerprint=source.fingerprint, dim=source.dim, path=path)
+        fingerprint = source.fingerprint
+        if self._precision == "int8":
+            fingerprint = hashlib.sha256(f"{fingerprint} int8".encode()).hexdigest()[:16]
+        return ModelInfo(
+            name=name,
+            fingerprint=fingerprint,
+            dim=source.dim,
+            path=path,
+            precision="int8" if self._precision == "int8" else "",
+        )
 
     @cached_property
     def trained(self) -> BiEncoderSettings | None:
@@ -119,8 +129,21 @@ class Encoder:
         """The longest text or entity that is read to its end, in tokens."""
         return self.source.max_tokens
 
-    def encode(self, texts: Sequence[str], *, progress: OnProgress = lambda _: None) -> FloatArray:
-        """One vector for each text, an (n, dim) matrix; of length one but for a dot product."""
+    def encode_queries(self, texts: Sequence[str]) -> FloatArray:
+        """The same for texts that are looked for: behind the model's prompt for queries."""
+        return self.encode(texts, query=True)
+
+    def encode(
+        self,
+        texts: Sequence[str],
+        *,
+        query: bool = False,
+        progress: OnProgress = lambda _: None,
+    ) -> FloatArray:
+        """One vector for each text, an (n, dim) matrix; of length one but for a dot product.
+
+        Texts are read behind the model's prompt for documents, with ``query`` that for queries.
+        """
         if isinstance(texts, str):
             raise UsageError("encode takes a list of texts, not one text", hint="Use [text].")
         import numpy as np
@@ -130,10 +153,13 @@ class Encoder:
         for first in range(0, len(texts), CHUNK):
             unique, inverse = _unique(texts[first : first + CHUNK])
             copies = np.bincount(inverse, minlength=len(unique))
-            tokens = self._loaded.tokenise(unique)
-            self.truncated += int(copies[tokens.truncated].sum())
+            prompt = (
+                self.source.chain.prompts.query if query else self.source.chain.prompts.document
+            )
+            truncated, batches = self._read(unique, prompt)
+            self.truncated += int(copies[truncated].sum())
             found = np.empty((len(unique), self.dim), np.float32)
-            for rows, part in self._loaded.entity.batches(tokens.ids):
+            for rows, part in batches:
                 found[rows] = part
                 done += int(copies[rows].sum())
                 progress(Progress("encoding", done, len(texts)))
@@ -141,8 +167,8 @@ class Encoder:
         return vectors
 
     def count_truncated(self, texts: Sequence[str]) -> int:
-        """How many texts are longer than the model reads."""
-        return int(self._loaded.tokenise(texts).truncated.sum())
+        """How many texts that are looked for are longer than the model reads."""
+        return int(self._read(texts, self.source.chain.prompts.query)[0].sum())
 
     def entity_text(self, entity: Entity) -> str:
         """All that a trained model reads of an entity."""
@@ -208,6 +234,15 @@ class Encoder:
         return UsageError(f"{self.source.name} is no trained model: it reads texts alone")
 
     @cached_property
+    def _read(self) -> Callable[[Sequence[str], str], TextVectors]:
+        """Turns texts, each behind a prompt, into vectors."""
+        if not self.source.chain.by_library:
+            return self._loaded.read
+        from kglink.models.sentence_model import SentenceModel
+
+        return SentenceModel(self.source, self.hardware)
+
+    @cached_property
     def _loaded(self) -> _Loaded:
         """The weights, and the tokenizer that feeds them."""
         from kglink.models.inputs import Inputs, TextTokenizer
@@ -215,8 +250,9 @@ class Encoder:
         from kglink.models.towers import load_states
 
         source, hardware = self.source, self.hardware
+        load = partial(load_states, hardware=hardware, int8=hardware.precision == "int8")
         if self.trained is None:
-            states = load_states(source, hardware)
+            states = load(source)
             both = TokenEncoder(source.name, states, hardware, source.pooling)
             return _Loaded(TextTokenizer(source), both, both)
         manifest = read_manifest(source.path, check=False)  # `source` has checked the files
@@ -226,8 +262,7 @@ class Encoder:
         pooled: Pooling = "cls" if settings.pooling == "cls" else "mean"
         cosine = settings.searches_by_cosine
         encoders = [
-            TokenEncoder(source.name, load_states(one, hardware), hardware, pooled, cosine=cosine)
-            for one in towers
+            TokenEncoder(source.name, load(one), hardware, pooled, cosine=cosine) for one in towers
         ]
         rows = int(read_config(towers[0].path).get("vocab_size", 0))
         inputs = Inputs(towers[0], settings.inputs, rows=rows, tag_ids=manifest.tag_ids)
@@ -245,6 +280,13 @@ class _Loaded(NamedTuple):
     mention: TokenEncoder
     entity: TokenEncoder
     inputs: Inputs | None = None
+
+    def read(self, texts: Sequence[str], prompt: str) -> TextVectors:
+        """Read texts, each behind the prompt; the vectors come as they are asked for."""
+        from kglink.models.runtime import TextVectors
+
+        tokens = self.tokenise([prompt + text for text in texts] if prompt else texts)
+        return TextVectors(tokens.truncated, self.entity.batches(tokens.ids))
 
 
 def _unique(texts: Sequence[str]) -> tuple[list[str], IntArray]:

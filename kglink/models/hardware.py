@@ -6,11 +6,11 @@ import os
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from kglink.errors import ConfigError
 
-Precision = Literal["auto", "fp32", "bf16", "fp16"]
+Precision = Literal["auto", "fp32", "bf16", "fp16", "int8"]
 
 #: Instruction sets with which a bf16 matrix product is several times faster than an fp32 one.
 BF16_FLAGS = frozenset({"avx512_bf16", "amx_bf16"})
@@ -61,11 +61,14 @@ def choose_hardware(
     """Settle device, precision and threads; ``auto`` and 0 mean the best of this machine."""
     if threads < 0:
         raise ConfigError(f"threads = {threads}", hint="Give a positive number, or 0 for auto.")
-    if precision not in {"auto", "fp32", "bf16", "fp16"}:
-        raise ConfigError(f"unknown precision {precision!r}", hint="There is: auto, bf16, fp32.")
+    if precision not in get_args(Precision):
+        hint = "There is: auto, bf16, fp32, int8."
+        raise ConfigError(f"unknown precision {precision!r}", hint=hint)
     chosen = _choose_device(device)
     if chosen == "cpu" and precision == "fp16":
         raise ConfigError("precision fp16 is for GPUs", hint="Use bf16 or fp32 on a CPU.")
+    if chosen != "cpu" and precision == "int8":
+        raise ConfigError("precision int8 is for CPUs", hint="Use device = cpu, or auto on a GPU.")
     if chosen == "cpu":
         # torch and oneDNN each keep the last 1,024 compiled products, one for each shape of matrix,
         # and batches of packed texts have new shapes all the time: 5 GiB after a few hundred steps.

@@ -179,7 +179,7 @@ class TextTokenizer:
         most = self.max_tokens * _MAX_CHARS_PER_TOKEN
         truncated = np.fromiter((len(text) > most for text in texts), np.bool_, len(texts))
         ids: list[IdArray] = []
-        parts = (_no_surrogates(text[:most]) for text in texts)
+        parts = (without_surrogates(text[:most]) for text in texts)
         for encoding in _encodings(self._tokenizer.encode_batch_fast, parts, self._name):
             full = len(encoding.ids) >= self.max_tokens
             truncated[len(ids)] |= full and bool(encoding.overflowing)
@@ -243,7 +243,9 @@ class PieceTokenizer:
 
     def _pieces(self, texts: Iterable[str]) -> list[IdArray]:
         fast = partial(self._tokenizer.encode_batch_fast, add_special_tokens=False)
-        return [_ids(one.ids) for one in _encodings(fast, map(_no_surrogates, texts), self._name)]
+        return [
+            _ids(one.ids) for one in _encodings(fast, map(without_surrogates, texts), self._name)
+        ]
 
 
 def _encodings(
@@ -292,7 +294,7 @@ def _whole_words(part: str, text: str, last: bool) -> str:
     return part.partition(" ")[2] if last else part.rpartition(" ")[0]
 
 
-def _no_surrogates(text: str) -> str:
+def without_surrogates(text: str) -> str:
     """Lone surrogates (no real characters) replaced."""
     if text.isascii():
         return text

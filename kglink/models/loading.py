@@ -79,6 +79,43 @@ def load_tokenizer(source: ModelSource) -> Any:
     return tokenizer
 
 
+def load_sentences(kind: str, source: ModelSource, device: str = "cpu", **options: Any) -> Any:
+    """The model of a folder by a class of sentence-transformers, such as ``CrossEncoder``.
+
+    ``options`` go to the class; all weights are there.
+    """
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    if source.chain.first.kind != "StaticEmbedding":
+        # The library does not tell which weights were missing; this load does.
+        one = "AutoModel"
+        if kind == "CrossEncoder" and len(source.chain.modules) == 1:
+            one = "AutoModelForSequenceClassification"
+        load_transformer(one, source.encoder)
+    import sentence_transformers
+
+    folders = [one.folder for one in source.chain.modules]
+    with _library("the model cannot be loaded", source.path, source.weights, folders) as folder:
+        model = getattr(sentence_transformers, kind)(
+            str(folder), device=device, local_files_only=True, trust_remote_code=False, **options
+        )
+    return model.eval()
+
+
+def save_sentences(
+    kind: str, folder: Path, encoder: Path, max_tokens: int, after: Sequence[Any], **options: Any
+) -> None:
+    """Write an encoder of our own and the modules ``after`` it as a class's new folder."""
+    import sentence_transformers
+    from sentence_transformers.base.modules import Transformer
+
+    with _no_progress_bar(), library_errors("the model cannot be written", folder):
+        first = Transformer(str(encoder), max_seq_length=max_tokens)
+        made = getattr(sentence_transformers, kind)(
+            modules=[first, *after], device="cpu", **options
+        )
+        made.save(str(folder), create_model_card=False)
+
+
 def load_gliner(folder: Path, config: Mapping[str, Any]) -> Any:
     """The GLiNER model of a folder, with these settings in the place of the folder's."""
     from gliner import GLiNER
@@ -168,13 +205,22 @@ def _noting(
 
 
 @contextmanager
-def _library(what: str, folder: Path, weights: Sequence[Path] = ()) -> Iterator[Path]:
-    """A private folder to load from; errors say ``what`` of the folder that it stands for."""
+def _library(
+    what: str, folder: Path, weights: Sequence[Path] = (), folders: Sequence[str] = ("",)
+) -> Iterator[Path]:
+    """A private folder to load from; errors say ``what`` of the folder that it stands for.
+
+    ``folders`` are those of its modules, '' the folder itself.
+    """
     with ExitStack() as stack:
         stack.enter_context(keeping_interrupts())
         stack.enter_context(_LOCK)
         copy = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kglink-model-")))
-        _fill(copy, folder, weights)
+        check_folder(folder)
+        for name in dict.fromkeys(("", *folders)):
+            (copy / name).mkdir(exist_ok=True)
+            own = [path for path in weights if path.parent == folder / name]
+            _fill(copy / name, folder / name, own)
         stack.enter_context(_no_code())
         stack.enter_context(_no_input())
         stack.enter_context(_no_progress_bar())
@@ -183,8 +229,9 @@ def _library(what: str, folder: Path, weights: Sequence[Path] = ()) -> Iterator[
 
 
 def _fill(copy: Path, folder: Path, weights: Sequence[Path]) -> None:
-    """Copy what is read of a model folder, and check the bytes that are copied."""
-    check_folder(folder)
+    """Copy what is read of a folder, and check the bytes that are copied."""
+    if not folder.is_dir():
+        return  # a module without settings
     for path in sorted(folder.iterdir()):
         if path.suffix not in _COPIED or not path.is_file():
             continue

@@ -31,7 +31,7 @@ MINILM_FILES = {
 
 _COMMIT = re.compile("[0-9a-f]{40}")
 #: Configuration, tokenizer and safetensors; never pickled weights, and no other format.
-_WANTED = ("*.json", "*.txt", "*.model", "model*.safetensors")
+_WANTED = ("*.json", "*.txt", "*.model", "model*.safetensors", "*/model.safetensors")
 _HUB_SECONDS = 10
 
 

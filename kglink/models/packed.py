@@ -7,7 +7,8 @@ the checkpoint itself, which spares the import of transformers.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ from torch import Tensor, nn
 
 from kglink.errors import ModelError
 from kglink.models.hardware import Hardware
+from kglink.models.int8 import Int8Linear
 from kglink.models.kernels import add_norm, attend, dropout
 from kglink.models.settings import Pooling
 from kglink.models.tower import (
@@ -38,17 +40,18 @@ _FUSED_FROM = 96
 _ROWS, _FEW_TOKENS, _FEW_ROWS = 128, 512, 16
 #: Weight and bias.
 _Pair = tuple[Tensor, Tensor]
+_Linear = Callable[[Tensor], Tensor]
 ACTIVATIONS = {"gelu": "none", "gelu_new": "tanh", "gelu_pytorch_tanh": "tanh"}
 
 
 class _Layer(NamedTuple):
     """The weights of one transformer layer; query, key and value stand in one matrix."""
 
-    qkv: _Pair
-    attended: _Pair
+    qkv: _Linear
+    attended: _Linear
     attended_norm: _Pair
-    up: _Pair
-    down: _Pair
+    up: _Linear
+    down: _Linear
     output_norm: _Pair
 
 
@@ -66,13 +69,28 @@ class PackedBert:
     """A BERT encoder over batches without padding, for searching.
 
     A batch is a run of texts sorted by length; attention takes the texts of one length at a
-    time, so nothing is padded and nothing masked.
+    time, so nothing is padded and nothing masked. With ``int8`` its linear layers are rounded.
     """
 
-    def __init__(self, tower: PackedTower, dtype: torch.dtype, device: torch.device) -> None:
+    def __init__(
+        self,
+        tower: PackedTower,
+        dtype: torch.dtype,
+        device: torch.device,
+        *,
+        int8: bool = False,
+    ) -> None:
         def held(part: Iterable[Tensor], dtype: torch.dtype = dtype) -> _Pair:
             weight, bias = (one.detach().to(device, dtype) for one in part)
             return weight, bias
+
+        def linear(part: Iterable[Tensor], norm: _Pair | None = None) -> _Linear:
+            weight, bias = held(part)
+            return (
+                Int8Linear(weight, bias, norm)
+                if int8
+                else partial(F.linear, weight=weight, bias=bias)
+            )
 
         self.dim, self.rows = tower.dim, int(tower.config["vocab_size"])
         self._heads, self._eps, self._gelu = tower._heads, tower._eps, tower._gelu
@@ -88,17 +106,23 @@ class PackedBert:
         self._second = kinds[1] - kinds[0] if len(kinds) > 1 else None
         # The norm of the embeddings is computed in fp32, those of the layers in `dtype`.
         self._norm = held(parts["LayerNorm"].parameters(), torch.float32)
-        self._layers = [
-            _Layer(
-                qkv=held(_qkv(layer["attention"]["self"], self._heads)),
-                attended=held(layer["attention"]["output"]["dense"].parameters()),
-                attended_norm=held(layer["attention"]["output"]["LayerNorm"].parameters()),
-                up=held(layer["intermediate"]["dense"].parameters()),
-                down=held(layer["output"]["dense"].parameters()),
-                output_norm=held(layer["output"]["LayerNorm"].parameters()),
+        self._layers: list[_Layer] = []
+        before = self._norm
+        for layer in tower._layers:
+            attention, output = layer["attention"], layer["output"]
+            attended_norm = held(attention["output"]["LayerNorm"].parameters())
+            output_norm = held(output["LayerNorm"].parameters())
+            self._layers.append(
+                _Layer(
+                    qkv=linear(_qkv(attention["self"], self._heads), before),
+                    attended=linear(attention["output"]["dense"].parameters()),
+                    attended_norm=attended_norm,
+                    up=linear(layer["intermediate"]["dense"].parameters(), attended_norm),
+                    down=linear(output["dense"].parameters()),
+                    output_norm=output_norm,
+                )
             )
-            for layer in tower._layers
-        ]
+            before = output_norm
 
     def states(self, ids: Tensor, lengths: Sequence[int], kinds: Tensor | None = None) -> Tensor:
         """The last states, (tokens, dim), of texts laid end to end."""
@@ -125,10 +149,10 @@ class PackedBert:
         return F.layer_norm(summed, (self.dim,), *self._norm, self._eps).to(self._dtype)
 
     def _run(self, layer: _Layer, states: Tensor, groups: Sequence[Bucket]) -> Tensor:
-        attended = F.linear(self._attend(F.linear(states, *layer.qkv), groups), *layer.attended)
+        attended = layer.attended(self._attend(layer.qkv(states), groups))
         states = F.layer_norm(states + attended, (self.dim,), *layer.attended_norm, self._eps)
-        hidden = F.gelu(F.linear(states, *layer.up), approximate=self._gelu)
-        output = F.linear(hidden, *layer.down)
+        hidden = F.gelu(layer.up(states), approximate=self._gelu)
+        output = layer.down(hidden)
         return F.layer_norm(states + output, (self.dim,), *layer.output_norm, self._eps)
 
     def _attend(self, qkv: Tensor, groups: Sequence[Bucket]) -> Tensor:

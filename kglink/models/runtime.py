@@ -39,6 +39,13 @@ class TokenMatrices(NamedTuple):
     offsets: IntArray
 
 
+class TextVectors(NamedTuple):
+    """Which of some texts were cut, and their vectors batch by batch, with the texts' numbers."""
+
+    truncated: npt.NDArray[np.bool_]
+    batches: Iterator[tuple[IntArray, FloatArray]]
+
+
 def as_bf16(bits: npt.NDArray[np.int16]) -> Tensor:
     """The bf16 tensor on the memory of an array of bits."""
     return torch.from_numpy(bits).view(torch.bfloat16)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from kglink.errors import ModelError
 from kglink.files.manifest import ManifestPart
-from kglink.models.model_json import INCOMPLETE, check_folder, read_any_json, read_json, shown
+from kglink.models.model_json import INCOMPLETE, check_folder, read_json, shown
+from kglink.models.module_chain import PLAIN_CHAIN, ModuleChain, read_chain
 from kglink.models.settings import Pooling
 
 #: Plausible ranges in config.json.
@@ -38,6 +39,10 @@ _PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 _TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "sentencepiece.bpe.model", "spiece.model")
 #: Settings that say how a checkpoint came to be, not what it computes.
 HISTORY = frozenset({"_name_or_path", "dtype", "torch_dtype", "transformers_version"})
+#: Of a static model, which reads texts of any length.
+_ANY_LENGTH = 1 << 20
+#: Modules with weights of their own.
+_WEIGHED = frozenset({"Dense", "LayerNorm"})
 #: Families whose position ids start behind the padding id, so that two positions are lost.
 _OFFSET_POSITIONS = frozenset({"roberta", "xlm-roberta", "camembert", "mpnet", "longformer"})
 
@@ -57,6 +62,15 @@ class ModelSource:
     dim: int
     max_tokens: int
     fingerprint: str
+    chain: ModuleChain = PLAIN_CHAIN
+    """Its modules, where sentence-transformers describes it."""
+
+    @property
+    def encoder(self) -> ModelSource:
+        """The model of the first module alone."""
+        own = self.path / self.chain.first.folder
+        weights = tuple(path for path in self.weights if path.parent == own)
+        return replace(self, path=own, weights=weights, chain=PLAIN_CHAIN)
 
 
 class ModelInfo(ManifestPart):
@@ -67,21 +81,37 @@ class ModelInfo(ManifestPart):
     dim: int
     path: str = ""
     """Where it is found again: a name, or a folder, from the workspace if it lies in there."""
+    precision: Literal["", "int8"] = ""
+    """int8 where its vectors are rounded so far that they are of a fingerprint of their own."""
 
 
 def describe_folder(name: str, folder: Path) -> ModelSource:
     """Check a model folder and read how its vectors are made; nothing in it is ever run."""
-    config = read_config(folder)
     check_folder(folder)
-    weights = _weight_files(folder)
-    tokenizer = _tokenizer_file(folder)
-    pooling = _pooling(folder)
-    max_tokens = _max_tokens(folder, config)
-    facts: list[Any] = [pooling, max_tokens, {k: config[k] for k in config.keys() - HISTORY}]
+    chain = read_chain(folder)
+    own = folder / chain.first.folder
+    static = chain.first.kind == "StaticEmbedding"
+    config = {} if static else read_config(own)
+    weights = list(_weight_files(own))
+    for one in chain.modules:
+        weights += _weight_files(folder / one.folder) if one.kind in _WEIGHED else ()
+    tokenizer = _tokenizer_file(own)
+    max_tokens = _ANY_LENGTH if static else _max_tokens(own, config)
+    facts: list[Any] = [chain.pooling, max_tokens]
+    facts += [{k: config[k] for k in config.keys() - HISTORY}]
     facts += [file_sha256(path) for path in (*weights, tokenizer)]
+    if chain.by_library or any(chain.prompts):
+        facts.append([chain.prompts, chain.truncate_dim, [one[::2] for one in chain.modules]])
     digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
     return ModelSource(
-        name, folder, weights, pooling, _dim(folder, config), max_tokens, digest[:16]
+        name=name,
+        path=folder,
+        weights=tuple(weights),
+        pooling=chain.pooling,
+        dim=chain.dim(_table_width(weights[0]) if static else _dim(own, config)),
+        max_tokens=max_tokens,
+        fingerprint=digest[:16],
+        chain=chain,
     )
 
 
@@ -196,44 +226,17 @@ def _tokenizer_file(folder: Path) -> Path:
     )
 
 
-def _pooling(folder: Path) -> Pooling:
-    """How token states become one vector; a plain encoder without any word on it is averaged."""
-    modules = folder / "modules.json"
-    if not modules.is_file():
-        return "mean"
+def _table_width(path: Path) -> int:
+    """The width of the table of a static model."""
+    from safetensors import SafetensorError, safe_open
+
     try:
-        kinds = [
-            (str(entry["type"]).rpartition(".")[2], str(entry["path"]))
-            for entry in read_any_json(modules)
-        ]
-    except (TypeError, KeyError) as error:
-        raise ModelError(f"{modules}: cannot be read as a list of modules: {error}") from error
-    if outside := [path for _, path in kinds if Path(path).name != path or "\0" in path]:
-        raise ModelError(f"{modules}: names a folder elsewhere, {shown(outside[0])}")
-    unknown = [kind for kind, _ in kinds if kind not in {"Transformer", "Pooling", "Normalize"}]
-    if unknown:
-        raise ModelError(
-            f"{folder}: its module {unknown[0]} is not supported",
-            hint="Supported are encoders with Transformer, Pooling and Normalize modules.",
-        )
-    configs = [folder / path / "config.json" for kind, path in kinds if kind == "Pooling"]
-    return _pooling_mode(configs[0]) if configs else "mean"
-
-
-def _pooling_mode(path: Path) -> Pooling:
-    """Read the pooling module's settings, in the old spelling (flags) or the new one."""
-    config = read_json(path)
-    old = {"pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "cls"}
-    flags = [key for key, on in config.items() if key.startswith("pooling_mode_") and on is True]
-    modes = [old.get(flag, flag) for flag in flags] or [config.get("pooling_mode", "mean")]
-    if modes == ["mean"]:
-        return "mean"
-    if modes == ["cls"]:
-        return "cls"
-    raise ModelError(
-        f"{path}: pooling {', '.join(map(str, modes))} is not supported",
-        hint="Supported are mean and cls.",
-    )
+        with safe_open(path, "np") as file:
+            (name,) = {"embedding.weight", "embeddings"}.intersection(file.keys())
+            _, width = file.get_slice(name).get_shape()
+    except (OSError, ValueError, SafetensorError) as error:
+        raise ModelError(f"{path}: holds no table of vectors of tokens: {error}") from error
+    return int(width)
 
 
 def _dim(folder: Path, config: dict[str, Any]) -> int:

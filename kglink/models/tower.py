@@ -25,7 +25,13 @@ from kglink.models.inputs import IdArray
 from kglink.models.settings import Pooling
 from kglink.plugins import Encoded
 
-DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+#: What states are held in; with int8 the linear layers alone are rounded.
+DTYPES = {
+    "fp32": torch.float32,
+    "int8": torch.float32,
+    "bf16": torch.bfloat16,
+    "fp16": torch.float16,
+}
 #: A bucket takes texts down to this share of its longest: at most a fifth of it is padding.
 _SHORTEST = 0.8
 #: Changes the states after a layer: the transformation, and any test's own.

@@ -22,16 +22,26 @@ from kglink.models.tower import DTYPES, StateModel, Tower, added_rows
 _WITH_DECODER = frozenset({"bart", "mbart", "mvp", "perceiver", "reformer", "funnel"})
 
 
-def load_states(source: ModelSource, hardware: Hardware) -> StateModel:
-    """The model of a folder of Hugging Face, or a static one, for searching."""
+def load_states(source: ModelSource, hardware: Hardware, *, int8: bool = False) -> StateModel:
+    """The model of a folder of Hugging Face, or a static one, for searching; ``int8``: rounded."""
     dtype, device = DTYPES[hardware.precision], torch.device(hardware.device)
     if STATIC.is_there(source.path):
         return TokenTable(torch.from_numpy(read_table(source.path)).to(device))
     config = read_config(source.path)
     if not is_plain_bert(config):
+        if int8:
+            raise no_int8(source)
         model = load_transformer("AutoModel", source, dtype=dtype)
         return PaddedTower(model, config, source.dim, dtype).to(device)
-    return PackedBert(_packed_tower(source, config), dtype, device)
+    return PackedBert(_packed_tower(source, config), dtype, device, int8=int8)
+
+
+def no_int8(source: ModelSource) -> ModelError:
+    """The refusal of int8 for a model that only a library runs."""
+    return ModelError(
+        f"{source.name}: int8 is for BERT encoders with mean or cls pooling",
+        hint="Set encoder.precision to auto.",
+    )
 
 
 class TokenTable:
@@ -48,8 +58,7 @@ class TokenTable:
 
 def load_tower(source: ModelSource, hardware: Hardware, *, rows: int = 0) -> Tower:
     """The tower of a model folder, in training mode; ``rows`` of word embeddings at least."""
-    config = read_config(source.path)
-    check_bert_like(source.name, config)
+    config = tower_config(source)
     rows = max(rows, int(config.get("vocab_size", 0)))
     dtype = training_dtype(hardware)
     if not is_plain_bert(config):
@@ -64,11 +73,17 @@ def load_tower(source: ModelSource, hardware: Hardware, *, rows: int = 0) -> Tow
     return _packed_tower(source, config, rows, dtype).to(hardware.device)
 
 
-def check_bert_like(name: str, config: Mapping[str, Any]) -> None:
-    """Refuse what is no encoder that sees both sides of a word, such as GPT or T5."""
+def tower_config(source: ModelSource) -> dict[str, Any]:
+    """The config.json of a tower; refused where it is no encoder that sees both sides of a word."""
+    if source.chain.by_library:
+        raise ModelError(
+            f"{source.name}: has modules beside its encoder, which towers cannot have",
+            hint="Use it as it is, or train an encoder with mean or cls pooling alone.",
+        )
+    config = read_config(source.path)
     kind = str(config.get("model_type", ""))
     if is_plain_bert(config):
-        return
+        return config
     from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
 
     if (
@@ -78,9 +93,10 @@ def check_bert_like(name: str, config: Mapping[str, Any]) -> None:
         or kind not in MODEL_FOR_MASKED_LM_MAPPING_NAMES
     ):
         raise ModelError(
-            f"{name}: is {kind or 'of no named kind'}, and towers are encoders like BERT",
+            f"{source.name}: is {kind or 'of no named kind'}, and towers are encoders like BERT",
             hint="Give BERT, RoBERTa, DistilBERT, MiniLM or another such encoder.",
         )
+    return config
 
 
 def training_dtype(hardware: Hardware) -> torch.dtype:

@@ -82,7 +82,7 @@ def _machine_checks() -> Iterator[Check]:
             "faiss",
             "bad",
             "faiss-cpu and faiss-gpu are both installed, one over the other",
-            "pip uninstall -y faiss-cpu faiss-gpu && pip install faiss-gpu",
+            "pip uninstall -y faiss-cpu faiss-gpu && pip install faiss-cpu",
         )
     try:
         hardware = choose_hardware()

@@ -170,6 +170,12 @@ class WorkspaceSpace:
 
     def _of_another_model(self, space: Space) -> SpaceError:
         name, made_by = space.folder.name, space.manifest.model.name
+        if (made_in := space.manifest.model.precision) != self.encoder.info.precision:
+            return SpaceError(
+                f"the vectors of space {name!r} are {made_in or 'fp32 or bf16'}, and "
+                f"encoder.precision says {self.encoder.info.precision or 'otherwise'}",
+                hint=f"Set encoder.precision back, or rebuild with `{build_command(name)}`.",
+            )
         if self.resolved.values.encoder.model == AUTO:
             return SpaceError(
                 f"space {name!r} was made by another model: {made_by} is not what it was",
@@ -273,6 +279,8 @@ def own_encoder(root: Path, folder: SpaceFolder, section: EncoderSection) -> Enc
     own = folder.model()
     if own is None:
         return encoder_of(DEFAULT_MODEL, section, root)
+    if own.precision and section.precision == "auto":
+        section = section.model_copy(update={"precision": own.precision})
     return encoder_of(own.path or own.name, section, root, of_space=folder.name)
 
 

@@ -124,7 +124,7 @@ def remembered_of(space: Space, encoder: Encoder, store: Store) -> RememberedVec
         encoder.info.fingerprint,
         space.manifest.model.dim,
         lambda most: [RememberedSurface(*one) for one in store.remembered_surfaces(most)],
-        encoder.encode,
+        encoder.encode_queries,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -146,12 +147,13 @@ def distill(
         progress=progress,
     )
     with space.folder.writing(), target.writing():
-        if space.folder.published_manifest().model.fingerprint != teacher.source.fingerprint:
+        if space.folder.published_manifest().model.fingerprint != teacher.info.fingerprint:
             raise SpaceError(
                 f"space {space.folder.name!r} has got another model meanwhile",
                 hint="Run the command again.",
             )
-        write_static(target.student, student.table, student.tokenizer, teacher.source)
+        taught_by = replace(teacher.source, fingerprint=teacher.info.fingerprint)
+        write_static(target.student, student.table, student.tokenizer, taught_by)
         share_version(target, space.folder)
     return DistilledSpace(into, student)
 

@@ -419,7 +419,7 @@ class CrossEncoderSettings(FolderSettings):
     """Settings of ``kglink/cross_encoder``."""
 
     folder: Path = Field(
-        description="Folder of a sequence-classification model with one label (safetensors)."
+        description="Folder or hub name of a `CrossEncoder` with one label (safetensors)."
     )
     context_chars: int = Field(
         256, ge=0, description="Characters of the mention and its context that the model reads."

@@ -124,7 +124,8 @@ def documents(verb: str) -> list[dict[str, Any]]:
         pytest.param(one, marks=pytest.mark.slow if path in LONG else ())
         for path, several in EXAMPLES.items()
         for one in several
-        if path not in ("init", "runs", "report", "overlap review")
+        # Exports want a trained model: tests/models/test_sentence_export.py has one.
+        if path not in ("init", "runs", "report", "overlap review", "model", "model export")
     ],
 )
 def test_an_example_runs(

@@ -85,7 +85,7 @@ class Noting:
     def count_truncated(self, texts: Sequence[str]) -> int:
         return sum(len(text.split()) > 6 for text in texts)
 
-    def encode(self, texts: Sequence[str]) -> FloatArray:
+    def encode_queries(self, texts: Sequence[str]) -> FloatArray:
         self.calls.append(list(texts))
         return np.arange(len(texts), dtype=np.float32)[:, None]
 

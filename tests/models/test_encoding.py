@@ -12,9 +12,10 @@ import numpy.typing as npt
 import pytest
 import torch
 
-from kglink.errors import ModelError, UsageError
-from kglink.models import Encoder, choose_hardware, resolve_model
+from kglink.errors import ConfigError, ModelError, UsageError
+from kglink.models import Encoder, choose_hardware, hardware, int8, resolve_model
 from kglink.models.inputs import TextTokenizer
+from kglink.models.int8 import Int8Linear
 from kglink.models.loading import load_transformer
 from kglink.models.packed import group_lengths
 from kglink.models.padded import PaddedTower
@@ -142,7 +143,44 @@ def test_bf16_stays_close_to_fp32(minilm: Encoder) -> None:
     assert (rounded * minilm.encode(texts)).sum(axis=1).min() > 0.9995
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_int8_stays_close_to_fp32(minilm: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = [
+        *("heron", "Q fever", "acute lymphoblastic leukemia", "type 2 diabetes"),
+        *("a large wading bird of the family Ardeidae; it eats fish", "the 3 of 12 rivers " * 40),
+    ]
+    for flags in ({"avx512_vnni"}, {"avx2"}):
+        monkeypatch.setattr(int8, "cpu_flags", lambda own=flags: frozenset(own))
+        encoder = Encoder(device="cpu", precision="int8", threads=2)
+        cosines = (encoder.encode(texts) * minilm.encode(texts)).sum(axis=1)
+        assert cosines.mean() > 0.995
+        assert cosines.min() > 0.99
+        assert cosines.max() < 0.99999
+
+
+def test_an_int8_product_by_hand() -> None:
+    """Each number lies on a grid of 127 steps, of its output in weights and its token in inputs."""
+    weight, bias = torch.tensor([[1.0, 0.5], [-2.0, 4.0]]), torch.tensor([1.0, -1.0])
+    states = torch.tensor([[1.0, -1.0], [300.0, 150.0], [0.0, 0.0]])
+    exact = states @ weight.T + bias
+    bound = states.abs().amax(1, keepdim=True) * weight.abs().sum(1) * 0.02 + 1e-6
+    for norm in (None, (torch.tensor([1.0, 0.1]), torch.tensor([0.0, 5.0]))):
+        assert bool(((Int8Linear(weight, bias, norm)(states) - exact).abs() <= bound).all())
+
+
+def test_int8_is_for_berts_on_cpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from transformers import DistilBertConfig, DistilBertModel
+
+    folder = write_model(tmp_path / "distilbert")
+    config = DistilBertConfig(vocab_size=15, dim=32, n_layers=1, n_heads=4, hidden_dim=64)
+    DistilBertModel(config).save_pretrained(folder)
+    with pytest.raises(ModelError, match="int8 is for BERT encoders"):
+        Encoder(str(folder), device="cpu", precision="int8").encode(["heron"])
+    monkeypatch.setattr(hardware, "_choose_device", lambda device: "cuda")
+    with pytest.raises(ConfigError, match="int8 is for CPUs"):
+        choose_hardware("cuda", "int8")
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
 def test_the_same_list_gives_the_same_bytes(folder: Path, precision: str) -> None:
     texts = texts_of(500)
     expected = None

@@ -68,7 +68,7 @@ def test_threads_are_as_asked() -> None:
         ({"device": "tpu"}, "unknown device 'tpu'"),
         ({"device": "cuda:x"}, "unknown device 'cuda:x'"),
         ({"device": "cuda:99"}, "'cuda:99' is not there"),
-        ({"precision": "int8"}, "unknown precision 'int8'"),
+        ({"precision": "int4"}, "unknown precision 'int4'"),
         ({"device": "cpu", "precision": "fp16"}, "fp16 is for GPUs"),
         ({"threads": -1}, "threads = -1"),
     ],

@@ -146,8 +146,10 @@ def _missing_shard(folder: Path) -> None:
         (_only_pickled, r"only pickled weights \(pytorch_model.bin\)"),
         (_two_checkpoints, "several .safetensors files"),
         (_missing_shard, "missing model-2.safetensors"),
-        (lambda f: write_modules(f, "Transformer", "Dense"), "module Dense is not supported"),
-        (lambda f: write_modules(f, "Pooling", pooling_mode="max"), "pooling max is not"),
+        (lambda f: write_modules(f, "Transformer", "BoW"), r"BoW' is not supported"),
+        (lambda f: write_modules(f, "Transformer", "Dense"), "out_features is NoneType"),
+        (lambda f: write_modules(f, "Transformer", "Pooling", pooling_mode="x"), "pooling .* not"),
+        (lambda f: write_modules(f, "Pooling"), "first module"),
         (lambda f: (f / "modules.json").write_text('{"a": 1}'), "list of modules"),
     ],
 )

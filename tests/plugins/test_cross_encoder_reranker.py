@@ -136,7 +136,7 @@ def _half(folder: Path) -> None:
     [
         (_pickled, "only pickled weights"),
         (_coded, "code of its own"),
-        (_second, "configuration_files"),
+        (_second, "configuration_files|auto_map"),
         (_half, "cannot be loaded"),
     ],
 )
@@ -147,6 +147,26 @@ def test_folders_that_are_refused(
     change(folder)
     with pytest.raises(ModelError, match=message):
         made(folder)
+
+
+def test_a_chain_of_modules_as_the_library_saves_it(model: Path, tmp_path: Path) -> None:
+    import torch
+    from sentence_transformers import CrossEncoder
+    from sentence_transformers.base.modules import Dense, Transformer
+    from sentence_transformers.sentence_transformer.modules import Pooling
+
+    encoder = Transformer(str(model), max_seq_length=24)
+    head = Dense(32, 1, activation_function=torch.nn.Identity(), module_output_name="scores")
+    saved = CrossEncoder(modules=[encoder, Pooling(32, "cls"), head], device="cpu")
+    saved.save(str(tmp_path / "chain"), create_model_card=False)
+    pairs = [("heron: heron", f"{one.title}. {one.description}") for one in CANDIDATES[:2]]
+    theirs = torch.softmax(
+        torch.from_numpy(saved.predict(pairs, activation_fn=torch.nn.Identity())), 0
+    )
+    ranking = Ranking(MentionInText("heron", 0, 5), CANDIDATES[:2])
+    (found,) = made(tmp_path / "chain").rank([ranking])
+    ours = {one.id: one.score - 0.5 for one in found.candidates}
+    assert [ours[one.id] for one in CANDIDATES[:2]] == pytest.approx(theirs.tolist(), abs=1e-5)
 
 
 def test_a_model_of_several_labels_orders_nothing(tmp_path: Path) -> None:
@@ -176,4 +196,4 @@ def test_links_are_ordered_by_a_folder_without_training(
     assert {one["kb"] for one in left["entities"][0]["candidates"]} == {"encyclopedia"}
     text = (demo_copy / "kglink.toml").read_text().replace(str(model), str(model / "gone"))
     (demo_copy / "kglink.toml").write_text(text)
-    assert "is missing" in kglink(*explain, code=1).err
+    assert "no model folder" in kglink(*explain, code=1).err

@@ -94,7 +94,11 @@ def write_model(folder: Path, weights: Weights | None = None, **config: object) 
 
 def write_modules(folder: Path, *kinds: str, **pooling: object) -> None:
     """The files by which sentence-transformers describes what follows the encoder."""
-    modules = [{"type": f"sentence_transformers.models.{k}", "path": f"1_{k}"} for k in kinds]
+    places = ["" if kind == "Transformer" else f"1_{kind}" for kind in kinds]
+    modules = [
+        {"type": f"sentence_transformers.models.{kind}", "path": place}
+        for kind, place in zip(kinds, places, strict=True)
+    ]
     (folder / "modules.json").write_text(json.dumps(modules))
     (folder / "1_Pooling").mkdir(exist_ok=True)
     (folder / "1_Pooling" / "config.json").write_text(json.dumps(pooling))

@@ -1,4 +1,4 @@
-"""A ready cross-encoder of Hugging Face, from a folder of the user's, reads mention and candidate.
+"""A ready cross-encoder reads mention and candidate: any `CrossEncoder` of sentence-transformers.
 
 Weights are read from safetensors alone, and code that a folder brings is refused.
 """
@@ -10,19 +10,18 @@ from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
-import torch
+from torch import nn
 
 from kglink.errors import ModelError
-from kglink.models.loading import library_errors, load_tokenizer, load_transformer
-from kglink.models.source import describe_folder
+from kglink.models.inputs import without_surrogates
+from kglink.models.loading import library_errors, load_sentences
+from kglink.models.opening import resolve_model
 from kglink.records import Alias, Candidate, Entity, Ranking
 from kglink.text.entity_text import entity_text
 from kglink.text.words import mention_window
 from kglink_plugins.plugin import CrossEncoderSettings
 
 FloatArray = npt.NDArray[np.float64]
-#: Pairs that are read at once.
-_BATCH = 32
 #: The kind of evidence of its answer.
 EVIDENCE = "cross_encoder"
 
@@ -31,18 +30,16 @@ class CrossEncoderReranker:
     """Adds to each score the probability of its candidate among those of the mention."""
 
     def __init__(self, settings: CrossEncoderSettings) -> None:
-        folder = settings.folder.expanduser()
-        source = describe_folder(str(folder), folder)
-        self._tokenizer = load_tokenizer(source)
-        self._model = load_transformer("AutoModelForSequenceClassification", source)
-        if self._model.config.num_labels != 1:
+        named = settings.folder.expanduser()
+        source = resolve_model(str(named.resolve() if named.is_dir() else named))
+        self._model = load_sentences("CrossEncoder", source, activation_fn=nn.Identity())
+        if self._model.num_labels != 1:
             raise ModelError(
-                f"{folder}: has {self._model.config.num_labels} labels",
+                f"{source.name}: has {self._model.num_labels} labels",
                 hint="A cross-encoder that orders has one: how well two texts fit.",
             )
         self._settings = settings
         self._name = source.name
-        self._length = source.max_tokens
 
     def rank(self, rankings: Sequence[Ranking]) -> list[Ranking]:
         """Each mention by itself; of equal candidates the earlier one stays first."""
@@ -65,23 +62,11 @@ class CrossEncoderReranker:
         return f"{mention.surface}: {window}"
 
     def _logits(self, pairs: Sequence[tuple[str, str]]) -> FloatArray:
-        """How well the two texts of each pair fit; those of one length are read together."""
-        logits = np.empty(len(pairs))
-        order = sorted(range(len(pairs)), key=lambda at: sum(map(len, pairs[at])))
-        for first in range(0, len(order), _BATCH):
-            places = order[first : first + _BATCH]
-            with library_errors("the tokenizer cannot read a text", self._name):
-                batch = self._tokenizer(
-                    [pairs[at][0] for at in places],
-                    [pairs[at][1] for at in places],
-                    truncation="longest_first",
-                    max_length=self._length,
-                    padding=True,
-                    return_tensors="pt",
-                )
-            with torch.inference_mode():
-                logits[places] = self._model(**batch).logits[:, 0].double().numpy()
-        return logits
+        """How well the two texts of each pair fit."""
+        clean = [(without_surrogates(left), without_surrogates(right)) for left, right in pairs]
+        with library_errors("fails on a batch of pairs", self._name):
+            told = self._model.predict(clean, show_progress_bar=False) if clean else []
+        return np.asarray(told, np.float64)
 
     def _ranked(self, ranking: Ranking, logits: FloatArray) -> Ranking:
         if not len(logits):
