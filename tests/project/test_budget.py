@@ -53,14 +53,15 @@ MOST: dict[str, Size] = {
     "kglink/clusters": Size(450, 4, 7),
     "kglink/evaluation": Size(3_650, 16, 45),
     "kglink/files": Size(740, 5, 8),
-    "kglink/linking": Size(4_750, 28, 60),
+    # Memory weighs sources by likeness, and doubts kinds that they leave unmarked.
+    "kglink/linking": Size(4_840, 28, 62),
     # Any chain of sentence-transformers in and out, and int8 on CPUs.
     "kglink/models": Size(5_580, 30, 67),
     "kglink/overlap": Size(3_160, 16, 39),
     "kglink/plugins": Size(1_800, 7, 51),
     "kglink/sources": Size(2_070, 10, 27),
     "kglink/space": Size(3_290, 14, 45),
-    "kglink/store": Size(4_690, 23, 40),
+    "kglink/store": Size(4_970, 26, 44),
     "kglink/testing": Size(2_010, 13, 21),
     "kglink/text": Size(1_140, 11, 7),
     "kglink/training": Size(5_220, 20, 63),
