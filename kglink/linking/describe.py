@@ -53,6 +53,11 @@ def described(facts: EntityFacts, rankings: Sequence[Ranking], depth: int) -> li
     ]
 
 
+def as_candidate(entity: EntityId, facts: Entity) -> Candidate:
+    """An entity of the store as a candidate that nothing speaks for."""
+    return _described(Candidate(entity, facts.title, 0.0, facts.popularity), facts, ())
+
+
 def _first(candidates: Sequence[Candidate], depth: int) -> list[Candidate]:
     """The first candidates of all, and the first one of each KB."""
     of_kbs = {one.id.kb: one for one in reversed(candidates[depth:])}

@@ -12,17 +12,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from kglink.errors import UsageError
-from kglink.linking.asked import AskedKind
 from kglink.linking.kinds import EvidenceKind
 from kglink.models.hardware import Hardware
 from kglink.models.head_folder import RERANKER
-from kglink.plugins import CandidateEvidence, DefaultWeights
+from kglink.plugins import DefaultWeights
 from kglink.records import Candidate, Ranking
 
 if TYPE_CHECKING:
     from kglink.models.cross_encoder import CrossEncoder
+
+FloatArray = npt.NDArray[np.float32]
 
 READ = EvidenceKind(
     "read",
@@ -35,11 +37,22 @@ _SURE = 10.0
 
 
 class ReadTogether:
-    """1 for a candidate that is surely meant, 0 for one that surely is not or was not read."""
+    """1 for a candidate that is surely meant, 0 for one that surely is not or was not read.
+
+    The first ``depth`` candidates of each KB are read, but those that lie more than ``margin``
+    behind the best one of all.
+    """
 
     weights = READ.weights
 
-    def __init__(self, folder: Path, hardware: Hardware, depth: int, margin: float) -> None:
+    def __init__(
+        self, folder: Path, hardware: Hardware, depth: int, margin: float = math.inf
+    ) -> None:
+        if not RERANKER.is_there(folder):
+            raise UsageError(
+                f"{folder}: there is no trained reranker",
+                hint="Train one with `kglink finetune --what reranker`, or link without --rerank.",
+            )
         self._folder = folder
         self._hardware = hardware
         self._depth = depth
@@ -48,19 +61,23 @@ class ReadTogether:
 
     def values(self, mentions: Sequence[Ranking]) -> list[list[float]]:
         """Each mention by itself."""
+        return [_values(one) for one in self.logits(mentions)]
+
+    def logits(self, mentions: Sequence[Ranking]) -> list[FloatArray]:
+        """The same without bounds, in which candidates that are all sure differ."""
         with self._opening:
             encoder = self._encoder
-        told = [np.zeros(len(one.candidates)) for one in mentions]
         read = [to_read(one.candidates, self._depth, self._margin) for one in mentions]
-        logits = encoder.logits(
+        found = encoder.logits(
             [
                 replace(one, candidates=tuple(one.candidates[place] for place in places))
                 for one, places in zip(mentions, read, strict=True)
             ]
         )
-        for values, places, own in zip(told, read, logits, strict=True):
-            values[places] = np.clip((own / _SURE + 1) / 2, 0, 1)
-        return [values.tolist() for values in told]
+        told = [np.full(len(one.candidates), -np.inf, np.float32) for one in mentions]
+        for logits, places, own in zip(told, read, found, strict=True):
+            logits[places] = own
+        return told
 
     @cached_property
     def _encoder(self) -> CrossEncoder:
@@ -84,37 +101,31 @@ def to_read(candidates: Sequence[Candidate], depth: int, margin: float) -> list[
 
 
 class ReadOrder:
-    """Orders candidates by what the trained reranker says alone: a stage for lists of a file."""
+    """Orders candidates by what the trained reranker says alone: a stage for lists of a file.
 
-    def __init__(self, reader: CandidateEvidence) -> None:
+    By its logits: the evidence of two candidates that are both sure is the same.
+    """
+
+    def __init__(self, reader: ReadTogether) -> None:
         self._reader = reader
 
     def rank(self, rankings: Sequence[Ranking]) -> list[Ranking]:
         """Each mention by itself; equal ones stay in their order."""
         return [
-            replace(one, candidates=_ordered(one.candidates, values))
-            for one, values in zip(rankings, self._reader.values(rankings), strict=True)
+            replace(one, candidates=_ordered(one.candidates, logits))
+            for one, logits in zip(rankings, self._reader.logits(rankings), strict=True)
         ]
 
 
-def _ordered(candidates: Sequence[Candidate], values: Sequence[float]) -> tuple[Candidate, ...]:
+def _ordered(candidates: Sequence[Candidate], logits: FloatArray) -> tuple[Candidate, ...]:
     told = [
         replace(one, score=value, evidence={**one.evidence, READ.name: value})
-        for one, value in zip(candidates, values, strict=True)
+        for one, value in zip(candidates, _values(logits), strict=True)
     ]
-    return tuple(sorted(told, key=lambda one: -one.score))
+    return tuple(told[at] for at in np.argsort(-logits, kind="stable"))
 
 
-def read_together(
-    folder: Path, hardware: Hardware, depth: int, margin: float = math.inf
-) -> AskedKind:
-    """What the reranker of a folder says of the first candidates of each KB.
-
-    Of those alone that lie at most ``margin`` behind the best one of all.
-    """
-    if not RERANKER.is_there(folder):
-        raise UsageError(
-            f"{folder}: there is no trained reranker",
-            hint="Train one with `kglink finetune --what reranker`, or link without --rerank.",
-        )
-    return AskedKind(READ, ReadTogether(folder, hardware, depth, margin), depth)
+def _values(logits: FloatArray) -> list[float]:
+    """What logits are as evidence."""
+    values: list[float] = np.clip((logits / _SURE + 1) / 2, 0, 1).tolist()
+    return values

@@ -6,11 +6,12 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from itertools import islice, product
+from itertools import chain, islice, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kglink.errors import KglinkError, UsageError
+from kglink.linking.describe import as_candidate
 from kglink.linking.fit import FOLDS, JudgedMention, fold_of, judged_mentions
 from kglink.linking.kinds import joint_ranking
 from kglink.linking.pipeline import BATCH_MENTIONS, Linker
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from kglink.evaluation.replacement import Replacement
     from kglink.linking.scoring import Scoring
     from kglink.space.build import BuildReport
+    from kglink.store import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,7 +383,7 @@ def mentions_to_read(opened: Opened, told: RunSettings, progress: OnProgress) ->
             linker = linker_of(search.with_memory(memory), space, kbs, link, store, opened.registry)
             own = iter([one for one in chosen if one.fold == fold])
             while batch := list(islice(own, BATCH_MENTIONS)):
-                found = list(_with_candidates(linker, batch, kbs, depth))
+                found = list(_with_candidates(linker, store, batch, kbs, depth))
                 done += len(found)
                 progress(Progress("candidates of mentions", done, len(chosen)))
                 yield from found
@@ -395,14 +397,26 @@ def mentions_to_read(opened: Opened, told: RunSettings, progress: OnProgress) ->
 
 
 def _with_candidates(
-    linker: Linker, batch: Sequence[JudgedMention], kbs: Sequence[str], depth: int
+    linker: Linker, store: Store, batch: Sequence[JudgedMention], kbs: Sequence[str], depth: int
 ) -> Iterator[JudgedRanking]:
-    """Of what is right in some KBs the candidates there: nobody has judged those of the others."""
+    """Of what is right in some KBs the candidates there: nobody has judged those of the others.
+
+    Where none of them is right, one that is comes from the store, behind them all.
+    """
     answers = linker.candidates([one.mention for one in batch], limit=depth)
     rankings = []
     for (_, mention, gold), by_kb in zip(batch, answers, strict=True):
         judged = [kb for kb in kbs if not gold or any(one.kb == kb for one in gold)]
         rankings.append(Ranking(mention, tuple(joint_ranking(by_kb, judged)[:depth])))
-    for ranking, one in zip(linker.described(rankings), batch, strict=True):
+    not_found = [
+        sorted(one.gold)[:1]
+        if one.gold.isdisjoint(found.id for found in ranking.candidates)
+        else []
+        for ranking, one in zip(rankings, batch, strict=True)
+    ]
+    entities = store.get_entities(chain.from_iterable(not_found))
+    for ranking, one, golds in zip(linker.described(rankings), batch, not_found, strict=True):
+        more = [as_candidate(gold, entities[gold]) for gold in golds if gold in entities]
         if ranking.candidates:
-            yield JudgedRanking(ranking, one.gold)
+            candidates = (*ranking.candidates, *more)
+            yield JudgedRanking(replace(ranking, candidates=candidates), one.gold)

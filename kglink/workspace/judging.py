@@ -30,7 +30,7 @@ from kglink.evaluation.measures.retrieval import RetrievalReport
 from kglink.evaluation.predictions import read_predictions
 from kglink.evaluation.rankings import RankedMention, in_text
 from kglink.evaluation.retrieval import Question, check_documents, evaluate_retrieval
-from kglink.linking.read_together import ReadOrder, read_together
+from kglink.linking.read_together import ReadOrder, ReadTogether
 from kglink.linking.stages import Stage
 from kglink.records import OnProgress
 from kglink.training.documents import mentions_of_runs
@@ -70,8 +70,8 @@ def evaluate(
         stages = stages_of(link, workspace.registry, workspace.joint_space.folder)
         if link.rerank:
             joint = workspace.joint_space
-            kind = read_together(joint.folder.reranker, joint.encoder.hardware, link.rerank)
-            stages = [Stage("the trained reranker", ReadOrder(kind.plugin), link.rerank), *stages]
+            reader = ReadTogether(joint.folder.reranker, joint.encoder.hardware, link.rerank)
+            stages = [Stage("the trained reranker", ReadOrder(reader), link.rerank), *stages]
         workspace.stages += stages
         ranker = ListedRanker(lists, places, store, tuple(stages))
         return evaluate_retrieval(workspace.store, ranker, listed, progress=progress, each=each)

@@ -19,7 +19,7 @@ from kglink.linking.fit_clusterer import ClustererChoice, read_choice
 from kglink.linking.judge import SpanJudge, default_weights
 from kglink.linking.kinds import EvidenceKind, joint_ranking
 from kglink.linking.pipeline import Linker
-from kglink.linking.read_together import read_together
+from kglink.linking.read_together import READ, ReadTogether
 from kglink.linking.reading import PlainReader, Reader, TrainedReader
 from kglink.linking.sameness import Counterparts
 from kglink.linking.scoring import SCORING_FILE, SEARCH_SCORING, Scoring, read_scoring
@@ -79,9 +79,8 @@ def search_of(
     unfit = scoring == "kept" and not reranker and is_reranker_of_another_model(space)
     if settings.rerank and settings.evidence == "all" and not unfit:
         place = reranker or space.folder.reranker
-        asked.append(
-            read_together(place, encoder.hardware, settings.rerank, settings.rerank_margin)
-        )
+        depth, margin = settings.rerank, settings.rerank_margin
+        asked.append(AskedKind(READ, ReadTogether(place, encoder.hardware, depth, margin), depth))
     if scoring == "kept":
         kept = read_scoring(place, space.manifest.model.fingerprint)
     else:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +13,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from kglink.errors import ModelError
-from kglink.linking.read_together import READ, ReadOrder, read_together, to_read
+from kglink.linking.read_together import ReadOrder, ReadTogether, to_read
 from kglink.models.cross_encoder import PairInputs, head_of, open_cross_encoder, pooler_in
 from kglink.models.head_folder import RERANKER
 from kglink.models.inputs import Inputs
@@ -30,6 +29,8 @@ from kglink.training.reranker import (
     train_reranker,
 )
 from kglink.training.run import RunSettings
+from kglink.workspace import Workspace
+from kglink.workspace.finetune import mentions_to_read
 from tiny_detectors import HARDWARE, job_of, settings_of
 
 INPUTS = InputSettings(mention_tokens=12, entity_tokens=8)
@@ -183,19 +184,9 @@ def test_it_learns_what_the_text_tells_and_reads_as_it_was_trained(tmp_path: Pat
     assert (len(nothing), len(some)) == (0, 1)
 
 
-def test_equal_scores_leave_candidates_in_their_order() -> None:
-    class Same:
-        weights = READ.weights
-
-        def values(self, mentions: Sequence[Ranking]) -> list[list[float]]:
-            return [[0.5 if one.id.key != "d" else 0.9 for one in m.candidates] for m in mentions]
-
-    asked = judged("c", "a", "d", "b").ranking
-    (told,) = ReadOrder(Same()).rank([asked])
-    assert [one.id.key for one in told.candidates] == ["d", "c", "a", "b"]
-
-
-def test_what_lies_far_behind_the_best_is_not_read(tmp_path: Path) -> None:
+def test_what_lies_far_behind_the_best_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of each KB the first ones, and none that cannot win: those stay at 0."""
     data = ToRead(data_of(8, 0), data_of(4, 1), ("docs",))
     done = train_reranker(data, reranker_job(tmp_path, epochs=1), tmp_path / "run")
@@ -212,12 +203,21 @@ def test_what_lies_far_behind_the_best_is_not_read(tmp_path: Path) -> None:
     assert to_read(asked.candidates, 1, 0.0) == [0]
     assert to_read((), 1, 0.0) == []
     everything, few = (
-        read_together(done.folder, HARDWARE, depth, margin).plugin.values([asked, asked])
+        ReadTogether(done.folder, HARDWARE, depth, margin).values([asked, asked])
         for depth, margin in ((8, math.inf), (2, 0.2))
     )
     assert everything[0] == everything[1]
     assert all(everything[0])
     np.testing.assert_allclose(few[0], [*everything[0][:3], 0, 0], atol=1e-5)
+    # Logits order the candidates, also where the evidence of two is full; equal ones stay.
+    reader, logits = (
+        ReadTogether(done.folder, HARDWARE, 8),
+        np.array([-1, 12, -1, 15, -np.inf], np.float32),
+    )
+    monkeypatch.setattr(reader, "logits", lambda mentions: [logits for _ in mentions])
+    (ordered,) = ReadOrder(reader).rank([asked])
+    assert [str(one.id) for one in ordered.candidates] == [told[at][0] for at in (3, 1, 0, 2, 4)]
+    assert [one.score for one in ordered.candidates] == pytest.approx([1, 1, 0.45, 0.45, 0])
 
 
 def test_what_the_pooler_of_the_base_says_is_read_and_not_trained(tmp_path: Path) -> None:
@@ -259,3 +259,23 @@ def test_a_damaged_folder_is_named(tmp_path: Path) -> None:
     with pytest.raises(ModelError) as told:
         RERANKER.read(done.folder)
     assert "finetune --what reranker" in told.value.hint
+
+
+def test_a_gold_that_retrieval_does_not_find_at_all_comes_from_the_store(demo_master: Path) -> None:
+    told = replace(
+        settings_of(Path(), reranker={"candidates": 64, "gold": "last", "found_by": "names"}),
+        docs=("docs",),
+    )
+    with Workspace.open(demo_master) as workspace:
+        found = mentions_to_read(workspace, told, lambda _: None).train
+        some = [one for one in found if one.right]
+        behind = [one for one in some if not one.ranking.candidates[-1].evidence]
+        gold = behind[0].ranking.candidates[-1]
+        (entity,) = workspace.store.get_entities([gold.id]).values()
+    assert len(behind) > 2
+    assert all(any(each.id in one.right for each in one.ranking.candidates) for one in some)
+    assert gold.id in behind[0].right
+    assert (gold.title, gold.description) == (entity.title, entity.description)
+    (learnt,) = learnable(behind[0], told.recipe.reranker)
+    assert learnt.ranking.candidates[-1] == gold
+    assert len(learnt.ranking.candidates) <= 64
