@@ -27,10 +27,7 @@ def export(
 
     `SentenceTransformer` and `CrossEncoder` open them with the same vectors and scores.
     """
-    from kglink.models.sentence_export import export_model
-
     with session_of(context).open({"space.name": space}) as workspace:
-        reranker = workspace.joint_space.folder.reranker
-        names = export_model(workspace.encoder.source, folder, reranker)
+        names = workspace.export_model(folder)
     for name in names:
         note("written", str(folder / name))

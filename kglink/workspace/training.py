@@ -15,6 +15,8 @@ from kglink.text.entity_text import entity_text
 from kglink.workspace.folder import SPACES_FOLDER
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import numpy as np
     import numpy.typing as npt
 
@@ -156,6 +158,19 @@ def distill(
         write_static(target.student, student.table, student.tokenizer, taught_by)
         share_version(target, space.folder)
     return DistilledSpace(into, student)
+
+
+def export_model(opened: Opened, folder: Path) -> list[str]:
+    """Write the trained towers and reranker of the space for sentence-transformers.
+
+    Each is a folder in ``folder``, which is new; returns their names. `SentenceTransformer` and
+    `CrossEncoder` open them with the same vectors and scores.
+
+    """
+    from kglink.models import sentence_export
+
+    joint = opened.joint_space
+    return sentence_export.export_model(joint.encoder.source, folder, joint.folder.reranker)
 
 
 def _taught(

@@ -55,6 +55,7 @@ from kglink.workspace.training import (
     check_run_deletable,
     delete_run,
     distill,
+    export_model,
     finetune,
     recipe,
     recipes,
@@ -101,6 +102,7 @@ class Workspace(Opened):
     measure_index = measure_index
     is_index_asked = is_index_asked
     distill = distill
+    export_model = export_model
     # fine-tuning
     finetune = finetune
     runs = runs

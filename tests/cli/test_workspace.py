@@ -44,6 +44,8 @@ METHODS = {
     "spaces": ("spaces", "space_summary", "compare_spaces", "compare_recalls", "delete_space"),
     "index": ("index_presets", "change_index", "measure_index"),
     "distill": ("distill",),
+    "model": ("export_model",),
+    "model export": ("export_model",),
     "link": ("link",),
     "resolve": ("resolve",),
     "discover": ("discover", "discovered", "judge_discovery"),

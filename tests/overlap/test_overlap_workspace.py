@@ -271,7 +271,7 @@ def judge_all(workspace: Workspace) -> None:
 def test_a_trained_model_is_kept_and_used(
     folder: Path, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kglink.overlap.train.LEAST_VERDICTS", 2)
+    monkeypatch.setattr("kglink.overlap.search.LEAST_VERDICTS", 2)
     with opened(folder, model, evidence=CORE) as workspace:
         judge_all(workspace)
         (before,) = workspace.find_overlaps()
