@@ -291,7 +291,20 @@ def _confidence(report: EndToEndReport) -> list[str]:
         "",
         f"confidence     {calibration.ece:.3f} from the share of right answers "
         f"(ECE, {counted(calibration.answers, 'answer')}); Brier score {calibration.brier:.3f}",
+        *_operating_points(report),
     ]
+
+
+def _operating_points(report: EndToEndReport) -> Iterator[str]:
+    """What each threshold keeps, of those that keep the same the least."""
+    before = -1.0
+    for point in report.joint.operating_points():
+        if point.links != before:
+            yield (
+                f"{f'at least {point.threshold:g}':14} {point.links:,.0f} links in 1,000 texts, "
+                f"{point.right:,.0f} right, {point.wrong:,.0f} wrong"
+            )
+        before = point.links
 
 
 def _most(label: str, counts: Sequence[tuple[str, int]]) -> list[str]:

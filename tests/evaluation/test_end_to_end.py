@@ -191,6 +191,18 @@ def test_calibration_of_texts_that_are_annotated_in_part_asks_their_mentions_alo
     assert found.ece == pytest.approx((0.05 + 0.15 + 0.35 + 0.35) / 4)
 
 
+def test_what_thresholds_keep_of_a_thousand_texts() -> None:
+    # Of four texts: links of .95 and .85 right, of .75, .55 and .35 wrong; NIL is no link.
+    points = {one.threshold: (one.links, one.right) for one in report().joint.operating_points()}
+    assert points == {
+        0.25: (1250, 500), 0.35: (1250, 500), 0.5: (1000, 500), 0.65: (750, 500), 0.8: (500, 500),
+        0.9: (250, 250),
+    }  # fmt: skip
+    assert report(complete=False).joint.operating_points() == []
+    found: Any = report().joint.as_json(complete=True)["operating_points"]
+    assert found[2] == {"threshold": 0.5, "links": 1000, "right": 500, "wrong": 500}
+
+
 def test_bins_of_confidence() -> None:
     calibration = Calibration()
     assert calibration.ece is None
@@ -348,7 +360,8 @@ def test_the_shape_of_the_record() -> None:
     metrics: Any = found["metrics"]
     assert list(metrics) == ["joint", "kb", "nil"]
     assert list(metrics["kb"]) == ["a", "b"]
-    assert list(metrics["joint"]) == ["detection", "links", "calibration"]
+    parts = ["detection", "links", "calibration", "operating_points"]
+    assert list(metrics["joint"]) == parts
     strict = metrics["joint"]["detection"]["strict"]
     for figure, (low, high) in strict.pop("intervals").items():
         assert 0 <= low < strict["micro"][figure] < high <= 1

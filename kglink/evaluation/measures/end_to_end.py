@@ -233,6 +233,23 @@ class JudgedText:
         return {name: one.f1 if complete else one.recall for name, one in own.items()}
 
 
+#: Thresholds of links for which it is told what they keep.
+THRESHOLDS = (0.25, 0.35, 0.5, 0.65, 0.8, 0.9)
+
+
+class OperatingPoint(NamedTuple):
+    """What a threshold of links keeps of every 1,000 texts."""
+
+    threshold: float
+    links: float
+    right: float
+
+    @property
+    def wrong(self) -> float:
+        """The other links."""
+        return self.links - self.right
+
+
 class PoolScores:
     """The figures of one KB alone, or of all together; ``complete``: all mentions are annotated."""
 
@@ -241,6 +258,8 @@ class PoolScores:
         self.detection = {"strict": Score(), "overlap": Score()}
         self.links = {"strict": Score(), "weak": Score()}
         self.calibration = Calibration()
+        self._texts = 0
+        self._kept = {threshold: [0, 0] for threshold in THRESHOLDS}  # links, right ones
 
     def add(
         self,
@@ -250,6 +269,7 @@ class PoolScores:
         places: Sequence[Answer],
     ) -> None:
         """Count one text; detection is judged by ``mentions`` and ``places``."""
+        self._texts += 1
         links = text.links(answers)
         for name, score in self.detection.items():
             score.add(*_counts(mentions, places, strict=name == "strict"))
@@ -263,6 +283,20 @@ class PoolScores:
             if right is not None and one.confidence is not None:
                 is_right = one.entity in right if one.entity is not None else not right
                 self.calibration.add(one.confidence, right=is_right)
+                for threshold, kept in self._kept.items():
+                    if one.entity is not None and one.confidence >= threshold:
+                        kept[0] += 1
+                        kept[1] += is_right
+
+    def operating_points(self) -> list[OperatingPoint]:
+        """What each threshold keeps; nothing where not all mentions are annotated."""
+        if not self._complete or not self._texts:
+            return []
+        share = 1000 / self._texts
+        return [
+            OperatingPoint(threshold, links * share, right * share)
+            for threshold, (links, right) in self._kept.items()
+        ]
 
     def as_json(self, *, complete: bool) -> dict[str, object]:
         """In the shape of ``kglink eval --json``."""
@@ -272,6 +306,9 @@ class PoolScores:
             },
             "links": {name: score.as_json(complete=complete) for name, score in self.links.items()},
             "calibration": self.calibration.as_json(),
+            "operating_points": [
+                {**point._asdict(), "wrong": point.wrong} for point in self.operating_points()
+            ],
         }
 
 
