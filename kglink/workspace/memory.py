@@ -134,16 +134,19 @@ def _unmarked_of(opened: Opened) -> Unmarked:
     """Finds the names of KBs that stand in documents and are not annotated there.
 
     None, where the documents are annotated in part: what is not marked is then unknown. The names
-    are those of the store, so that no space is needed.
+    are those of the store, so that no space is needed, and of the KBs that the documents link to:
+    what is not marked says nothing of others.
     """
     from kglink.evaluation.annotated import annotation_of, merged_texts
     from kglink.linking.detect import proposals
     from kglink.workspace.detectors import NamesOfStore, detectors_for, without_auto
 
-    @lru_cache(maxsize=1)
-    def detectors_of(known: Callable[[], Iterator[Meaning]]) -> dict[str, Detector]:
+    @lru_cache(maxsize=2)
+    def detectors_of(
+        known: Callable[[], Iterator[Meaning]], links_to: tuple[str, ...]
+    ) -> dict[str, Detector]:
         kbs = [info.name for info in opened.store.kbs() if info.entities]
-        names = NamesOfStore(opened.store, kbs, known)
+        names = NamesOfStore(opened.store, [kb for kb in kbs if kb in links_to] or kbs, known)
         return detectors_for(names, without_auto(opened.settings.link), opened.registry)
 
     def unmarked(
@@ -154,7 +157,7 @@ def _unmarked_of(opened: Opened) -> Unmarked:
         sample = islice(opened.store.documents(source, split), _JUDGED_BY)
         if annotation_of(merged_texts(source, sample)).partial:
             return None
-        detectors = detectors_of(known)
+        detectors = detectors_of(known, opened.store.kb(source).links_to)
 
         def places(document: Document) -> Iterator[tuple[int, int]]:
             for span in proposals(document.text, detectors):

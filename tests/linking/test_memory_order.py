@@ -121,3 +121,15 @@ def test_kglink_learn_names_sources_that_are_not_what_was_counted(
         told = " ".join(kglink("learn").err.split())
     assert "changed a has been updated since it was learnt: kglink learn a" in told
     assert "gone c was removed: what was learnt from it stays as it was counted" in told
+
+
+def test_a_kb_that_documents_do_not_link_to_changes_nothing_of_what_is_learnt(
+    workspace: Workspace,
+) -> None:
+    with workspace:
+        workspace.learn(SOURCES)
+        before = rows(workspace)
+        assert any(NO_MENTION.key in row for row in before)
+        workspace.add_kb("words", [Entity("1", "Ward"), Entity("2", "List"), Entity("3", "pain")])
+        workspace.learn(SOURCES)
+        assert rows(workspace) == before
