@@ -66,7 +66,7 @@ MOST: dict[str, Size] = {
     "kglink/testing": Size(2_010, 13, 21),
     "kglink/text": Size(1_140, 11, 7),
     "kglink/training": Size(5_220, 20, 63),
-    "kglink/workspace": Size(8_410, 34, 47),
+    "kglink/workspace": Size(8_420, 34, 47),
     "papers/kglink_papers": Size(1_900, 10, 19),
     "plugins/kglink_plugins": Size(7_560, 62, 127),
 }
