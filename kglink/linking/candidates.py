@@ -113,9 +113,9 @@ class CandidateSearch:
             return []
         memory = self.memory if self.scoring.counts("memory") else None
         texts = (one.text for one in mentions)
-        likeness = memory.likeness(texts) if memory else [()] * len(mentions)
+        likeness = memory.likeness(texts) if memory is not None else [()] * len(mentions)
         batch, places = self.reading.read(mentions, likeness)
-        if memory:
+        if memory is not None:
             recalled = Recalled.of(memory, self._remembered, batch.surfaces)
             batch = batch._replace(recalled=recalled)
         tables = {kb: self._in_kb(batch, kb) for kb in kbs}

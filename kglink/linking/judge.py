@@ -152,10 +152,10 @@ def remembered_facts(rankings: Sequence[Ranking], memory: Memory | None) -> list
 def _doubt(kinds: Sequence[Kind], likeness: Mapping[str, float]) -> float:
     """The log odds of a kind being marked where it seldom is, else 0."""
     marked = unmarked = _OF_ANY_KIND
-    for one in kinds:
-        weight = likeness.get(one.source, 1.0)
-        marked += weight * one.marked
-        unmarked += weight * one.unmarked
+    for source, yes, no in kinds:
+        weight = likeness.get(source, 1.0)
+        marked += weight * yes
+        unmarked += weight * no
     return max(min(math.log(marked / unmarked), 0.0), -_MOST_KNOWN)
 
 

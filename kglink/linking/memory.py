@@ -42,25 +42,8 @@ class Meaning(Protocol):
         ...
 
 
-class Kind(Protocol):
-    """How often names of entities of a kind were mentions in a source, and how often not."""
-
-    @property
-    def source(self) -> str:
-        """Where."""
-        ...
-
-    @property
-    def marked(self) -> float:
-        """How often they were."""
-        ...
-
-    @property
-    def unmarked(self) -> float:
-        """How often they were not."""
-        ...
-
-
+#: A source, and how often names of entities of a kind were mentions there, and how often not.
+Kind = tuple[str, float, float]
 #: The weights of memory's sources for a text, by how like it their documents are; empty: all 1.
 Likeness = Sequence[tuple[str, float]]
 

@@ -27,23 +27,18 @@ class Kind(NamedTuple):
     unmarked: float
 
 
-class KindRow(NamedTuple):
-    """The same, as the store has it."""
-
-    source: str
-    kb: str
-    word: str
-    marked: float
-    unmarked: float
-
-
 def kind_of(title: str) -> str:
     """The kind of an entity, by its title."""
     return fold(title).rpartition(" ")[2]
 
 
-def count_kinds(connection: Connection, sources: Collection[str]) -> Iterator[KindRow]:
-    """The kinds that some sources of memory leave unmarked, of the KBs that their mentions mean."""
+def count_kinds(
+    connection: Connection, sources: Collection[str]
+) -> Iterator[tuple[str, str, str, float, float]]:
+    """The kinds that some sources of memory leave unmarked, of the KBs that their mentions mean.
+
+    Each is a row of the table: source, KB, kind, how often it is marked and unmarked.
+    """
     marked: dict[tuple[str, str, str], float] = defaultdict(float)
     unmarked: dict[tuple[str, str, str], float] = defaultdict(float)
     for source, kb, title, times in connection.execute(_meant(sources)):
@@ -55,7 +50,7 @@ def count_kinds(connection: Connection, sources: Collection[str]) -> Iterator[Ki
         for kind in kinds:
             unmarked[source, *kind] += titles[0].times / len(kinds)
     for what, times in sorted(unmarked.items()):
-        yield KindRow(*what, marked.get(what, 0.0), times)
+        yield (*what, marked.get(what, 0.0), times)
 
 
 def _meant(sources: Collection[str]) -> Select[Any]:

@@ -18,7 +18,7 @@ from functools import partial
 from itertools import chain, groupby, islice
 from typing import Any, NamedTuple, Protocol
 
-from sqlalchemy import Select, delete, func, insert, select, tuple_, update
+from sqlalchemy import Column, Select, delete, func, insert, select, tuple_, update
 from sqlalchemy.engine import Connection
 
 from kglink.errors import UnknownNameError, UsageError
@@ -404,9 +404,7 @@ class MemoryTable:
         m = memories.c
         for first in range(0, len(wanted), _LOOKUP):
             part = wanted[first : first + _LOOKUP]
-            query = select(m.key, m.folded, m.kb, m.entity, m.count, m.surface, m.source)
-            order = (m.key, m.folded, m.kb, m.entity, m.source)
-            for one in self._read(query.where(m.key.in_(part)).order_by(*order)):
+            for one in self._read(self._query(m.source).where(m.key.in_(part))):
                 found[one.key].append(one)
         return found
 
@@ -425,16 +423,19 @@ class MemoryTable:
         """The memory without what some documents say."""
         return PartOfMemory(self, documents)
 
-    def _query(self) -> Select[Any]:
+    def _query(self, *source: Column[str]) -> Select[Any]:
+        """Meanings in their order: those of each source, or summed over all."""
         m = memories.c
-        parts = (m.key, m.folded, m.kb, m.entity)
-        return (
-            select(*parts, func.sum(m.count), func.min(m.surface)).group_by(*parts).order_by(*parts)
-        )
+        parts = (m.key, m.folded, m.kb, m.entity, *source)
+        told = (*parts[:4], func.sum(m.count), func.min(m.surface), *source)
+        return select(*told).group_by(*parts).order_by(*parts)
 
     def _read(self, query: Select[Any]) -> list[Meaning]:
         return [
-            Meaning(key, folded, EntityId(kb, entity), float(times), text, *source)
+            Meaning(
+                *(str(key), str(folded), EntityId(str(kb), str(entity)), float(times), str(text)),
+                *map(str, source),
+            )
             for key, folded, kb, entity, times, text, *source in self._db.rows(query)
         ]
 
@@ -463,9 +464,9 @@ class PartOfMemory:
         self._whole = whole
         #: By surface and entity what the documents say, each for the source that it is most like.
         self._less: dict[tuple[str, str, EntityId], dict[str, float]] = {}
-        kbs = whole.memory_kbs()
-        for document in documents:
-            (likeness,) = whole.likeness([document.text])
+        kbs, known = whole.memory_kbs(), list(documents)
+        likenesses = whole.likeness(document.text for document in known)
+        for document, likeness in zip(known, likenesses, strict=True):
             source = max(likeness, key=lambda one: one[1])[0] if likeness else ""
             for mention in document.mentions:
                 for one in meanings(mention, kbs):
