@@ -28,7 +28,7 @@ _SLICE = 2048
 #: As many characters for each piece are tokenised at first; rarely too few.
 _LIKELY_CHARS = 6
 #: A longer text is cut before it is tokenised, so that a 50 MB description costs nothing.
-_MAX_CHARS_PER_TOKEN = 64
+MAX_CHARS_PER_TOKEN = 64
 _UNREADABLE = "the tokenizer cannot read a text"
 #: A word that hardly any vocabulary has: a sign of the rarest of Chinese names. It is read once, to
 #: know the tokens around a text as well.
@@ -105,7 +105,7 @@ class Inputs:
                     hint="Offsets are half-open: text[start:end] is the mention.",
                 )
         room = self.settings.mention_tokens
-        reach = _MAX_CHARS_PER_TOKEN * 2 * (room + 8)
+        reach = MAX_CHARS_PER_TOKEN * 2 * (room + 8)
         lefts = [one.text[max(0, one.start - reach) : one.start] for one in mentions]
         rights = [one.text[one.end : one.end + reach] for one in mentions]
         return [
@@ -176,7 +176,7 @@ class TextTokenizer:
 
     def __call__(self, texts: Sequence[str]) -> Tokens:
         """Tokenise on all cores."""
-        most = self.max_tokens * _MAX_CHARS_PER_TOKEN
+        most = self.max_tokens * MAX_CHARS_PER_TOKEN
         truncated = np.fromiter((len(text) > most for text in texts), np.bool_, len(texts))
         ids: list[IdArray] = []
         parts = (without_surrogates(text[:most]) for text in texts)
@@ -234,7 +234,7 @@ class PieceTokenizer:
             for row, ids in enumerate(found)
             if len(ids) < count and len(parts[row]) < len(texts[row])
         ]
-        most = _MAX_CHARS_PER_TOKEN * (count + 8)
+        most = MAX_CHARS_PER_TOKEN * (count + 8)
         ends = [(_end(texts[row], most, last), texts[row]) for row in short]
         again = self._pieces([_whole_words(part, text, last) or part for part, text in ends])
         for row, ids in zip(short, again, strict=True):

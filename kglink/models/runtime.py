@@ -195,10 +195,7 @@ class TokenEncoder:
                 hint="Where memory is short, free some; else the model's files do not fit.",
             ) from error
         if not finite:
-            raise ModelError(
-                f"{self.name}: the model gives vectors that are not finite",
-                hint="Its weights are broken, or too large for this precision: try fp32.",
-            )
+            raise not_finite(self.name)
         return values
 
 
@@ -219,6 +216,14 @@ def _plan(lengths: IntArray, budget: int) -> list[IntArray]:
             start, used = place, 0
         used += length
     return [*batches, order[start:]]
+
+
+def not_finite(name: str) -> ModelError:
+    """The error of a model whose vectors are no numbers."""
+    return ModelError(
+        f"{name}: the model gives vectors that are not finite",
+        hint="Its weights are broken, or too large for this precision: try fp32.",
+    )
 
 
 def single_threaded_workers(count: int) -> ThreadPoolExecutor:

@@ -13,9 +13,9 @@ import torch.nn.functional as F  # noqa: N812 - the name that torch's documentat
 
 from kglink.errors import ModelError
 from kglink.models.hardware import Hardware
-from kglink.models.inputs import without_surrogates
+from kglink.models.inputs import MAX_CHARS_PER_TOKEN, without_surrogates
 from kglink.models.loading import library_errors, load_sentences
-from kglink.models.runtime import TextVectors, single_threaded_workers
+from kglink.models.runtime import TextVectors, not_finite, single_threaded_workers
 from kglink.models.source import ModelSource
 from kglink.models.tower import DTYPES
 from kglink.models.towers import no_int8
@@ -25,8 +25,6 @@ IntArray = npt.NDArray[np.int64]
 
 #: Texts of a batch. It does not depend on the number of threads, so results do not either.
 _CPU_TEXTS, _GPU_TEXTS = 32, 1024
-#: A longer text is cut before it is tokenised.
-_MAX_CHARS_PER_TOKEN = 64
 
 
 class SentenceModel:
@@ -52,7 +50,7 @@ class SentenceModel:
 
     def __call__(self, texts: Sequence[str], prompt: str) -> TextVectors:
         """Read texts, each behind the prompt."""
-        most = self._max_tokens * _MAX_CHARS_PER_TOKEN
+        most = self._max_tokens * MAX_CHARS_PER_TOKEN
         short = [without_surrogates(text[:most]) for text in texts]
         cut = np.fromiter((len(text) > most for text in texts), np.bool_, len(texts))
         if not self._static and texts:
@@ -80,8 +78,5 @@ class SentenceModel:
             vectors = self._model(read)["sentence_embedding"][:, : self._dim].float()
             found: FloatArray = F.normalize(vectors).cpu().numpy()
         if not np.isfinite(found).all():
-            raise ModelError(
-                f"{self._name}: the model gives vectors that are not finite",
-                hint="Its weights are broken, or too large for this precision: try fp32.",
-            )
+            raise not_finite(self._name)
         return found
