@@ -79,6 +79,12 @@ RETRIEVED = (
         DefaultWeights(untrained=0.18, trained=0.26),
     ),
     EvidenceKind(
+        "rarer",
+        "by how much the candidate is less popular than another thing of this name: its share of "
+        "the latter's popularity, less 1; 0 where a KB says nothing of popularity",
+        DefaultWeights(untrained=0.05, trained=0.05),
+    ),
+    EvidenceKind(
         "memory",
         "how sure annotated documents are that the surface means the candidate; less where several "
         "things bear its name",

@@ -162,6 +162,8 @@ class NameSearch:
         # Where nothing was counted a name has the count one, a title two; small counts say little.
         counts = segment.alias_counts[exact_rows].astype(np.float32) - 1
         common = counts / (counts.sum() + _UNCOUNTED)
+        popularity = np.maximum(segment.popularity[owners], 0) + 1
+        rarer = 1 - popularity / popularity.max(initial=1)
         name = np.maximum(_best_of(entities, similar, cosines), exact)
         evidence: dict[str, FloatArray] = {
             "name": name,
@@ -172,6 +174,7 @@ class NameSearch:
             "alias": self._alias(surface.vector, entities, segment),
             "expanded": np.zeros(len(entities), dtype=np.float32),
             "common": _best_of(entities, owners, common),
+            "rarer": -_best_of(entities, owners, rarer.astype(np.float32)),
             **self._by_words(surface, entities, segment),
         }
         return Found(entities, evidence)

@@ -49,7 +49,8 @@ class NameDetector:
     ) -> None:
         self._exact = DictionaryDetector(lexicon, guard)
         self._variants = VariantFinder(lexicon.variants, language)
-        self._names, self._articled = lexicon.surfaces, lexicon.articled
+        self._names, self._folded = lexicon.surfaces, lexicon.keys
+        self._articled = lexicon.articled
         self.weigh(weights)
 
     def weigh(self, weights: Mapping[str, float]) -> None:
@@ -94,11 +95,11 @@ class NameDetector:
         return start if own_capital else article.end()
 
     def _otherwise(self, surface: str, name: int) -> str:
-        """A name that a surface is taken for, unless they are the same but for case and signs."""
-        if name < 0:
+        """The name that a surface is taken for, unless it is a name itself, in whatever case."""
+        if name < 0 or fold(surface) in self._folded:
             return ""
         known: str = self._names.restore_key(name)
-        return known if fold(known) != fold(surface) else ""
+        return known
 
     def _score(self, facts: Facts) -> float:
         odds = sum(map(float.__mul__, self._weights, facts), self._bias)
