@@ -40,6 +40,17 @@ def cuts_word(text: str, position: int) -> bool:
     return _in_word(left) and _in_word(right)
 
 
+def cuts_initials(text: str, position: int) -> bool:
+    """Whether a cut at ``position`` goes through initials: ``U|.S.``, ``W.|Va.``."""
+    dot = position if text[position : position + 1] == "." else position - 1
+    if not 0 < dot < len(text) - 1 or text[dot] != ".":
+        return False
+    left, right = text[max(0, dot - 2) : dot], text[dot + 1 : dot + 3]
+    if not (left[-1].isalpha() and right[0].isalpha()):
+        return False
+    return not (left[:-1].isalnum() and right[1:].isalnum())
+
+
 def mention_window(text: str, start: int, end: int, max_chars: int) -> str:
     """The mention ``text[start:end]`` with what stands around it, at most ``max_chars`` long.
 

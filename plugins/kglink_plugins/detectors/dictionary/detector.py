@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.resources import files
@@ -15,7 +16,7 @@ from importlib.resources import files
 from kglink.plugins import Names
 from kglink.records import Span
 from kglink.text.fold import fold
-from kglink.text.words import cuts_word
+from kglink.text.words import cuts_initials, cuts_word
 from kglink_plugins.detectors.dictionary.cache import open_lexicon
 from kglink_plugins.detectors.dictionary.compiled import ARTICLE, Lexicon, guard_of
 from kglink_plugins.detectors.dictionary.finder import DictionaryDetector
@@ -23,6 +24,11 @@ from kglink_plugins.detectors.dictionary.guard import Guard, begins_sentence
 from kglink_plugins.detectors.dictionary.variants import Facts, Place, VariantFinder
 from kglink_plugins.plugin import DictionarySettings
 
+#: What belongs to a name although no KB writes it: "O'" before a name, and the dot of a short form
+#: ("Wyo.") where no sentence ends in it.
+_PREFIX = re.compile(r"(?<!\w)[DO]['\u2019]\Z")
+_SHORT_FORM = re.compile(r"[^\W\d_]{1,5}")
+_DOT = re.compile(r"\.(?=[,;:)]|\s+[a-z(])")
 #: A place that is less probably a mention is not proposed.
 LEAST_SCORE = 0.12
 
@@ -76,9 +82,10 @@ class NameDetector:
             if bare[0] > start and bare in best:
                 best[bare] = max(best[bare], best.pop((start, end)))
         spans = [
-            Span(*span, score, self._otherwise(text[slice(*span)], name))
+            Span(*_with_signs(text, *span), score, self._otherwise(text[slice(*span)], name))
             for span, (score, name) in best.items()
-            if score >= LEAST_SCORE and not any(cuts_word(text, edge) for edge in span)
+            if score >= LEAST_SCORE
+            and not any(cuts_word(text, edge) or cuts_initials(text, edge) for edge in span)
         ]
         return sorted(spans, key=lambda span: (span.start, span.end))
 
@@ -104,3 +111,12 @@ class NameDetector:
     def _score(self, facts: Facts) -> float:
         odds = sum(map(float.__mul__, self._weights, facts), self._bias)
         return 1 / (1 + math.exp(-odds))
+
+
+def _with_signs(text: str, start: int, end: int) -> tuple[int, int]:
+    """A place with the signs that belong to it."""
+    surface = text[start:end]
+    if surface[:1].isupper():
+        start -= 2 * bool(_PREFIX.search(text, max(0, start - 3), start))
+        end += bool(_SHORT_FORM.fullmatch(surface) and _DOT.match(text, end))
+    return start, end

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from kglink.plugins import Names
 from kglink.records import Span
 from kglink.text.fold import Folded, Offsets, fold, fold_with_map
+from kglink.text.words import cuts_initials
 from kglink_plugins.detectors.dictionary.borders import Borders, borders_of, code_points, words_of
 from kglink_plugins.detectors.dictionary.cache import open_lexicon
 from kglink_plugins.detectors.dictionary.compiled import (
@@ -162,6 +163,8 @@ class DictionaryDetector:
     def _judged(
         self, text: str, start: int, end: int, key: str, known: dict[str, _Known]
     ) -> Match | None:
+        if cuts_initials(text, start) or cuts_initials(text, end):
+            return None
         surface = text[start:end]
         facts = known.get(surface)
         if facts is None:
