@@ -26,6 +26,7 @@ import json
 import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import NamedTuple
@@ -35,7 +36,7 @@ import numpy.typing as npt
 from general_sets import BY_NAMES, DATA, SIZES, general_workspace
 
 from kglink.linking.fit_judge import logistic
-from kglink.linking.judge import FACTS, SpanJudge, default_weights, span_facts
+from kglink.linking.judge import FACTS, default_weights
 from kglink.linking.pipeline import Linker
 from kglink.records import Document, Mention, Ranking
 from kglink.workspace import Workspace, init_workspace
@@ -144,14 +145,14 @@ def judged(found: Sequence[list[Ranking]], texts: Texts) -> Sample:
     for own, document in zip(found, texts.documents, strict=True):
         marked = texts.marked(document).right
         for one in own:
-            told = span_facts(one, {}, texts.linker.scoring)
+            told = texts.linker.judge.facts(one, {})
             facts.append([told.get(name, 0.0) for name in FACTS if name != "bias"])
             right.append((one.mention.start, one.mention.end) in marked)
     return Sample(np.array(facts, dtype=np.float64), np.array(right), texts.judge_weight)
 
 
 def measured(found: Sequence[list[Ranking]], texts: Texts, weights: Mapping[str, float]) -> str:
-    judge = SpanJudge(texts.linker.scoring, weights, texts.linker.threshold)
+    judge = replace(texts.linker.judge, weights=weights)
     right = answers = golds = 0
     for own, document in zip(found, texts.documents, strict=True):
         marked = texts.marked(document).right

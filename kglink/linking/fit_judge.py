@@ -16,7 +16,7 @@ from scipy.optimize import minimize
 
 from kglink.linking.fit import FOLDS, fold_of
 from kglink.linking.fit_threshold import JudgedLink, JudgedLinks, LinksKept, fit_threshold
-from kglink.linking.judge import FACTS, remembered_facts, span_facts, with_scores
+from kglink.linking.judge import FACTS, remembered_facts, with_scores
 from kglink.linking.memory import Memory
 from kglink.linking.pipeline import Linker
 from kglink.records import Document, EntityId, Link, OnProgress, Progress, Ranking
@@ -124,7 +124,7 @@ def _texts(linker: Linker, documents: Sequence[Document], memory: Memory | None)
         )
         proposals = []
         for one, known, link in told:
-            facts = span_facts(one, known, linker.scoring)
+            facts = linker.judge.facts(one, known)
             place = one.mention.start, one.mention.end
             proposals.append(
                 _Proposal(

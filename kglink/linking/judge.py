@@ -12,7 +12,7 @@ import json
 import math
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 
@@ -31,10 +31,11 @@ from kglink.text.name_words import name_key
 #: ``bearers``   how many entities of the best candidate's KB have this name, in powers of ten
 #: ``title``     1 where its words are the title of the best candidate
 #: ``case``      1 where a name of the best candidate is written so, to the letter
+#: ``noun``     of a word in lower case that is a title so, the share of capitalised titles in its KB
 #: ``known``     log odds of its words being a mention where documents were learnt from
 #: ``kind``      the same of things of the kind of its best candidate, where they are negative
 FACTS = (
-    "detector", "link", "expanded", "agreed", "bearers", "title", "case", "known", "kind", "bias",
+    "detector", "link", "expanded", "agreed", "bearers", "title", "case", "noun", "known", "kind", "bias",
 )  # fmt: skip
 #: A KB whose best candidate scores so little less than the best of all has the same thing.
 _NEAR = 0.1
@@ -53,6 +54,8 @@ class SpanJudge:
     """Less probable spans are no mentions."""
     nested: bool = False
     """Whether mentions may lie in others."""
+    proper: Mapping[str, float] = field(default_factory=dict)
+    """The share of each KB's titles that have a capital."""
 
     def keep(self, rankings: Sequence[Ranking], memory: Memory | None) -> list[Ranking]:
         """Of the rankings of one text those of mentions, each with its probability; in order."""
@@ -83,10 +86,34 @@ class SpanJudge:
         return sorted(kept, key=lambda one: (one.mention.start, one.mention.end))
 
     def _score(self, ranking: Ranking, known: Mapping[str, float]) -> float:
-        facts = span_facts(ranking, known, self.scoring)
+        facts = self.facts(ranking, known)
         return probability(
             sum(self.weights.get(name, 0.0) * value for name, value in facts.items())
         )
+
+    def facts(self, ranking: Ranking, remembered: Mapping[str, float]) -> dict[str, float]:
+        """What speaks for a proposal being a mention, with what memory says of it."""
+        facts = {"detector": log_odds(ranking.mention.score), **remembered, "bias": 1.0}
+        if not ranking.candidates:
+            return facts
+        best = ranking.candidates[0]
+        own = [one for one in ranking.candidates if one.id.kb == best.id.kb]
+        lead = best.score - max((one.score for one in own[1:]), default=0.0)
+        heads: dict[str, Candidate] = {}
+        for one in ranking.candidates:
+            heads.setdefault(one.id.kb, one)
+        near = sum(best.score - one.score <= _NEAR for one in heads.values())
+        is_noun = ranking.mention.surface.islower() and best.title.islower()
+        return {
+            **facts,
+            "link": log_odds(self.scoring.probability(best, lead)),
+            "expanded": best.evidence.get("expanded", 0.0),
+            "title": best.evidence.get("title", 0.0),
+            "case": best.evidence.get("case", 0.0),
+            "noun": self.proper.get(best.id.kb, 0.0) if is_noun else 0.0,
+            "agreed": (near - 1) / (len(heads) - 1) if len(heads) > 1 else 0.5,
+            "bearers": math.log10(max(1, sum(one.evidence.get("exact", 0.0) > 0 for one in own))),
+        }
 
 
 @cache
@@ -104,31 +131,6 @@ def with_scores(rankings: Sequence[Ranking], scores: Sequence[float]) -> list[Ra
         one if one.mention.given else replace(one, mention=replace(one.mention, score=score))
         for one, score in zip(rankings, scores, strict=True)
     ]
-
-
-def span_facts(
-    ranking: Ranking, remembered: Mapping[str, float], scoring: Scoring
-) -> dict[str, float]:
-    """What speaks for a proposal being a mention, with what memory says of it."""
-    facts = {"detector": log_odds(ranking.mention.score), **remembered, "bias": 1.0}
-    if not ranking.candidates:
-        return facts
-    best = ranking.candidates[0]
-    own = [one for one in ranking.candidates if one.id.kb == best.id.kb]
-    lead = best.score - max((one.score for one in own[1:]), default=0.0)
-    heads: dict[str, Candidate] = {}
-    for one in ranking.candidates:
-        heads.setdefault(one.id.kb, one)
-    near = sum(best.score - one.score <= _NEAR for one in heads.values())
-    return {
-        **facts,
-        "link": log_odds(scoring.probability(best, lead)),
-        "expanded": best.evidence.get("expanded", 0.0),
-        "title": best.evidence.get("title", 0.0),
-        "case": best.evidence.get("case", 0.0),
-        "agreed": (near - 1) / (len(heads) - 1) if len(heads) > 1 else 0.5,
-        "bearers": math.log10(max(1, sum(one.evidence.get("exact", 0.0) > 0 for one in own))),
-    }
 
 
 def remembered_facts(rankings: Sequence[Ranking], memory: Memory | None) -> list[dict[str, float]]:

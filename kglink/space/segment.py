@@ -67,6 +67,12 @@ class Segment:
             raise DamagedSpaceError(f"{folder}: its tables do not fit each other")
 
     @cached_property
+    def proper(self) -> float:
+        """The share of titles that have a capital, of some from all places."""
+        titles = [self.titles[at] for at in range(0, len(self.titles), len(self.titles) // 500 + 1)]
+        return sum(not title.islower() for title in titles) / max(1, len(titles))
+
+    @cached_property
     def tokens(self) -> TokenRows | None:
         """The vectors of all tokens of each entity, for a model that compares these."""
         if "tokens.bf16" not in self.info.files:

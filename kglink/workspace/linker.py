@@ -188,6 +188,7 @@ def linker_of(
             search.scoring.spans or default_weights(),
             search.scoring.threshold if settings.threshold == "auto" else settings.threshold,
             settings.nested,
+            {kb: space.segments[kb].proper for kb in kbs},
         ),
         stages=stages_of(settings, registry, space.folder),
         preferred=preferred_kbs(space, kbs, settings, store),

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kglink.linking.judge import FACTS, SpanJudge, default_weights, remembered_facts, span_facts
+from kglink.linking.judge import FACTS, SpanJudge, default_weights, remembered_facts
 from kglink.linking.memory import Kind, Likeness
 from kglink.linking.memory import Meaning as AnyMeaning
 from kglink.linking.scoring import NAME_SCORING
@@ -115,12 +115,27 @@ def test_the_facts_of_a_proposal() -> None:
         candidate("x", "3", 0.5, 1.0),
         candidate("y", "4", 0.2, 0.0),
     )
-    facts = span_facts(Ranking(DISEASE.mention, found), {}, NAME_SCORING)
+    judge = SpanJudge(NAME_SCORING, ONLY_DETECTOR, 0.4, proper={"x": 0.9})
+    facts = judge.facts(Ranking(DISEASE.mention, found), {})
     assert facts["agreed"] == 1.0  # both KBs have it
     assert facts["bearers"] == pytest.approx(0.30, abs=0.01)  # two entities of the first
     assert set(facts) <= set(FACTS)
-    assert set(span_facts(DISEASE, {}, NAME_SCORING)) == {"detector", "bias"}
+    assert facts["noun"] == 0.0  # its title is a number
+    assert set(judge.facts(DISEASE, {})) == {"detector", "bias"}
     assert set(default_weights()) <= set(FACTS)
+
+
+def test_a_word_in_lower_case_is_doubted_where_titles_have_capitals() -> None:
+    judge = SpanJudge(NAME_SCORING, ONLY_DETECTOR, 0.4, proper={"general": 0.9, "diseases": 0.1})
+
+    def noun(kb: str, title: str, mention: Ranking) -> float:
+        candidate = Candidate(EntityId(kb, "1"), title, 0.9)
+        return judge.facts(Ranking(mention.mention, (candidate,)), {})["noun"]
+
+    assert noun("general", "disease", DISEASE) == 0.9
+    assert noun("diseases", "disease", DISEASE) == 0.1
+    assert noun("general", "Disease", DISEASE) == 0.0
+    assert noun("other", "disease", DISEASE) == 0.0
 
 
 SPANS = st.lists(st.tuples(st.integers(0, 20), st.integers(1, 10), st.floats(0, 1)), max_size=12)

@@ -15,8 +15,9 @@ from kglink.workspace import Workspace
 TEXT = "A Heron stood in the reeds. The spoonbill (SPB) had left, and one of the egrets too."
 WADERS = [
     Entity("bird", "Grey heron", "A grey bird of the reeds.",
-           aliases=(Alias("Heron", "anchor", 61), Alias("big heron"))),
-    Entity("person", "Isolde", "Keeper of a lighthouse.", aliases=(Alias("heron", "anchor", 21),)),
+           aliases=(Alias("Heron", "anchor", 61), Alias("big heron")), popularity=9),
+    Entity("person", "Isolde", "Keeper of a lighthouse.", aliases=(Alias("heron", "anchor", 21),),
+           popularity=4),
     Entity("spoonbill", "Spoonbill", "A white bird."),
     Entity("egret", "Egret", "A small white bird."),
 ]  # fmt: skip
@@ -114,6 +115,16 @@ def test_common_is_the_share_of_counted_uses(workspace: Workspace) -> None:
         1 / 21, abs=1e-4
     )
     assert found["egret"]["common"] == 0
+
+
+def test_rarer_is_how_far_a_thing_lies_behind_another_of_its_name(workspace: Workspace) -> None:
+    # Nine and four, each counted once more, so that nothing is divided by zero.
+    found = evidence(workspace, "Heron")
+    assert found["bird"]["rarer"] == 0
+    assert found["person"]["rarer"] == pytest.approx(5 / 10 - 1)
+    assert found["person"]["part rarer"] < 0
+    # What has another name is no rival, and a KB that says nothing of popularity is silent.
+    assert {found[key]["rarer"] for key in ("spoonbill", "egret", "ardea")} == {0}
 
 
 def test_memory_and_nil(workspace: Workspace) -> None:

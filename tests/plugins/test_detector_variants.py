@@ -82,6 +82,43 @@ def test_an_article_stays_with_a_name_that_its_entity_does_not_go_without() -> N
     assert {"the Bishop", "The Lizard"} <= {text[one.start : one.end] for one in spans}
 
 
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("Then the U.S. sent it.", "U.S."),
+        ("They live in Cheyenne, Wyo., and work.", "Wyo."),
+        ("They live in Wyo. Others do not.", "Wyo"),
+        ("Rosie O'Donnell left. Then O\u2019Donnell spoke.", "O\u2019Donnell"),
+    ],
+)
+def test_signs_that_belong_to_a_name_are_in_its_place(text: str, found: str) -> None:
+    spans = detector("U.S.", "the U", "Wyo", "Rosie O'Donnell").detect(text)
+    surfaces = [text[one.start : one.end] for one in spans]
+    assert found in surfaces
+    assert "the U" not in surfaces
+
+
+def test_a_word_that_is_a_name_is_taken_for_no_other() -> None:
+    answers = taken_for("The Iraq War began. In Iraq and Florida.", "Iraq War", "Iraq", "Florida",
+                        "Flo Rida")  # fmt: skip
+    assert answers["Iraq"] == answers["Florida"] == ""
+
+
+def test_neighbours_say_whether_a_word_is_a_part_of_a_longer_name() -> None:
+    known = detector("Evans", "Ohio", "Iowa", "University", "Orla Evans")
+
+    def facts(text: str, surface: str) -> list[Facts]:
+        return [one.facts for one in known.places(text) if text[one.start : one.end] == surface]
+
+    first, later = facts("He saw Gil Evans play. Then Evans left.", "Evans")
+    assert (first.capital_before, later.capital_before) == (1, 0)
+    assert [one.capital_after for one in facts("In Ohio Tuesday, in Ohio Blue.", "Ohio")] == [0, 1]
+    assert facts("In Ohio they won.", "Ohio")[0].capital_before == 0
+    of = "the University of Iowa"
+    assert (facts(of, "Iowa")[0].of_before, facts(of, "University")[0].of_after) == (1, 1)
+    assert facts("the people of Iowa", "Iowa")[0].of_before == 0
+
+
 def test_frequent_names_are_no_common_words() -> None:
     assert commonness("poland") == commonness("chicago") == 0
     assert commonness("terminal") > 0

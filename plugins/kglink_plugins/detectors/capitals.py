@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from kglink.plugins import Names, PluginSettings
 from kglink.records import Span
-from kglink_plugins.detectors.dictionary.english import FUNCTION_WORDS
+from kglink_plugins.detectors.dictionary.english import CALENDAR, FUNCTION_WORDS
 
 _CAPITAL = r"[^\W\d_a-zß-öø-ÿ]"
 #: A word, or what is written with a full stop in a name: a title, an initial.
@@ -18,10 +18,9 @@ _RUN = re.compile(rf"(?<!\w){_WORD}(?:[ \t\n]*(?<=[\s.])(?:{_JOINED}[ \t]+){{0,2
 _FIRST_WORD = re.compile(r"([\w'’-]+)[.]?\s*")
 _BEGINS_SENTENCE = re.compile(r"(?:^|[.!?:;\n][\"'”’)\]]*)\s*[\"'“‘(\[]*\Z")
 #: In capitals for other reasons: days, months, greetings, adverbs that begin a sentence.
-_NO_NAMES = frozenset(
+_NO_NAMES = (CALENDAR - {"may"}) | frozenset(
     """
-    monday tuesday wednesday thursday friday saturday sunday january february march april june july
-    august september october november december dear yours thanks hello yes
+    dear yours thanks hello yes
     again ago already also always another around yesterday today tomorrow tonight earlier
     eventually even ever finally first formerly further hence indeed initially instead last
     lately later likewise maybe meanwhile moreover nearby never nevertheless next now nowadays

@@ -27,7 +27,7 @@ from kglink_plugins.detectors.dictionary.bags import (
     Bags,
     deletions,
 )
-from kglink_plugins.detectors.dictionary.english import FUNCTION_WORDS
+from kglink_plugins.detectors.dictionary.english import CALENDAR, FUNCTION_WORDS
 from kglink_plugins.detectors.dictionary.guard import begins_sentence
 from kglink_plugins.detectors.dictionary.text_words import (
     WORD,
@@ -45,6 +45,8 @@ _MOST_EMPTY = 2
 _SHORT = 5
 #: Two words of fewer letters are no word of a name.
 _LEAST_PAIR = 4
+#: A commoner word has its capital from the beginning of its sentence.
+_COMMON = 0.3
 #: What a place that is written as its name is taken for.
 _ITSELF = -1
 #: What words of some languages end in besides an "s", the longest first.
@@ -55,6 +57,9 @@ ENDINGS = {
     "it": ("i", "e"),
     "nl": ("en", "e"),
 }
+_OF = r" (?:of|de|du|di|von)(?: the| la)? "
+_OF_BEFORE = re.compile(rf"\b[^\W\d_a-z]\w*{_OF}\Z")
+_OF_AFTER = re.compile(rf"{_OF}[^\W\d_a-z]")
 _SENTENCE = re.compile(r"[.!?;]\s")
 
 
@@ -109,9 +114,13 @@ class Facts(NamedTuple):
     after: float
     """A word that is no function word stands after it: it may be its modifier."""
     capital_before: float
-    """It has a capital, and so has the word before it, one space apart."""
+    """It has a capital, and a word of a name stands before it, one space apart."""
     capital_after: float
-    """It has a capital, and so has the word after it, one space apart."""
+    """It has a capital, and a word of a name stands after it, one space apart."""
+    of_before: float
+    """It has a capital, and so has the word that "of" joins it to: "University of [Iowa]"."""
+    of_after: float
+    """The same behind it: "[University] of Iowa"."""
     glued: float
     """A hyphen joins it to another word."""
     repeated: float
@@ -159,7 +168,7 @@ class VariantFinder:
                 yield place
         for (start, end), written in exact.items():
             if (start, end) not in found and (written == 1 or _is_one_name(text[start:end])):
-                yield Place(start, end, _written_facts(text, start, end, written), _ITSELF)
+                yield Place(start, end, self._written(text, start, end, written), _ITSELF)
 
     def _of_piece(
         self, text: str, words: TextWords, exact: Mapping[tuple[int, int], float]
@@ -185,6 +194,7 @@ class VariantFinder:
         wholes = [(hit.first, hit.stop) for hit in hits if hit.kind & WHOLE]
         longest = _longest(wholes, len(words.forms))
         repeated = Counter(hit.bag for hit in hits)
+        is_name = _names_of_text(text, words, heeded)
         for hit in hits:
             start, end = words.starts[hit.first], words.ends[hit.stop - 1]
             yield Place(
@@ -196,6 +206,7 @@ class VariantFinder:
                     inside=longest[hit.first] >= hit.stop
                     and (longest[hit.first] > hit.stop or _begins_before(wholes, hit, longest)),
                     repeated=repeated[hit.bag],
+                    is_name=is_name,
                 ),
                 int(self._bags.bag_names[hit.bag]),
             )  # fmt: skip
@@ -289,6 +300,22 @@ class VariantFinder:
             if self._bags.bag_kinds[place] & WHOLE:
                 yield Hit(pairs[row], pairs[row] + 2, place, JOINED)
 
+    def _written(self, text: str, start: int, end: int, written: float) -> Facts:
+        """The facts of a name that stands in a text as it is written, of whatever signs."""
+        surface = text[start:end]
+        capital = _capital(text, surface, start)
+        return Facts(*[0.0] * len(Facts._fields))._replace(
+            written=written,
+            words=0.25,
+            ends=1.0,
+            agreed=Agreed.NOBODY_ASKED / Agreed.YES,
+            capital=capital,
+            capitals=_in_capitals(surface),
+            letters=min(len(surface), 20) / 20,
+            few=self._few,
+            capital_written=capital * written,
+        )
+
     def _facts(
         self,
         text: str,
@@ -300,6 +327,7 @@ class VariantFinder:
         written: float,
         inside: bool,
         repeated: int,
+        is_name: Sequence[bool],
     ) -> Facts:
         bags = self._bags
         start, end = words.starts[hit.first], words.ends[hit.stop - 1]
@@ -330,7 +358,7 @@ class VariantFinder:
             ends=float(ends[-1] / max(1, names[-1])),
             agreed=float(bags.bag_agreed[hit.bag]) / Agreed.YES,
             capital=capital,
-            capitals=float(surface.isupper() and 1 < len(surface) <= _SHORT),
+            capitals=_in_capitals(surface),
             number=float(_has_digit(surface)),
             inside=float(inside),
             before=float(
@@ -346,15 +374,19 @@ class VariantFinder:
             capital_before=float(
                 capital > 0
                 and hit.first > 0
-                and words.capital[hit.first - 1]
+                and is_name[hit.first - 1]
                 and text[words.ends[hit.first - 1] : start] == " "
             ),
             capital_after=float(
                 capital > 0
                 and hit.stop < len(words.forms)
-                and words.capital[hit.stop]
+                and is_name[hit.stop]
                 and text[end : words.starts[hit.stop]] == " "
             ),
+            of_before=float(
+                capital > 0 and bool(_OF_BEFORE.search(text, max(0, start - 40), start))
+            ),
+            of_after=float(capital > 0 and bool(_OF_AFTER.match(text, end))),
             glued=float("-" in (text[start - 1 : start], text[end : end + 1])),
             repeated=float(np.log10(repeated)),
             letters=min(len(surface), 20) / 20,
@@ -396,6 +428,17 @@ def _with_short_forms(hits: Sequence[Hit], words: TextWords, hashes: Hashes) -> 
     return [*kept, *short.values()]
 
 
+def _names_of_text(text: str, words: TextWords, heeded: frozenset[str]) -> list[bool]:
+    """Which words have a capital that says that they are names or parts of names."""
+    return [
+        capital
+        and form.folded not in heeded
+        and form.folded not in CALENDAR
+        and not (form.common > _COMMON and begins_sentence(text, start))
+        for start, capital, form in zip(words.starts, words.capital, words.forms, strict=True)
+    ]
+
+
 def _has_another_number(hit: Hit, words: TextWords) -> bool:
     """Whether a number stands right behind a part of a name that has none itself.
 
@@ -419,6 +462,10 @@ def _is_one_name(surface: str) -> bool:
     return not _SENTENCE.search(surface) and not all(word in heeded for word in words)
 
 
+def _in_capitals(surface: str) -> float:
+    return float(surface.isupper() and 1 < len(surface) <= _SHORT)
+
+
 def _capital(text: str, surface: str, start: int) -> float:
     """Whether a surface has a capital; one half where the beginning of a sentence may give it."""
     if surface[1:] != surface[1:].lower():
@@ -426,19 +473,6 @@ def _capital(text: str, surface: str, start: int) -> float:
     if not surface[:1].isupper():
         return 0.0
     return 0.5 if begins_sentence(text, start) else 1.0
-
-
-def _written_facts(text: str, start: int, end: int, written: float) -> Facts:
-    """The facts of a name that stands in a text as it is written, of whatever signs."""
-    surface = text[start:end]
-    nothing = Facts(*[0.0] * len(Facts._fields))
-    return nothing._replace(
-        written=written,
-        words=0.25,
-        ends=1.0,
-        capital=_capital(text, surface, start),
-        letters=min(len(surface), 20) / 20,
-    )
 
 
 @cache
