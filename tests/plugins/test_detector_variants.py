@@ -99,6 +99,18 @@ def test_words_have_the_endings_of_their_language() -> None:
     assert taken_for("The paint is whiter than I had thought.", "white") == {}
 
 
+def test_letters_and_numbers_are_found_in_all_spacings() -> None:
+    names = "Corvus rotary hammer RH36", "AquaJet 600XL pressure washer", "Lamp 36V", "Heron 4"
+    text = "an RH 36, the 600 XL, the RH-36, RH36 and 600XL"
+    found = taken_for(text, *names)
+    assert {words for words, name in found.items() if name == names[0]} >= {"RH 36", "RH-36"}
+    assert found["600 XL"] == names[1]
+    assert "lamp 36 V" in taken_for("my lamp 36 V", *names)
+    assert taken_for("my Heron4", *names)["Heron4"] == "Heron 4"
+    # A number and its unit are no model, and letters with another number are another one.
+    assert taken_for("36 m, the RH 37 and the 601 XL", *names) == {}
+
+
 def test_a_part_of_one_entitys_names_stands_for_it() -> None:
     answers = taken_for("the Nightjar, its path light, and a Nightjar light", "Nightjar path light")
     assert answers == {

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from kglink.files.digest import text_hash
 from kglink.plugins import NameRow
 from kglink.text.name_words import name_words
-from kglink_plugins.detectors.dictionary.text_words import MASK, bag_hash, word_hash
+from kglink_plugins.detectors.dictionary.text_words import MASK, bag_hash, pieces_of, word_hash
 
 Hashes = npt.NDArray[np.uint64]
 
@@ -91,6 +91,8 @@ def compile_bags(rows: Iterable[NameRow], id_of: Callable[[str], int]) -> Bags:
             kbs.append(row.kb)
         for word in set(named):
             vocabulary.setdefault(word, [0, 0])[0] += 1
+            for piece in pieces_of(word):
+                vocabulary.setdefault(piece, [0, 0])
         vocabulary[named[-1]][1] += 1
         bag = bag_hash(named)
         names.setdefault(bag, row.surface)
