@@ -111,6 +111,20 @@ def test_letters_and_numbers_are_found_in_all_spacings() -> None:
     assert taken_for("36 m, the RH 37 and the 601 XL", *names) == {}
 
 
+def test_a_title_without_its_size_and_model_stands_for_it() -> None:
+    names = (
+        "Corvus quick charger QC3",
+        "Stabil step stool 2 steps",
+        "Brenna grill 57cm",
+        "Brenna grill 47cm",
+    )
+    found = taken_for("the quick charger, a step stool and our Brenna grill", *names)
+    assert (found["quick charger"], found["step stool"]) == names[:2]
+    assert "Brenna grill" not in found  # it may be either
+    assert taken_for("the quick charger QC4", *names) == {}
+    assert taken_for("a chain saw", "Corvus chainsaw CS36")["chain saw"] == "Corvus chainsaw CS36"
+
+
 def test_a_part_of_one_entitys_names_stands_for_it() -> None:
     answers = taken_for("the Nightjar, its path light, and a Nightjar light", "Nightjar path light")
     assert answers == {

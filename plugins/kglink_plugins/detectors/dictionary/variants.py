@@ -292,8 +292,9 @@ class VariantFinder:
         places = np.searchsorted(self._bags.bags, values)
         for row in np.flatnonzero(_equal(self._bags.bags, places, values)).tolist():
             place = int(places[row])
-            if self._bags.bag_kinds[place] & WHOLE:
-                yield Hit(pairs[row], pairs[row] + 2, place, JOINED)
+            kind = int(self._bags.bag_kinds[place])
+            if kind & (WHOLE | PART):
+                yield Hit(pairs[row], pairs[row] + 2, place, JOINED if kind & WHOLE else PART)
 
     def _facts(
         self,
