@@ -130,6 +130,8 @@ class Facts(NamedTuple):
     """It has a capital, and is written as a name is."""
     several_part: float
     """It is a part of a name, of several words."""
+    number_part: float
+    """It is a part of a name, and has a digit: a model, or a thing and its size."""
 
 
 class Place(NamedTuple):
@@ -370,6 +372,7 @@ class VariantFinder:
             capital_part=capital if is_part else 0.0,
             capital_written=capital * written,
             several_part=float(is_part and several),
+            number_part=float(is_part and _has_digit(surface)),
         )
 
 
