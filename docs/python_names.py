@@ -18,6 +18,7 @@ from kglink.workspace.entities import Counterpart, EntityView
 from kglink.workspace.kbs import AddedKB
 from kglink.workspace.memory import Correction
 from kglink.workspace.resolve import Resolved
+from kglink.workspace.review import LinkReview, LinkToReview, ReviewedLinks
 
 START = (
     "Every public name of `kglink`, and every method of `Workspace`: each command of the command "
@@ -36,6 +37,9 @@ GIVEN_BACK = (
     MentionsOf,
     Snippet,
     Correction,
+    LinkReview,
+    LinkToReview,
+    ReviewedLinks,
     Resolved,
 )
 HELD = ("settings", "store", "space", "encoder", "linker")

@@ -21,6 +21,7 @@ from kglink_cli.overlap import app as overlap_app
 from kglink_cli.plugins_command import app as plugins_app
 from kglink_cli.report import report
 from kglink_cli.resolve import resolve
+from kglink_cli.review import review
 from kglink_cli.runs import recipes, runs
 from kglink_cli.show import explain, search, show
 from kglink_cli.spaces import spaces
@@ -63,6 +64,10 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "kglink report default-1 --docs notes --plots plots --tables tables",
     ),
     "learn": ("kglink learn notes", "kglink learn notes --split train"),
+    "review": (
+        "kglink review links.jsonl",
+        "kglink review links.jsonl --order unsure",
+    ),
     "forget": ("kglink forget notes", "kglink forget reports"),
     "fit": ("kglink fit notes", "kglink fit notes,reports --split train"),
     "build": ("kglink build", "kglink build --space small --model minilm"),
@@ -138,7 +143,8 @@ def add_commands(app: typer.Typer) -> None:
         ("Add knowledge bases", [demo, init, add_kb, ("kbs", kbs_app()), show,
                                  ("overlap", overlap_app())]),
         ("Link texts", [link, resolve, search, explain, discover, promote]),
-        ("Measure, and learn from annotated texts", [evaluate, learn, forget, fit, candidates]),
+        ("Measure, and learn from annotated texts", [evaluate, review, learn, forget, fit,
+                                                     candidates]),
         ("Train models", [finetune, recipes, runs, report, distill, ("model", model_app())]),
         ("Look after spaces and the workspace", [build, spaces, index, export, settings, trust,
                                                  doctor, ("plugins", plugins_app())]),

@@ -1,7 +1,8 @@
-"""Single keys from a terminal, without waiting for Enter."""
+"""Single keys from a terminal, without waiting for Enter, and lines that are typed key by key."""
 
 from __future__ import annotations
 
+import codecs
 import os
 import select
 import signal
@@ -73,7 +74,25 @@ def _end(number: int, frame: object) -> NoReturn:
     raise SystemExit(128 + number)
 
 
+def typed_line(typed: Iterator[str], echo: Callable[[str], None]) -> str:
+    """The words that are typed up to Enter; each is echoed, and backspace takes one back."""
+    words = ""
+    for key in typed:
+        if key in "\r\n":
+            break
+        if key in "\x7f\b":
+            if words:
+                words = words[:-1]
+                echo("\b \b")
+        elif key.isprintable():
+            words += key
+            echo(key)
+    echo("\n")
+    return words.strip()
+
+
 def _typed(terminal: int, alarm: int) -> Iterator[str]:
+    decoder = codecs.getincrementaldecoder("utf-8")("ignore")
     while True:
         while terminal not in select.select([terminal, alarm], [], [])[0]:
             os.read(alarm, 64)  # signals are heard now
@@ -82,8 +101,8 @@ def _typed(terminal: int, alarm: int) -> Iterator[str]:
             return
         if byte == b"\x1b":
             _skip_sequence(terminal)
-        elif byte.isascii():
-            yield byte.decode()
+        else:
+            yield from decoder.decode(byte)
 
 
 def _byte(terminal: int) -> bytes:

@@ -31,11 +31,12 @@ from kglink.text.name_words import name_key
 #: ``bearers``   how many entities of the best candidate's KB have this name, in powers of ten
 #: ``title``     1 where its words are the title of the best candidate
 #: ``case``      1 where a name of the best candidate is written so, to the letter
-#: ``noun``     of a word in lower case that is a title so, the share of capitalised titles in its KB
+#: ``noun``     of words in lower case, like their title, the share of the KB's titles with capitals
 #: ``known``     log odds of its words being a mention where documents were learnt from
 #: ``kind``      the same of things of the kind of its best candidate, where they are negative
 FACTS = (
-    "detector", "link", "expanded", "agreed", "bearers", "title", "case", "noun", "known", "kind", "bias",
+    "detector", "link", "expanded", "agreed", "bearers", "title", "case", "noun", "known", "kind",
+    "bias",
 )  # fmt: skip
 #: A KB whose best candidate scores so little less than the best of all has the same thing.
 _NEAR = 0.1

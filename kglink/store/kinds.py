@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Select, and_, select
 from sqlalchemy.engine import Connection
 
-from kglink.records import NO_MENTION
+from kglink.records import CORRECTIONS, NO_MENTION
 from kglink.store.schema import aliases, entities, kbs, memories
 from kglink.text.fold import fold
 
@@ -33,22 +33,27 @@ def kind_of(title: str) -> str:
 
 
 def count_kinds(
-    connection: Connection, sources: Collection[str]
+    connection: Connection, sources: Collection[str], corrected: float
 ) -> Iterator[tuple[str, str, str, float, float]]:
     """The kinds that some sources of memory leave unmarked, of the KBs that their mentions mean.
 
-    Each is a row of the table: source, KB, kind, how often it is marked and unmarked.
+    Each is a row of the table: source, KB, kind, how often it is marked and unmarked. Corrections
+    speak of all KBs; there a surface counts ``corrected`` at most, however often it was corrected.
     """
+
+    def counted(source: str, times: float) -> float:
+        return min(times, corrected) if source == CORRECTIONS else times
+
     marked: dict[tuple[str, str, str], float] = defaultdict(float)
     unmarked: dict[tuple[str, str, str], float] = defaultdict(float)
     for source, kb, title, times in connection.execute(_meant(sources)):
-        marked[source, kb, kind_of(title)] += times
+        marked[source, kb, kind_of(title)] += counted(source, times)
     known = {(source, kb) for source, kb, _ in marked}
     for (source, _), rows in groupby(connection.execute(_not_meant(sources)), lambda row: row[:2]):
-        titles = [row for row in rows if (source, row.name) in known]
+        titles = [row for row in rows if source == CORRECTIONS or (source, row.name) in known]
         kinds = {(row.name, kind_of(row.title)) for row in titles}
         for kind in kinds:
-            unmarked[source, *kind] += titles[0].times / len(kinds)
+            unmarked[source, *kind] += counted(source, titles[0].times) / len(kinds)
     for what, times in sorted(unmarked.items()):
         yield (*what, marked.get(what, 0.0), times)
 

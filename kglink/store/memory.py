@@ -300,8 +300,7 @@ class MemoryTable:
                     frequent = sorted(counts, key=lambda word: (-counts[word], word))[:MOST_WORDS]
                     counted = [(name, word, counts[word]) for word in frequent]
                     self._db.bulk(connection, insert(source_words), counted)
-                # What people say of places of their own texts says nothing of a kind.
-                kinds = list(count_kinds(connection, [one for one in names if one != CORRECTIONS]))
+                kinds = list(count_kinds(connection, names, CORRECTED))
                 self._db.bulk(connection, insert(source_kinds), kinds)
         return True
 

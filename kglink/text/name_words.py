@@ -52,7 +52,7 @@ def _parts(word: str, before: str) -> list[str]:
         return []
     if word == "i" and before:
         return ["1"]
-    if word in _ROMAN and before:
+    if word in _ROMAN and before and not before.isdigit():  # "36 V" is no "36 5"
         return [_ROMAN[word]]
     if pair := _NUMBER_AND_LETTER.fullmatch(word):
         return [_plain_number(pair[1]), pair[2]]

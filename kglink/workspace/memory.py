@@ -312,11 +312,14 @@ def correct(
     entity: str | EntityId | None,
     *,
     is_mention: bool = True,
+    learnt: bool = True,
 ) -> Correction:
     """Say what ``text[start:end]`` means: an entity, or None for nothing that a KB has.
 
     Without ``is_mention`` the place is no mention at all. It takes the place of what was said
-    before of overlapping places of the text. Texts that are linked from now on know it.
+    before of overlapping places of the text. Texts that are linked from now on know it; without
+    ``learnt`` it holds in its own text alone until `learn_corrections`: many at once are learnt
+    together.
 
     >>> said = workspace.correct("An osprey fishes.", 3, 9, "birds:o")
     >>> said.surface, [one.id for one in workspace.corrections()] == [said.id]
@@ -339,7 +342,8 @@ def correct(
         apart = (one for one in before if one.end <= start or end <= one.start)
         mentions = sorted([*apart, mention], key=lambda one: one.start)
         add_kb(opened, CORRECTIONS, [Document(key, text, tuple(mentions))], merge=True)
-        learn(opened, CORRECTIONS)
+        if learnt:
+            learn_corrections(opened)
     return _said(Document(key, text), mention)
 
 
@@ -350,8 +354,10 @@ def corrections(opened: Opened) -> list[Correction]:
     ]
 
 
-def take_back(opened: Opened, correction: str) -> Correction:
+def take_back(opened: Opened, correction: str, *, learnt: bool = True) -> Correction:
     """Take a correction back, by its id: what was learnt from it is forgotten.
+
+    Without ``learnt`` it is forgotten by the next `learn_corrections`.
 
     >>> workspace.take_back(workspace.corrections()[0].id).surface
     'osprey'
@@ -370,19 +376,21 @@ def take_back(opened: Opened, correction: str) -> Correction:
         kept = [replace(one, mentions=rest) if one == changed else one for one in documents]
         if kept := [one for one in kept if one.mentions]:
             add_kb(opened, CORRECTIONS, kept)
-            learn(opened, CORRECTIONS)
         else:
-            if CORRECTIONS in opened.store.memory_sources():
-                forget(opened, CORRECTIONS)
             remove_kb(opened, CORRECTIONS)
+        if learnt:
+            learn_corrections(opened)
     return _said(changed, mention)
 
 
 def learn_corrections(opened: Opened) -> None:
-    """Learn corrections that a stop left unlearnt."""
+    """Learn the corrections that are kept and not learnt yet, and forget them if all are gone."""
     learnt = {one.source: one.revision for one in opened.store.learnt()}
     infos = {info.name: info for info in opened.store.kbs()}
-    if CORRECTIONS in infos and learnt.get(CORRECTIONS) != infos[CORRECTIONS].revision:
+    if CORRECTIONS not in infos:
+        if CORRECTIONS in learnt:
+            forget(opened, CORRECTIONS)
+    elif learnt.get(CORRECTIONS) != infos[CORRECTIONS].revision:
         learn(opened, CORRECTIONS)
 
 

@@ -41,6 +41,7 @@ from kglink.workspace.overlaps import (
 )
 from kglink.workspace.report import report
 from kglink.workspace.resolve import resolve
+from kglink.workspace.review import review_links
 from kglink.workspace.spaces import (
     build,
     build_if_stale,
@@ -125,6 +126,7 @@ class Workspace(Opened):
     correct = correct
     corrections = corrections
     take_back = take_back
+    review_links = review_links
     learn = learn
     forget = forget
     fit = fit

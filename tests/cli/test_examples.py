@@ -97,6 +97,8 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
         workspace.build()
         for name in ("notes", "reports"):
             workspace.learn(name)
+        linked = [json.dumps(one.as_json()) + "\n" for one in workspace.link("My AJ3000 leaks.")]
+        (folder / "links.jsonl").write_text("".join(linked), "utf-8")
     with Workspace.open(folder, flags={"space.name": "small"}) as workspace:
         workspace.build()
     return folder

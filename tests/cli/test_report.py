@@ -237,6 +237,27 @@ def test_hostile_texts_stay_text(found: Shape) -> None:
         parse(drawing.svg(alone=True))
 
 
+def test_what_a_threshold_keeps_is_drawn(found: Shape) -> None:
+    held = json.loads(json.dumps({**found, "runs": found["runs"][:1]}))
+    joint = held["runs"][0]["end_to_end"]["metrics"]["joint"]
+    joint["operating_points"] = [
+        {"threshold": 0.25, "links": 900.0, "right": 700.0, "wrong": 200.0},
+        {"threshold": 0.9, "links": 400.0, "right": 390.0, "wrong": 10.0},
+    ]
+
+    def drawn() -> str:
+        (one,) = [one for one in plots_of(held) if one.name == "thresholds"]
+        return one.svg(alone=False)
+
+    for told in ("links kept: 900.000 at 0.25", "wrong: 10.000 at 0.9", "right: 390.000 at 0.9"):
+        assert f"<title>{told}</title>" in drawn()
+    assert drawn() in page_of(held)
+    held["runs"] *= 2
+    assert "run-0: right links: 700.000 at 0.25" in drawn()
+    joint["operating_points"] = []  # annotated in part
+    assert "thresholds" not in [one.name for one in plots_of(held)]
+
+
 # ------------------------------------------------------------------- plots and tables, files
 def test_plots_and_tables_are_written(kglink: Kglink, here: Path, tmp_path: Path) -> None:
     plots, tables, page = tmp_path / "plots", tmp_path / "tables", tmp_path / "page.html"

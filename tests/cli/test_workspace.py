@@ -37,6 +37,7 @@ METHODS = {
     "finetune": ("finetune",),
     "recipes": ("recipes", "recipe"),
     "runs": ("runs", "run", "delete_run"),
+    "review": ("review_links",),
     "learn": ("learn",),
     "forget": ("forget",),
     "fit": ("fit",),

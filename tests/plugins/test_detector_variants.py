@@ -136,6 +136,32 @@ def test_words_have_the_endings_of_their_language() -> None:
     assert taken_for("The paint is whiter than I had thought.", "white") == {}
 
 
+def test_letters_and_numbers_are_found_in_all_spacings() -> None:
+    names = "Corvus rotary hammer RH36", "AquaJet 600XL pressure washer", "Lamp 36V", "Heron 4"
+    text = "an RH 36, the 600 XL, the RH-36, RH36 and 600XL"
+    found = taken_for(text, *names)
+    assert {words for words, name in found.items() if name == names[0]} >= {"RH 36", "RH-36"}
+    assert found["600 XL"] == names[1]
+    assert "lamp 36 V" in taken_for("my lamp 36 V", *names)
+    assert taken_for("my Heron4", *names)["Heron4"] == "Heron 4"
+    # A number and its unit are no model, and letters with another number are another one.
+    assert taken_for("36 m, the RH 37 and the 601 XL", *names) == {}
+
+
+def test_a_title_without_its_size_and_model_stands_for_it() -> None:
+    names = (
+        "Corvus quick charger QC3",
+        "Stabil step stool 2 steps",
+        "Brenna grill 57cm",
+        "Brenna grill 47cm",
+    )
+    found = taken_for("the quick charger, a step stool and our Brenna grill", *names)
+    assert (found["quick charger"], found["step stool"]) == names[:2]
+    assert "Brenna grill" not in found  # it may be either
+    assert taken_for("the quick charger QC4", *names) == {}
+    assert taken_for("a chain saw", "Corvus chainsaw CS36")["chain saw"] == "Corvus chainsaw CS36"
+
+
 def test_a_part_of_one_entitys_names_stands_for_it() -> None:
     answers = taken_for("the Nightjar, its path light, and a Nightjar light", "Nightjar path light")
     assert answers == {

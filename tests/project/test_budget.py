@@ -46,7 +46,8 @@ class Size(NamedTuple):
 
 #: The rooms of `kglink`, and the other packages as a whole.
 MOST: dict[str, Size] = {
-    "cli/kglink_cli": Size(7_990, 36, 31),
+    # A review of links, and a chart of thresholds.
+    "cli/kglink_cli": Size(8_270, 37, 32),
     "kbs/kglink_kbs": Size(10_850, 53, 138),
     "doors/kglink_doors": Size(2_900, 23, 36),
     "kglink": Size(1_600, 6, 52),
@@ -66,14 +67,16 @@ MOST: dict[str, Size] = {
     "kglink/testing": Size(2_010, 13, 21),
     "kglink/text": Size(1_140, 11, 7),
     "kglink/training": Size(5_220, 20, 63),
-    "kglink/workspace": Size(8_420, 34, 47),
+    # Links reviewed by a person.
+    "kglink/workspace": Size(8_830, 35, 54),
     "papers/kglink_papers": Size(1_900, 10, 19),
-    "plugins/kglink_plugins": Size(7_560, 62, 127),
+    # Models, units, and titles without them.
+    "plugins/kglink_plugins": Size(7_600, 62, 127),
 }
 #: Private functions that one place of their module calls, as a share of all private functions.
 MOST_CALLED_ONCE = 0.56
 #: Settings of a workspace and of kglink's plugins, commands, and their flags.
-MOST_SETTINGS, MOST_COMMANDS, MOST_FLAGS = 310, 37, 227
+MOST_SETTINGS, MOST_COMMANDS, MOST_FLAGS = 310, 38, 230
 
 
 def room_of(path: Path) -> str:

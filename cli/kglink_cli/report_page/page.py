@@ -214,7 +214,8 @@ def _sections(
         body += plot("kbs", "domains") + table("surfaces")
         yield "retrieval", "How often a right entity is found", body
     if "answers" in tables:
-        body = _lead("answers", report) + table("answers") + plot("reliability")
+        body = _lead("answers", report) + table("answers")
+        body += plot("reliability", "thresholds")
         yield "answers", "What links of raw text are worth", body
     body = _lead("training", report) + table("training") + plot("loss", "epochs")
     yield "training", "How it was trained", body or note_of("No curve is kept of it.")

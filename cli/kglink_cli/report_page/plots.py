@@ -277,8 +277,8 @@ MOST_DOTS = 3000
 
 def plots_of(report: Shape) -> list[Drawing]:
     """All plots for which there are figures, in the order of the page."""
-    return [*_recall(report), *_bars(report), *_reliability(report), *_training(report),
-            *_maps(report), *_confusions(report)]  # fmt: skip
+    return [*_recall(report), *_bars(report), *_reliability(report), *_thresholds(report),
+            *_training(report), *_maps(report), *_confusions(report)]  # fmt: skip
 
 
 def _recall(report: Shape) -> Iterator[Drawing]:
@@ -348,6 +348,31 @@ def _reliability(report: Shape) -> Iterator[Drawing]:
     if curves:
         title = "Reliability: are answers right as often as they say?"
         yield reliability("reliability", title, curves)
+
+
+def _thresholds(report: Shape) -> Iterator[Drawing]:
+    """What each threshold of links keeps, where all mentions are annotated."""
+    judged = [
+        (run["name"], run["end_to_end"]["metrics"]["joint"]["operating_points"])
+        for run in report["runs"]
+        if run["end_to_end"] and run["end_to_end"]["metrics"]["joint"]["operating_points"]
+    ]
+    several = len(judged) > 1
+    told = {"right": "right links", "wrong": "wrong links"}
+    if not several:
+        told = {"links": "links kept", "wrong": "wrong", "right": "right"}
+    series = [
+        Series(
+            f"{name}: {words}" if several else words,
+            [(one["threshold"], one[key]) for one in points],
+        )
+        for name, points in judged
+        for key, words in told.items()
+    ]
+    if series:
+        title = "What a threshold keeps: links in 1,000 texts, right and wrong"
+        axes = "threshold: least probability of a link", "links in 1,000 texts"
+        yield line_chart("thresholds", title, axes, series, shares=False)
 
 
 def _training(report: Shape) -> Iterator[Drawing]:

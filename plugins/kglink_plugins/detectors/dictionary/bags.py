@@ -20,7 +20,7 @@ import numpy.typing as npt
 from kglink.files.digest import text_hash
 from kglink.plugins import NameRow
 from kglink.text.name_words import name_words
-from kglink_plugins.detectors.dictionary.text_words import MASK, bag_hash, word_hash
+from kglink_plugins.detectors.dictionary.text_words import MASK, bag_hash, pieces_of, word_hash
 
 Hashes = npt.NDArray[np.uint64]
 
@@ -32,6 +32,8 @@ MOST_WORDS = 8
 #: A part of fewer letters says nothing.
 LEAST_PART = 3
 _PAIR = 2
+#: A word behind a number is its unit where it is so short, or ends the name ("8 pieces").
+_LONGEST_UNIT = 2
 #: Shorter words are not corrected.
 LEAST_MISSPELT = 4
 #: A larger vocabulary has a neighbour for every word.
@@ -91,6 +93,8 @@ def compile_bags(rows: Iterable[NameRow], id_of: Callable[[str], int]) -> Bags:
             kbs.append(row.kb)
         for word in set(named):
             vocabulary.setdefault(word, [0, 0])[0] += 1
+            for piece in pieces_of(word):
+                vocabulary.setdefault(piece, [0, 0])
         vocabulary[named[-1]][1] += 1
         bag = bag_hash(named)
         names.setdefault(bag, row.surface)
@@ -150,6 +154,14 @@ def _agreed(names: Mapping[frozenset[str], int]) -> dict[frozenset[str], Agreed]
 
 
 def _parts(named: list[str]) -> set[int]:
+    """The parts of a name, and of what is left of it without models and sizes."""
+    core = _without_numbers(named)
+    if not _PAIR <= len(core) < len(named):
+        return _parts_of(named)
+    return {*_parts_of(named), bag_hash(core), *_parts_of(core)}
+
+
+def _parts_of(named: list[str]) -> set[int]:
     """The beginnings, the ends and the single words of a name, and all of it but for one word."""
     hashes = list(map(word_hash, named))
     letters = list(map(len, named))
@@ -158,6 +170,17 @@ def _parts(named: list[str]) -> set[int]:
     parts = [*zip(sums[:-1], lengths[:-1], strict=True), *zip(hashes, letters, strict=True)]
     parts += [(whole - part, size - length) for part, length in parts]
     return {part & MASK for part, length in parts if length >= LEAST_PART}
+
+
+def _without_numbers(named: list[str]) -> list[str]:
+    """A name without its models and sizes: "quick charger" of "quick charger QC3 36 V"."""
+    last = len(named) - 1
+    return [
+        word
+        for at, word in enumerate(named)
+        if not any(map(str.isdigit, word))
+        and not (at and named[at - 1].isdigit() and (at == last or len(word) <= _LONGEST_UNIT))
+    ]
 
 
 def _unique(parts: set[tuple[int, int]]) -> Iterator[tuple[int, int]]:

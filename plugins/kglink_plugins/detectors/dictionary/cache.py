@@ -28,7 +28,7 @@ from kglink_plugins.detectors.dictionary.compiled import Lexicon, compile_lexico
 from kglink_plugins.plugin import DictionarySettings
 
 #: Raise it when the files, the folding or the borders of words change.
-FORMAT = 5
+FORMAT = 6
 MANIFEST = "manifest.json"
 _TRIES = ("keys", "surfaces", "articled")
 _ARRAYS = ("counts", "shapes", "bits")

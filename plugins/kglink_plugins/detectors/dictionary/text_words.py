@@ -33,6 +33,9 @@ _JOINED = frozenset(
 #: And between the two halves of a number: "1,7 l".
 _DECIMAL = frozenset(",.")
 
+#: Numbers and what stands between them.
+_PIECE = re.compile(r"\d+|\D+")
+
 MASK = (1 << 64) - 1
 
 
@@ -75,7 +78,10 @@ def _words(text: str, start: int, stop: int) -> TextWords:
         for match in WORD.finditer(text, start, stop)
         if match.end() - match.start() <= _LONGEST_WORD
     ]
-    forms = [form_of(text[first:last]) for first, last in found]
+    forms = [
+        form_of(text[first:last], after_number=first > 1 and text[first - 2].isdigit())
+        for first, last in found
+    ]
     joined = np.zeros(len(found), dtype=np.bool_)
     for at in range(len(found) - 1):
         left, right = found[at][1], found[at + 1][0]
@@ -93,13 +99,13 @@ def _words(text: str, start: int, stop: int) -> TextWords:
 
 
 @lru_cache(maxsize=1 << 16)
-def form_of(word: str) -> Form:
+def form_of(word: str, *, after_number: bool = False) -> Form:
     """The form of a word, as it stands in a text."""
     folded = fold(word)
     if folded in EMPTY_WORDS and folded != "a":
         return Form(folded, folded, 0, 1.0)
-    # With a word before it a Roman numeral counts something: "type II".
-    _, *parts = name_words(f"number {folded}")
+    # With a word before it a Roman numeral counts something, "type II"; with a number it is a unit.
+    _, *parts = name_words(f"{'1' if after_number else 'number'} {folded}")
     return Form(folded, " ".join(parts), bag_hash(parts), max(map(commonness, (folded, *parts))))
 
 
@@ -110,8 +116,13 @@ def bag_hash(words: Sequence[str]) -> int:
 
 @lru_cache(maxsize=1 << 18)
 def word_hash(word: str) -> int:
-    """One number for a word."""
-    return text_hash(word)
+    """One number for a word; for "600xl" the sum of those of "600" and "xl", which are one name."""
+    return sum(map(text_hash, pieces_of(word))) & MASK
+
+
+def pieces_of(word: str) -> list[str]:
+    """A word cut where a number begins or ends: "600xl" is "600" and "xl"."""
+    return _PIECE.findall(word)
 
 
 @cache

@@ -33,6 +33,7 @@ from kglink_plugins.detectors.dictionary.text_words import (
     WORD,
     Form,
     TextWords,
+    pieces_of,
     word_hash,
     words_of_text,
 )
@@ -43,6 +44,7 @@ Places = npt.NDArray[np.int64]
 #: A name in a text may have this number of empty words ("cancer of the breast").
 _MOST_EMPTY = 2
 _SHORT = 5
+_PAIR = 2
 #: Two words of fewer letters are no word of a name.
 _LEAST_PAIR = 4
 #: A commoner word has its capital from the beginning of its sentence.
@@ -137,6 +139,8 @@ class Facts(NamedTuple):
     """It has a capital, and is written as a name is."""
     several_part: float
     """It is a part of a name, of several words."""
+    number_part: float
+    """It is a part of a name, and has a digit: a model, or a thing and its size."""
 
 
 class Place(NamedTuple):
@@ -279,10 +283,13 @@ class VariantFinder:
             places = np.searchsorted(self._bags.bags, values)
             found = np.flatnonzero(_equal(self._bags.bags, places, values))
             for at, place in zip(first[found].tolist(), places[found].tolist(), strict=True):
-                yield Hit(at, at + size, place, int(self._bags.bag_kinds[place]))
+                kind = int(self._bags.bag_kinds[place])
+                if kind & WHOLE and _is_spaced_otherwise(kind, words.forms[at : at + size]):
+                    kind = kind & ~WHOLE | JOINED
+                yield Hit(at, at + size, place, kind)
 
     def _pairs(self, words: TextWords) -> Iterator[Hit]:
-        """Two words that are one word of a name."""
+        """Two words that are one word of a name; numbers beside letters are runs as well."""
         forms = words.forms
         pairs = [
             at
@@ -290,6 +297,7 @@ class VariantFinder:
             if forms[at].hash
             and forms[at + 1].hash
             and len(forms[at].word) + len(forms[at + 1].word) >= _LEAST_PAIR
+            and not _has_digit(forms[at].word + forms[at + 1].word)
         ]
         values = np.array(
             [word_hash(forms[at].word + forms[at + 1].word) for at in pairs], dtype=np.uint64
@@ -297,8 +305,9 @@ class VariantFinder:
         places = np.searchsorted(self._bags.bags, values)
         for row in np.flatnonzero(_equal(self._bags.bags, places, values)).tolist():
             place = int(places[row])
-            if self._bags.bag_kinds[place] & WHOLE:
-                yield Hit(pairs[row], pairs[row] + 2, place, JOINED)
+            kind = int(self._bags.bag_kinds[place])
+            if kind & (WHOLE | PART):
+                yield Hit(pairs[row], pairs[row] + 2, place, JOINED if kind & WHOLE else PART)
 
     def _written(self, text: str, start: int, end: int, written: float) -> Facts:
         """The facts of a name that stands in a text as it is written, of whatever signs."""
@@ -347,7 +356,7 @@ class VariantFinder:
             written=written,
             variant=float(whole and not written),
             part=float(is_part),
-            joined=float(hit.kind & JOINED != 0 and not whole),
+            joined=float(hit.kind & JOINED != 0 and not whole and not written),
             short=float(hit.kind & SHORT != 0),
             several=float(several),
             words=min(len(counted), 4) / 4,
@@ -395,15 +404,28 @@ class VariantFinder:
             capital_part=capital if is_part else 0.0,
             capital_written=capital * written,
             several_part=float(is_part and several),
+            number_part=float(is_part and _has_digit(surface)),
         )
 
 
 def _says_something(hit: Hit, forms: Sequence[Form], heeded: frozenset[str]) -> bool:
-    """Whether it has a word that is no function word, and a part of a name one of some length."""
-    least = 1 if hit.kind & (WHOLE | JOINED) else LEAST_PART
+    """Whether it has a word that is no function word, and a part of a name one of some length.
+
+    The letters and the number of a model are one word, "RH 36"; a number and its unit are not.
+    """
+    words = "".join(form.word for form in forms if form.hash)
+    is_model = words[-1:].isdigit() and not _has_digit(words[:1]) and len(words) >= LEAST_PART
+    least = 1 if hit.kind & (WHOLE | JOINED) or is_model else LEAST_PART
     return any(
         form.hash and form.folded not in heeded and len(form.word) >= least for form in forms
     )
+
+
+def _is_spaced_otherwise(kind: int, forms: Sequence[Form]) -> bool:
+    """Whether a whole name is this but for a space: "RH 36" for "RH36", "H2" for "H 2"."""
+    pieces = [piece for form in forms for piece in pieces_of(form.word)]
+    is_mixed = len(pieces) == _PAIR and pieces[0].isdigit() != pieces[1].isdigit()
+    return is_mixed and bool(kind & JOINED) == (len(forms) == 1)
 
 
 def _with_short_forms(hits: Sequence[Hit], words: TextWords, hashes: Hashes) -> list[Hit]:
