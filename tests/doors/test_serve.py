@@ -309,6 +309,23 @@ def test_a_body_that_does_not_come(demo_master: Path) -> None:
 
 
 @pytest.mark.slow
+def test_what_takes_too_long(demo_master: Path) -> None:
+    long = "A heron stood on Skerrow Light. " * 3000
+    with serving(demo_master, "--seconds", "0.1", "--read-only") as server:
+        assert server.ask("GET", "/health").status == 200
+        for method, path, body in (
+            ("GET", "/search?q=wading%20bird", None),  # the first loads the model
+            ("POST", "/link", {"text": long}),
+            ("POST", "/explain", {"text": long}),
+            ("POST", "/resolve", {"names": [f"heron {number}" for number in range(10_000)]}),
+        ):
+            answer = server.ask(method, path, body)
+            assert (answer.status, answer.json["error"]) == (504, "it took over 0.1 s"), answer
+            assert answer.json["fix"] == "Send less at once; --seconds raises the limit."
+        assert server.ask("GET", "/health").status == 200
+
+
+@pytest.mark.slow
 def test_a_kill_loses_nothing_that_was_acknowledged(demo_copy: Path) -> None:
     text = "Then Halley went home."
     with serving(demo_copy) as server:
