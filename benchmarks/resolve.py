@@ -1,13 +1,15 @@
 """Names without text resolved: rows a second, R@1, false merges per 1,000; rapidfuzz beside it.
 
     python benchmarks/resolve.py ../shared/data [--rows 100000] [--sample 500] [--what column]
+        [--csv-reconcile PYTHON]
 
 ``column``: names of DOID and HP, half of them as they are, three in ten with a typo, and two in ten
 of NCIT that neither has, a third of these with a typo; by names alone. rapidfuzz compares a sample
-of the distinct names with all names by hand. ``mentions``: distinct mentions of NCBI Disease and
-BC5CDR (dev), and of seven general sets, against the thresholds; ``vectors``: the first against 800
-entities of DOID, by all evidence. Mentions without an answer whose name an entity bears are left
-out: nobody said that it is not meant. A false merge is a match with a wrong entity.
+of the distinct names with all names by hand, and so does csv-reconcile on 100 of them, where
+PYTHON is one that has it (it wants libraries of its own). ``mentions``: distinct mentions of NCBI
+Disease and BC5CDR (dev), and of seven general sets, against the thresholds; ``vectors``: the first
+against 800 entities of DOID, by all evidence. Mentions without an answer whose name an entity bears
+are left out: nobody said that it is not meant. A false merge is a match with a wrong entity.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import argparse
 import gzip
 import json
 import random
+import subprocess
 import sys
 import tempfile
 import time
@@ -52,11 +55,18 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("--rows", type=int, default=100_000)
     parser.add_argument("--sample", type=int, default=500)
+    parser.add_argument("--csv-reconcile", default="", metavar="PYTHON")
     parser.add_argument("--what", choices=("column", "mentions", "vectors"), default="column")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         if options.what == "column":
-            measure_column(Path(folder), options.data / "disease", options.rows, options.sample)
+            measure_column(
+                Path(folder),
+                options.data / "disease",
+                options.rows,
+                options.sample,
+                options.csv_reconcile,
+            )
         elif options.what == "mentions":
             measure_mentions(Path(folder), options.data)
         else:
@@ -64,7 +74,7 @@ def main() -> None:
 
 
 # ------------------------------------------------------------------------------------ a column
-def measure_column(folder: Path, disease: Path, rows: int, sample: int) -> None:
+def measure_column(folder: Path, disease: Path, rows: int, sample: int, other: str) -> None:
     """How fast and how right kglink and rapidfuzz are on the same column."""
     owners: dict[str, set[str]] = {}
     for kb in ("doid", "hp"):
@@ -102,21 +112,73 @@ def measure_column(folder: Path, disease: Path, rows: int, sample: int) -> None:
     for label, search in scorers:
         began = time.process_time()
         found = search()
-        rate = share * len(found) / (time.process_time() - began)
-        print(f"rapidfuzz, {label}: {rate:,.0f} rows a second of one core")
-        own = some[: len(found)]
-        right = [
-            bool(one.right & owners[names[at]]) for one, (at, _) in zip(own, found, strict=True)
+        seconds = time.process_time() - began
+        compare(f"rapidfuzz, {label}", some[: len(found)], found, seconds / share, owners)
+    if other:
+        asked = some[:100]
+        told, seconds = best_of_csv_reconcile(other, folder, [one.name for one in asked], names)
+        compare("csv-reconcile", asked, told, seconds / share, owners)
+
+
+def compare(
+    label: str,
+    asked: Sequence[Asked],
+    found: Sequence[tuple[int, float]],
+    seconds: float,
+    owners: dict[str, set[str]],
+) -> None:
+    """How fast and how right the best names of another tool are, from some scores on."""
+    names = list(owners)
+    print(f"{label}: {len(asked) / seconds:,.0f} rows a second of one core")
+    right = [
+        at >= 0 and bool(one.right & owners[names[at]])
+        for one, (at, _) in zip(asked, found, strict=True)
+    ]
+    known = sum(bool(one.right) for one in asked)
+    print(f"  R@1 {sum(right) / known:.3f}")
+    for cutoff in (80, 85, 90, 95, 100):
+        taken = [
+            is_right for is_right, (_, score) in zip(right, found, strict=True) if score >= cutoff
         ]
-        known = sum(bool(one.right) for one in own)
-        print(f"  R@1 {sum(right) / known:.3f}")
-        for cutoff in (80, 85, 90, 95, 100):
-            taken = [
-                is_right
-                for is_right, (_, score) in zip(right, found, strict=True)
-                if score >= cutoff
-            ]
-            tell(f"score {cutoff}", len(own), len(taken), sum(taken), known)
+        tell(f"score {cutoff}", len(asked), len(taken), sum(taken), known)
+
+
+#: Asks csv-reconcile as its own command does: a table of names, and queries in batches of ten, as
+#: OpenRefine sends them.
+_CSV_RECONCILE = """
+import json, sqlite3, sys, time
+import csv_reconcile_dice
+from csv_reconcile import initdb, score
+table, queries = sys.argv[1], json.load(sys.stdin)
+db = sqlite3.connect(":memory:")
+db.row_factory = sqlite3.Row
+initdb.init_db(db, table, "id", "name", "utf-8", {}, {"delimiter": "\\t"})
+began, found = time.process_time(), []
+for first in range(0, len(queries), 10):
+    asked = dict(enumerate({"query": one} for one in queries[first : first + 10]))
+    for told in score.processQueryBatch(db, asked, limit=1).values():
+        best = told["result"]
+        found.append([int(best[0]["id"]), best[0]["score"]] if best else [-1, 0])
+print(json.dumps([found, time.process_time() - began]))
+"""
+
+
+def best_of_csv_reconcile(
+    python: str, folder: Path, queries: Sequence[str], names: Sequence[str]
+) -> tuple[list[tuple[int, float]], float]:
+    """The best name of each query by csv-reconcile's own scores, and its processor time."""
+    table = folder / "names.tsv"
+    rows = (f"{at}\t{' '.join(name.split())}\n" for at, name in enumerate(names))
+    table.write_text("id\tname\n" + "".join(rows), encoding="utf-8")
+    ran = subprocess.run(
+        [python, "-c", _CSV_RECONCILE, str(table)],
+        input=json.dumps(queries),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found, seconds = json.loads(ran.stdout)
+    return [(int(at), float(score)) for at, score in found], float(seconds)
 
 
 def synthetic_column(owners: dict[str, set[str]], disease: Path, rows: int) -> list[Asked]:

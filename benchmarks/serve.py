@@ -1,10 +1,11 @@
 """How fast `kglink serve` answers, against the library, on the demo's KBs and texts.
 
-python benchmarks/serve.py [--clients 32] [--requests 640] [--minutes 0]
+python benchmarks/serve.py [--clients 32] [--requests 640] [--rounds 3] [--minutes 0]
 
-Prints seconds until it is ready, median and 99th percentile of one text alone and under all
-clients, mentions a second against `Workspace.link`, memory, and the bytes of the page.
-`--minutes` goes on with a quarter of the clients for so long, and prints how memory went.
+Prints seconds until it is ready; median and 99th percentile of one text alone, and under all
+clients; mentions a second in turns with `Workspace.link` in one call, by the clock and of processor
+time; memory; bytes and first paint of the page (with Chromium and Playwright). `--minutes` goes on
+at 80 % of the load that was reached, and prints memory and how many requests failed.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import http.client
 import json
+import os
 import statistics
 import sys
 import tempfile
@@ -20,6 +22,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import cycle, islice
 from pathlib import Path
+from typing import NamedTuple
 
 from kglink.workspace import Workspace
 
@@ -27,6 +30,7 @@ ROOT = Path(__file__).parents[1]
 DATA = ROOT / "cli" / "kglink_cli" / "demo_data"
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 
+from browsers import BROWSER, FLAGS  # noqa: E402 - found by the line above
 from served import Server, serving  # noqa: E402 - found by the line above
 
 
@@ -57,22 +61,79 @@ def shown(name: str, seconds: Sequence[float]) -> None:
     )
 
 
-def under_load(server: Server, texts: Sequence[str], clients: int) -> tuple[list[float], float]:
-    """Each text's seconds, and mentions a second of all."""
-    began = time.perf_counter()
+class Load(NamedTuple):
+    """What clients got that asked at once."""
+
+    seconds: list[float]
+    """Of each text."""
+    mentions: float
+    """A second of the clock."""
+    texts: float
+    """A second of the clock."""
+    processor: float
+    """Seconds of it for 1,000 mentions."""
+
+
+def under_load(server: Server, texts: Sequence[str], clients: int) -> Load:
+    """Ask for all texts with so many clients, each as fast as it is answered."""
+    began, clock = time.perf_counter(), processor_seconds(server)
 
     def work(part: Sequence[str]) -> list[tuple[float, int]]:
         client = Client(server.url)
         return [client.link(text) for text in part]
 
     with ThreadPoolExecutor(clients) as pool:
-        done = [
-            one
-            for part in pool.map(work, [texts[at::clients] for at in range(clients)])
-            for one in part
-        ]
-    whole = time.perf_counter() - began
-    return [seconds for seconds, _ in done], sum(mentions for _, mentions in done) / whole
+        parts = list(pool.map(work, [texts[at::clients] for at in range(clients)]))
+    whole, clock = time.perf_counter() - began, processor_seconds(server) - clock
+    done = [one for part in parts for one in part]
+    mentions = sum(found for _, found in done)
+    return Load(
+        [seconds for seconds, _ in done],
+        mentions / whole,
+        len(done) / whole,
+        1000 * clock / mentions,
+    )
+
+
+def for_long(server: Server, texts: Sequence[str], clients: int, rate: float, hours: float) -> None:
+    """Ask at a steady rate (texts a second), and print how memory goes and what fails."""
+    began = time.monotonic()
+    until = began + 3600 * hours
+
+    def work(part: Sequence[str]) -> tuple[int, int, float]:
+        client, failed, slowest = Client(server.url), 0, 0.0
+        next_at = time.monotonic()
+        for done, text in enumerate(cycle(part)):
+            if time.monotonic() > until:
+                return done, failed, slowest
+            next_at += clients / rate
+            time.sleep(max(0.0, next_at - time.monotonic()))
+            try:
+                slowest = max(slowest, client.link(text)[0])
+            except (OSError, RuntimeError, http.client.HTTPException) as error:
+                failed += 1
+                print(f"failed: {error}", flush=True)
+                client = Client(server.url)
+        raise AssertionError("a cycle has no end")
+
+    with ThreadPoolExecutor(clients) as pool:
+        working = [pool.submit(work, texts[at::clients]) for at in range(clients)]
+        while (spent := time.monotonic() - began) < 3600 * hours:
+            print(f"after {spent / 60:5.1f} minutes      {megabytes(server):,.0f} MB", flush=True)
+            time.sleep(min(60.0, 3600 * hours - spent))
+    told = [one.result() for one in working]
+    done, failed = sum(one[0] for one in told), sum(one[1] for one in told)
+    print(
+        f"{'at 80 % load':24} {done:,} texts in {60 * hours:g} minutes, {failed} failed, "
+        f"the slowest {max(one[2] for one in told):.1f} s, {megabytes(server):,.0f} MB"
+    )
+
+
+def processor_seconds(server: Server) -> float:
+    """The processor time that the server has used."""
+    told = Path(f"/proc/{server.process.pid}/stat").read_text(encoding="utf-8")
+    user, system = told.rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
 def megabytes(server: Server) -> float:
@@ -81,44 +142,82 @@ def megabytes(server: Server) -> float:
     return int(status.partition("VmRSS:")[2].split()[0]) / 1024
 
 
+def tell_page(server: Server) -> None:
+    """The bytes of the page, and when a browser paints it first and can be asked to link."""
+    files = ("/", "/page.css", "/page.js")
+    sizes = [len(server.ask("GET", path).body.encode()) for path in files]
+    print(f"{'page':24} {sum(sizes):,} bytes in {len(sizes)} requests")
+    if BROWSER is None:
+        return
+    from playwright.sync_api import sync_playwright
+
+    paints, ready = [], []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=BROWSER, args=list(FLAGS))
+        for _ in range(6):
+            page = browser.new_context().new_page()
+            page.goto(server.url)
+            page.wait_for_selector("#link-kbs input")
+            ready.append(page.evaluate("performance.now()"))
+            paints.append(
+                page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
+            )
+            page.context.close()
+        browser.close()
+    # The first opening starts the browser's own processes.
+    print(
+        f"{'first paint':24} {statistics.median(paints[1:]):.0f} ms, "
+        f"with its KBs {statistics.median(ready[1:]):.0f} ms"
+    )
+
+
 def main() -> None:
     """Print the figures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--clients", type=int, default=32)
     parser.add_argument("--requests", type=int, default=640)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--minutes", type=float, default=0)
     asked = parser.parse_args()
     lines = (DATA / "documents.jsonl").read_text(encoding="utf-8").splitlines()
     texts = list(islice(cycle([json.loads(line)["text"] for line in lines]), asked.requests))
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        with Workspace.open(folder, create=True) as workspace:
-            for kb in ("encyclopedia", "lanternfall"):
-                workspace.add_kb(kb, DATA / f"{kb}.jsonl")
-            list(workspace.link(texts[:20]))
-            began = time.perf_counter()
-            mentions = sum(len(one.links) for one in workspace.link(texts))
-            library = mentions / (time.perf_counter() - began)
+    with (
+        tempfile.TemporaryDirectory() as name,
+        Workspace.open(Path(name), create=True) as workspace,
+    ):
+        for kb in ("encyclopedia", "lanternfall"):
+            workspace.add_kb(kb, DATA / f"{kb}.jsonl")
+        list(workspace.link(texts[:40]))
         began = time.perf_counter()
-        with serving(folder) as server:
+        with serving(Path(name)) as server:
             client = Client(server.url)
             client.link(texts[0])
             print(f"{'first answer after':24} {time.perf_counter() - began:.1f} s")
+            tell_page(server)
             shown("one client", [client.link(text)[0] for text in texts[:100]])
-            seconds, served = under_load(server, texts, asked.clients)
-            shown(f"{asked.clients} clients", seconds)
-            ratio = f"{served:,.0f} of the library's {library:,.0f}: {served / library:.2f}"
-            print(f"{'mentions a second':24} {ratio}")
+            loads, libraries = [], []
+            for _ in range(asked.rounds):
+                began, clock = time.perf_counter(), time.process_time()
+                mentions = sum(len(one.links) for one in workspace.link(texts))
+                seconds, clock = time.perf_counter() - began, time.process_time() - clock
+                libraries.append((mentions / seconds, 1000 * clock / mentions))
+                loads.append(under_load(server, texts, asked.clients))
+                load, (library, own) = loads[-1], libraries[-1]
+                print(
+                    f"{'mentions a second':24} "
+                    f"{load.mentions:,.0f} of the library's {library:,.0f}: "
+                    f"{load.mentions / library:.2f}; processor seconds for 1,000: "
+                    f"{load.processor:.2f} and {own:.2f}"
+                )
+            shown(f"{asked.clients} clients", [one for load in loads for one in load.seconds])
+            ratio = statistics.median(
+                load.mentions / library for load, (library, _) in zip(loads, libraries, strict=True)
+            )
+            print(f"{'median of the rounds':24} {ratio:.2f} of the library's mentions a second")
             print(f"{'memory':24} {megabytes(server):,.0f} MB")
-            page = [
-                len(server.ask("GET", path).body.encode())
-                for path in ("/", "/page.css", "/page.js")
-            ]
-            print(f"{'page':24} {sum(page):,} bytes in {len(page)} requests")
-            began = time.monotonic()
-            while (spent := (time.monotonic() - began) / 60) < asked.minutes:
-                under_load(server, texts, max(1, asked.clients // 4))
-                print(f"after {spent:5.1f} minutes      {megabytes(server):,.0f} MB", flush=True)
+            if asked.minutes:
+                rate = 0.8 * statistics.median(load.texts for load in loads)
+                for_long(server, texts, asked.clients, rate, asked.minutes / 60)
 
 
 if __name__ == "__main__":

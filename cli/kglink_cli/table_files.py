@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import csv
 import io
-import re
+import shutil
 import zipfile
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,6 +17,7 @@ from kglink.errors import KglinkError, RecordError, SourceError, UnknownNameErro
 from kglink.sources import Source, check_text
 from kglink.sources.encoding import Dialect, bad_row, guess_dialect, marked_encoding, not_utf8
 from kglink.text.printable import printable_line, same_length_line, spreadsheet_cell, writable
+from kglink_cli.sheet_xml import MOST_COLUMNS, letters_of, size_of, with_cells
 
 #: A cell as its file has it.
 Cell = object
@@ -222,16 +223,12 @@ def harmless(cell: str | float) -> str:
     return spreadsheet_cell(writable(same_length_line(cell.strip())))
 
 
-#: A workbook is held in memory, at some ten times its size.
+#: The strings of a workbook are held in memory.
 _MOST_UNPACKED = 256 * 2**20
-#: openpyxl makes a cell of each cell of a merged range.
-_MOST_MERGED = 1_000_000
-_PLACE = rb"([A-Z]{1,3})(\d{1,9})"
-_MERGED = re.compile(rb'<(?:\w{1,20}:)?mergeCell\s[^<>]{0,200}?ref="' + _PLACE + b":" + _PLACE)
-#: Numbers of rows that no sheet has: openpyxl makes all rows before them.
-_FAR = re.compile(rb'<(?:\w{1,20}:)?row\s[^<>]{0,200}?r="\d{8}')
 #: Rows of a Parquet file that are in memory at a time.
 _GROUP = 65_536
+#: From here on the added cells may make a part of a workbook larger than 2 GB.
+_LARGE = 1 << 29
 
 
 def _library(name: str, kind: str) -> Any:
@@ -259,14 +256,19 @@ def _naming(source: Source, kind: str) -> Iterator[None]:
 
 
 class XlsxTable:
-    """The first sheet of a workbook; styles, formulas and other sheets are kept."""
+    """The first sheet of a workbook; all else in it is copied as it is."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
         self._library = _library("openpyxl", "XLSX")
-        self.rows: int | None = None
         with _naming(source, "XLSX"):
-            self._has_macros = self._checked()
+            self._check_size()
+            with self._book() as book:
+                # The library knows it, and has no public name for it.
+                self._part: str = book.worksheets[0]._worksheet_path
+            with self._archive() as archive, archive.open(self._part) as sheet:
+                self._size = size_of(sheet, source.label)
+        self.rows: int | None = max(0, self._size.rows - 1)
 
     def columns(self) -> Sequence[str]:
         """The cells of the first row."""
@@ -274,11 +276,14 @@ class XlsxTable:
             return [str("" if cell is None else cell).strip() for cell in next(self._values(), ())]
 
     def write(self, out: BinaryIO, wanted: Sequence[int], added: Sequence[str], by: Answer) -> None:
-        """Write the workbook with the cells behind the last column."""
-        with _naming(self._source, "XLSX"), self._source.open_raw() as raw:
-            book = self._library.load_workbook(raw, keep_vba=self._has_macros)
-        sheet, width = book.worksheets[0], len(self.columns())
-        self.rows = sheet.max_row - 1
+        """Write the workbook, its first sheet with cells behind the last column."""
+        first = max(self._size.columns, len(self.columns())) + 1
+        if first + len(added) > MOST_COLUMNS:
+            raise SourceError(
+                f"{self._source.label} has cells in column {letters_of(first - 1)}, and no room "
+                "behind it",
+                hint="Delete what is right of the table, formats too.",
+            )
         rows = self._values()
         next(rows)
 
@@ -286,64 +291,77 @@ class XlsxTable:
             for row in rows:
                 yield [row[at] if at < len(row) else None for at in wanted]
 
-        self._set(sheet, 1, width, added)
-        for number, cells in enumerate(by(asked()), 2):
-            self._set(sheet, number, width, cells)
-        book.save(out)
+        answers = enumerate(by(asked()), 2)
 
-    def _set(self, sheet: Any, row: int, width: int, cells: Added) -> None:
-        for column, cell in enumerate(cells, width + 1):
-            if cell != "":
-                value = printable_line(harmless(cell)) if isinstance(cell, str) else cell
-                sheet.cell(row, column, value)
+        def cells_of(number: int) -> Added:
+            if number == 1:
+                return [_cell(name) for name in added]
+            for at, cells in answers:  # rows that the file leaves out are empty
+                if at == number:
+                    return [_cell(cell) for cell in cells]
+            return ()
+
+        self._copy(out, lambda sheet: with_cells(sheet, self._source.label, first, cells_of))
+
+    def _copy(self, out: BinaryIO, changed: Callable[[IO[bytes]], Iterable[bytes]]) -> None:
+        """Write the workbook with its first sheet changed."""
+        with self._archive() as archive, zipfile.ZipFile(out, "w") as written:
+            for part in archive.infolist():
+                copied = zipfile.ZipInfo(part.filename, part.date_time)
+                copied.compress_type = part.compress_type
+                copied.external_attr = part.external_attr
+                large = part.file_size > _LARGE
+                with archive.open(part) as old, written.open(copied, "w", force_zip64=large) as new:
+                    if part.filename == self._part:
+                        new.writelines(changed(old))
+                    else:
+                        shutil.copyfileobj(old, new)
 
     def _values(self) -> Iterator[Sequence[Cell]]:
         """The rows as values: of formulas what they gave when the workbook was saved."""
-        with _naming(self._source, "XLSX"), self._source.open_raw() as raw:
-            book = self._library.load_workbook(raw, read_only=True, data_only=True)
+        with _naming(self._source, "XLSX"), self._book() as book:
             sheet = book.worksheets[0]
             sheet.reset_dimensions()  # which may be anything
             yield from sheet.iter_rows(values_only=True)
 
-    def _checked(self) -> bool:
-        """Refuse archives made to fill the memory; whether the workbook has macros."""
-        source, merged = self._source, 0
-        with source.open_raw() as raw, zipfile.ZipFile(cast("IO[bytes]", raw)) as archive:
-            names = archive.namelist()
+    @contextmanager
+    def _book(self) -> Iterator[Any]:
+        with self._source.open_raw() as raw:
+            book = self._library.load_workbook(raw, read_only=True, data_only=True)
+            try:
+                yield book
+            finally:
+                book.close()
+
+    @contextmanager
+    def _archive(self) -> Iterator[zipfile.ZipFile]:
+        with (
+            self._source.open_raw() as raw,
+            zipfile.ZipFile(cast("IO[bytes]", raw)) as archive,
+        ):
+            yield archive
+
+    def _check_size(self) -> None:
+        """Refuse archives made to fill the memory."""
+        source = self._source
+        with self._archive() as archive:
             size = sum(one.file_size for one in archive.infolist())
             source.limits.check_growth(source.label, source.bytes_total, size)
             if size > _MOST_UNPACKED:
                 raise SourceError(
                     f"{source.label} unpacks to {size / 2**20:,.0f} MB, and "
                     f"{_MOST_UNPACKED >> 20} MB are the most",
-                    hint="Save it as CSV or Parquet, which are read as a stream.",
+                    hint="Save it as CSV or Parquet, which may be of any size.",
                 )
-            if "xl/workbook.xml" not in names:
+            if "xl/workbook.xml" not in archive.namelist():
                 raise SourceError(
                     f"{source.label} is a zip archive, and no XLSX file",
                     hint="Unpack it first; tables are CSV, TSV, XLSX or Parquet.",
                 )
-            for name in names:
-                if name.startswith("xl/worksheets/") and name.endswith(".xml"):
-                    sheet = archive.read(name)
-                    if _FAR.search(sheet):
-                        raise SourceError(
-                            f"{source.label} has rows that no sheet has", hint="Save it as CSV."
-                        )
-                    for found in _MERGED.finditer(sheet):
-                        left, top, right, bottom = found.groups()
-                        wide = abs(_column(right) - _column(left)) + 1
-                        merged += wide * (abs(int(bottom) - int(top)) + 1)
-        if merged > _MOST_MERGED:
-            raise SourceError(f"{source.label} merges {merged:,} cells", hint="Save it as CSV.")
-        return any(name.endswith("vbaProject.bin") for name in names)
 
 
-def _column(letters: bytes) -> int:
-    number = 0
-    for letter in letters:
-        number = 26 * number + letter - 64
-    return number
+def _cell(cell: str | float) -> str | float:
+    return printable_line(harmless(cell)) if isinstance(cell, str) else cell
 
 
 class ParquetTable:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 import shutil
 import signal
 import socket
+import sqlite3
 import threading
 import time
 from collections.abc import Iterator
@@ -15,12 +17,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy.exc import DBAPIError
 
 from kglink import Workspace
-from kglink.errors import UsageError
+from kglink.errors import StoreError, UsageError
 from kglink.training.job import FinetuneJob
 from kglink.workspace import init_workspace
 from kglink_doors.listening import token_of
+from kglink_doors.serve.errors import status_of
 from kglink_doors.serve.jobs import Jobs
 from kglink_doors.serve.limits import Limits
 from served import Server, serving
@@ -33,7 +37,7 @@ TEXT = "\U0001f9d1\u200d\U0001f680 Mercury rose; a heron stood still."
 def server(demo_master: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("serve") / "workspace"
     shutil.copytree(demo_master, folder)
-    with serving(folder, "--body-mb", "0.5", "--seconds", "20", "--log") as running:
+    with serving(folder, "--body-mb", "0.5", "--seconds", "60", "--log") as running:
         assert running.process.stderr
         log = threading.Thread(target=running.process.stderr.read)  # a full pipe would stop it
         log.start()
@@ -98,6 +102,7 @@ def test_names_are_resolved(server: Server) -> None:
     assert (first["status"], first["id"]) == ("match", "lanternfall:isolde_heron")
     assert none is None
     assert new["status"] == "new"
+    assert server.ask("POST", "/resolve", {"names": [None, "", "  "]}).json == [None] * 3
     told = server.ask("POST", "/resolve", {"names": ["a", "b"], "context": {"x": ["y"]}})
     assert told.status == 400, told
 
@@ -252,6 +257,9 @@ def test_nif_in_nif_out(server: Server) -> None:
         ("POST", "/corrections", {"text": "x", "start": 0, "end": 9, "entity": None}, 400, "place"),
         ("POST", "/overlaps", {"left": "a:b", "right": "c:d", "verdict": "correct"}, 404, "a:b"),
         ("POST", "/explain", {"text": "x", "surface": "y"}, 400, "does not stand"),
+        ("POST", "/resolve", {"names": []}, 422, "at least 1 item"),
+        ("POST", "/resolve", {"names": ["a"] * 10_001}, 422, "at most 10000 items"),
+        ("POST", "/resolve", {"names": ["a"], "kbs": ["nobody"]}, 404, "nobody"),
     ],
 )
 def test_what_is_wrong_is_said_in_a_sentence(
@@ -309,6 +317,23 @@ def test_a_body_that_does_not_come(demo_master: Path) -> None:
 
 
 @pytest.mark.slow
+def test_what_takes_too_long(demo_master: Path) -> None:
+    long = "A heron stood on Skerrow Light. " * 3000
+    with serving(demo_master, "--seconds", "0.1", "--read-only") as server:
+        assert server.ask("GET", "/health").status == 200
+        for method, path, body in (
+            ("GET", "/search?q=wading%20bird", None),  # the first loads the model
+            ("POST", "/link", {"text": long}),
+            ("POST", "/explain", {"text": long}),
+            ("POST", "/resolve", {"names": [f"heron {number}" for number in range(10_000)]}),
+        ):
+            answer = server.ask(method, path, body)
+            assert (answer.status, answer.json["error"]) == (504, "it took over 0.1 s"), answer
+            assert answer.json["fix"] == "Send less at once; --seconds raises the limit."
+        assert server.ask("GET", "/health").status == 200
+
+
+@pytest.mark.slow
 def test_a_kill_loses_nothing_that_was_acknowledged(demo_copy: Path) -> None:
     text = "Then Halley went home."
     with serving(demo_copy) as server:
@@ -363,6 +388,21 @@ def test_terminating_answers_what_is_at_work(demo_master: Path) -> None:
         assert server.process.wait(60) in (0, 128 + signal.SIGTERM)
 
 
+def test_a_full_disk_has_its_status(tmp_path: Path) -> None:
+    full = sqlite3.connect(tmp_path / "full.db")
+    full.execute("PRAGMA max_page_count = 2")
+    full.execute("CREATE TABLE t (x)")
+    with pytest.raises(sqlite3.OperationalError, match="full") as raised:
+        full.execute("INSERT INTO t VALUES (zeroblob(100000))")
+    full.close()
+    error = StoreError("the store cannot grow: the disk is full", hint="Make room.")
+    assert status_of(error) == 503
+    error.__cause__ = DBAPIError("INSERT", None, raised.value)
+    assert status_of(error) == 507
+    error.__cause__ = OSError(errno.ENOSPC, "No space left on device")
+    assert status_of(error) == 507
+
+
 def test_other_machines_need_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="other machines can reach"):
         token_of("", "0.0.0.0")  # noqa: S104 - what is refused
@@ -372,6 +412,18 @@ def test_other_machines_need_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="has 0 characters"):
         token_of("NOBODY", "127.0.0.1")
     assert Limits().token == ""
+
+
+@pytest.mark.slow
+def test_a_token_that_is_missing_or_wrong(demo_copy: Path) -> None:
+    secret = "k" * 20
+    with serving(demo_copy, "--token-from", "KEY", "--read-only", env={"KEY": secret}) as server:
+        for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": secret}):
+            answer = server.ask("POST", "/link", {"text": "A heron."}, headers)
+            assert (answer.status, answer.json["error"]) == (401, "the token is missing or wrong")
+            assert answer.json["fix"] == "Authorization: Bearer TOKEN"
+        known = {"Authorization": f"Bearer {secret}"}
+        assert server.ask("GET", "/kbs", headers=known).status == 200
 
 
 @pytest.mark.slow

@@ -218,7 +218,7 @@ async def _lines(request: Request, most: int) -> AsyncIterator[list[bytes]]:
 
 
 @router.post("/explain", tags=["texts"])
-def explain(asked: ToExplain, here: Here) -> Response:
+async def explain(asked: ToExplain, here: Here) -> Response:
     """Why mentions are linked as they are: the JSON of `kglink explain --json`."""
     span = None if asked.start is None or asked.end is None else (asked.start, asked.end)
     if asked.surface and asked.text.count(asked.surface) > _MOST_PLACES:
@@ -226,28 +226,36 @@ def explain(asked: ToExplain, here: Here) -> Response:
             f"{asked.surface!r} stands at more than {_MOST_PLACES} places",
             hint='Name one by "start" and "end".',
         )
-    found = here.workspace.explain(
-        asked.text, surface=asked.surface, span=span, kbs=asked.kbs, wait=False
-    )
-    return json_response([one.as_json() for one in found])
+
+    def answer() -> Response:
+        found = here.workspace.explain(
+            asked.text, surface=asked.surface, span=span, kbs=asked.kbs, wait=False
+        )
+        return json_response([one.as_json() for one in found])
+
+    return await here.in_time(answer)
 
 
 @router.post("/resolve", tags=["texts"])
-def resolve(asked: ToResolve, here: Here) -> Response:
+async def resolve(asked: ToResolve, here: Here) -> Response:
     """What names mean, such as those of a column: the JSON of `kglink resolve --json`."""
-    found = here.workspace.resolve(
-        asked.names,
-        asked.context or None,
-        kbs=asked.kbs,
-        types=asked.types,
-        threshold=asked.threshold,
-        wait=False,
-    )
-    return json_response([one.as_json() if one else None for one in found])
+
+    def answer() -> Response:
+        found = here.workspace.resolve(
+            here.within(asked.names),
+            asked.context or None,
+            kbs=asked.kbs,
+            types=asked.types,
+            threshold=asked.threshold,
+            wait=False,
+        )
+        return json_response([one.as_json() if one else None for one in found])
+
+    return await here.in_time(answer)
 
 
 @router.get("/search", tags=["entities"])
-def search(
+async def search(
     here: Here,
     q: Annotated[str, Query(min_length=1, max_length=10_000, examples=["wading bird"])],
     kbs: Names,
@@ -255,16 +263,20 @@ def search(
     k: Annotated[int, Query(ge=1, le=100)] = 10,
 ) -> Response:
     """The entities that words name or describe, best first."""
-    found = here.workspace.search(q, k=k, kbs=kbs, types=types, wait=False)
-    entities = here.workspace.store.get_entities([one.id for one in found])
-    shapes = found_shape(found, entities)
-    for shape, one in zip(shapes, found, strict=True):
-        known = entities.get(one.id)
-        shape |= {
-            "description": known.description[:400] if known else "",
-            "type": known.type if known else "",
-        }
-    return json_response(shapes)
+
+    def answer() -> Response:
+        found = here.workspace.search(q, k=k, kbs=kbs, types=types, wait=False)
+        entities = here.workspace.store.get_entities([one.id for one in found])
+        shapes = found_shape(found, entities)
+        for shape, one in zip(shapes, found, strict=True):
+            known = entities.get(one.id)
+            shape |= {
+                "description": known.description[:400] if known else "",
+                "type": known.type if known else "",
+            }
+        return json_response(shapes)
+
+    return await here.in_time(answer)
 
 
 @router.get("/entities/{kb}/{key:path}", tags=["entities"])

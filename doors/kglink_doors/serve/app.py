@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from importlib.metadata import version
@@ -21,7 +20,7 @@ from kglink.errors import KglinkError
 from kglink.workspace.memory import learn_corrections
 from kglink_doors.serve import answers, changes, job_routes, nif, reconcile, runs
 from kglink_doors.serve.batches import Batches
-from kglink_doors.serve.errors import error_shape, status_of
+from kglink_doors.serve.errors import error_shape, is_of_full_disk, status_of
 from kglink_doors.serve.guard import Guard, Refused
 from kglink_doors.serve.jobs import Jobs
 from kglink_doors.serve.limits import Limits
@@ -149,7 +148,7 @@ def _add_errors(app: FastAPI) -> None:
     @app.exception_handler(OSError)
     async def machine(request: Request, error: OSError) -> JSONResponse:
         """What the machine cannot do."""
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        full = is_of_full_disk(error)
         fix = "Make room on the server's disk." if full else "See the server's log."
         return JSONResponse(
             {"error": error.strerror or str(error), "fix": fix}, 507 if full else 500

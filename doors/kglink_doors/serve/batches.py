@@ -10,9 +10,9 @@ import contextlib
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from kglink_doors.serve.errors import BusyError
 
@@ -35,39 +35,29 @@ class LinkOptions(NamedTuple):
     threshold: float | None = None
 
 
+_Answer: TypeAlias = "asyncio.Future[list[LinkedDocument]]"
+
+
 class _Waiting(NamedTuple):
     texts: Sequence[TextInput]
     options: LinkOptions
-    loop: asyncio.AbstractEventLoop
-    answer: asyncio.Future[list[LinkedDocument]]
-
-    def give(self, answer: list[LinkedDocument] | BaseException) -> None:
-        """Hand the answer to the one who waits for it, if somebody still does."""
-        with contextlib.suppress(RuntimeError):  # the loop has ended
-            self.loop.call_soon_threadsafe(self._set, answer)
-
-    def _set(self, answer: list[LinkedDocument] | BaseException) -> None:
-        if self.answer.done():
-            return
-        if isinstance(answer, BaseException):
-            self.answer.set_exception(answer)
-        else:
-            self.answer.set_result(answer)
+    answer: _Answer
 
 
 class Batches:
-    """Links texts of all requests in a thread of its own."""
+    """Links texts of all requests in a thread of its own; made in the loop that answers them."""
 
     def __init__(self, workspace: Workspace, most_waiting: int) -> None:
         self._workspace = workspace
+        self._loop = asyncio.get_running_loop()
         self._most = most_waiting
         #: A clusterer compares all texts that are linked together.
         self._alone = bool(workspace.settings.link.clusterer)
         self._waiting: deque[_Waiting] = deque()
         self._changed = threading.Condition()
         self._ending = False
-        self._last = 0
-        """How many texts were linked together last."""
+        self._asking = 0
+        """How many texts those who ask again bring: as many as were linked or waited last."""
         self._thread = threading.Thread(target=self._run, name="kglink-link", daemon=True)
         self._thread.start()
 
@@ -90,8 +80,7 @@ class Batches:
         until = time.monotonic() + seconds
         while patient and self._is_full(texts) and time.monotonic() < until:
             await asyncio.sleep(_GATHERING)
-        loop = asyncio.get_running_loop()
-        waiting = _Waiting(texts, options, loop, loop.create_future())
+        waiting = _Waiting(texts, options, self._loop.create_future())
         with self._changed:
             if self._is_full(texts):
                 raise BusyError(f"{len(self):,} texts wait to be linked", hint="Ask again later.")
@@ -112,12 +101,15 @@ class Batches:
     def _run(self) -> None:
         while batch := self._next():
             self._answer(batch)
+            with self._changed:  # those who are answered now, and those who came meanwhile
+                linked = sum(len(one.texts) for one in batch)
+                self._asking = min(linked + len(self), BATCH_TEXTS)
 
     def _next(self) -> list[_Waiting]:
         """Requests that ask the same, the oldest first; none: it ends."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._ending)
-            self._changed.wait_for(lambda: len(self) >= self._last or self._ending, _GATHERING)
+            self._changed.wait_for(lambda: len(self) >= self._asking or self._ending, _GATHERING)
             batch: list[_Waiting] = []
             texts = 0
             for one in tuple(self._waiting):
@@ -126,23 +118,40 @@ class Batches:
                     batch.append(one)
                     texts += len(one.texts)
                     self._waiting.remove(one)
-            self._last = texts
             return batch
 
     def _answer(self, batch: Sequence[_Waiting]) -> None:
         batch = [one for one in batch if not one.answer.done()]
         texts = [text for one in batch for text in one.texts]
+        if not texts:
+            self._give({one.answer: [] for one in batch})
+            return
         try:
             found = iter(
                 list(self._workspace.link(texts, **batch[0].options._asdict(), wait=False))
-                if texts
-                else []
             )
         except Exception as error:  # noqa: BLE001 - whoever asked gets it
             if len(batch) == 1:
-                batch[0].give(error)
+                self._give({batch[0].answer: error})
             for one in batch if len(batch) > 1 else ():
                 self._answer([one])  # one bad request spoils no other
             return
-        for one in batch:
-            one.give(list(islice(found, len(one.texts))))
+        self._give({one.answer: list(islice(found, len(one.texts))) for one in batch})
+
+    def _give(
+        self,
+        answers: Mapping[asyncio.Future[list[LinkedDocument]], list[LinkedDocument] | Exception],
+    ) -> None:
+        """Hand answers to those who wait for them, if somebody still does."""
+
+        def give() -> None:
+            for waiting, answer in answers.items():
+                if waiting.done():
+                    continue
+                if isinstance(answer, Exception):
+                    waiting.set_exception(answer)
+                else:
+                    waiting.set_result(answer)
+
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(give)

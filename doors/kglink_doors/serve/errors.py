@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import sqlite3
 from typing import Any
 
 from kglink.errors import (
@@ -38,7 +40,16 @@ _STATUS: tuple[tuple[type[KglinkError], int], ...] = (
 
 def status_of(error: KglinkError) -> int:
     """The HTTP status that says what an error is."""
+    if error.__cause__ is not None and is_of_full_disk(error.__cause__):
+        return 507
     return next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
+
+
+def is_of_full_disk(error: BaseException) -> bool:
+    """Whether an error of the system or of SQLite says that the disk is full."""
+    own = getattr(error, "orig", error)  # what the database driver said
+    full_store = getattr(own, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
+    return full_store or getattr(own, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
 
 
 def error_shape(error: KglinkError) -> dict[str, Any]:

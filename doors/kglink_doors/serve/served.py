@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
+from anyio import to_thread
 from fastapi import Request
 
 from kglink.config import CONFIG_FILE
@@ -17,6 +21,8 @@ if TYPE_CHECKING:
     from kglink import Workspace
     from kglink_doors.serve.jobs import Jobs
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True, slots=True)
 class Served:
@@ -27,6 +33,22 @@ class Served:
     jobs: Jobs
     metrics: Metrics
     limits: Limits
+
+    async def in_time(self, work: Callable[[], T]) -> T:
+        """What work in a thread gives; `TimeoutError` where it takes longer than a request may.
+
+        The thread then goes on, and nobody waits for it.
+        """
+        thread = to_thread.run_sync(work, abandon_on_cancel=True)
+        return await asyncio.wait_for(thread, self.limits.seconds)
+
+    def within(self, items: Iterable[T]) -> Iterator[T]:
+        """The items; `TimeoutError` once the time of a request is over, which ends their reader."""
+        until = time.monotonic() + self.limits.seconds
+        for one in items:
+            if time.monotonic() > until:
+                raise TimeoutError
+            yield one
 
 
 async def served(request: Request) -> Served:

@@ -25,6 +25,7 @@ from kglink_plugins.indexes.rows import (
     row_count,
     selector_of,
     spool_rows,
+    threads_for,
     write_index,
 )
 from kglink_plugins.plugin import FlatSettings
@@ -134,7 +135,8 @@ class FlatIndex:
         self, queries: FloatArray, count: int, selector: Any
     ) -> tuple[FloatArray, IntArray]:
         params = faiss.SearchParameters(sel=selector)
-        scores, rows = self._index.search(queries, count, params=params)
+        with threads_for(len(queries) * self.size * self.dim):
+            scores, rows = self._index.search(queries, count, params=params)
         return scores, rows
 
 
