@@ -8,7 +8,9 @@ Nothing is unpickled.
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import os
 import shutil
 import time
 import unicodedata
@@ -33,7 +35,8 @@ MANIFEST = "manifest.json"
 _TRIES = ("keys", "surfaces", "articled")
 _ARRAYS = ("counts", "shapes", "bits")
 _VARIANTS = tuple(Bags._fields)
-_KEPT_FOLDERS = 4
+#: Parts that were compiled for updates are small; that of a whole KB must not go for them.
+_KEPT_FOLDERS = 16
 #: What marisa-trie ends with on a file that is no trie.
 _NO_TRIE = (RuntimeError, ValueError, OSError, MemoryError, OverflowError)
 _READ_ONLY = {errno.EACCES, errno.EPERM, errno.EROFS}
@@ -110,6 +113,8 @@ def load(folder: Path, key: bytes) -> Lexicon | None:
             return None
         if damaged_files(folder, manifest.files, thorough=True):
             return None
+        with contextlib.suppress(OSError):  # somebody else's: what is used is kept the longest
+            os.utime(folder)
         tries = {name: marisa_trie.Trie().mmap(str(folder / f"{name}.marisa")) for name in _TRIES}
         arrays = {name: map_array(folder / f"{name}.npy") for name in _ARRAYS}
         variants = Bags(*(map_array(folder / f"{name}.npy") for name in _VARIANTS))

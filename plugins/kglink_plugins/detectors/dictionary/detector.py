@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 
-from kglink.plugins import Names
+from kglink.plugins import Names, NamesInParts
 from kglink.records import Span
 from kglink.text.fold import fold
 from kglink.text.words import cuts_word
@@ -27,10 +27,34 @@ from kglink_plugins.plugin import DictionarySettings
 LEAST_SCORE = 0.12
 
 
-def name_detector(settings: DictionarySettings, names: Names) -> NameDetector:
+def name_detector(settings: DictionarySettings, names: Names) -> NameDetector | PartsDetector:
     """Open the compiled names, compiling them where that was not done yet."""
+    parts = names.parts if isinstance(names, NamesInParts) else [names]
+    if len(parts) > 1:
+        return PartsDetector([_detector(settings, part) for part in parts])
+    return _detector(settings, names)
+
+
+def _detector(settings: DictionarySettings, names: Names) -> NameDetector:
     lexicon, guard = open_lexicon(names, settings), guard_of(settings)
     return NameDetector(lexicon, guard, default_weights(), settings.language)
+
+
+class PartsDetector:
+    """Finds names that were compiled in parts: all places that any of them proposes."""
+
+    def __init__(self, parts: Sequence[NameDetector]) -> None:
+        self._parts = parts
+
+    def detect(self, text: str) -> list[Span]:
+        """The places that may be mentions, in reading order; some overlap."""
+        best: dict[tuple[int, int], Span] = {}
+        for part in self._parts:
+            for span in part.detect(text):
+                place = span.start, span.end
+                if place not in best or span.score > best[place].score:
+                    best[place] = span
+        return [best[place] for place in sorted(best)]
 
 
 @cache
