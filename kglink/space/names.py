@@ -77,16 +77,17 @@ class NameIndex:
     _kept: IntArray | None = None
     """The alias rows that are found; None: all."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folded: Sequence[str] = StringTable(folder / "folded")
+    def __init__(self, folder: Path, *, checked: bool = False) -> None:
+        self.folded: Sequence[str] = StringTable(folder / "folded", checked=checked)
         count = len(self.folded)
         self._hashes = map_column(folder / "name_hashes.npy", np.uint64, (count,))
-        self._rows = map_places(folder / "name_rows.npy", count, count)
+        self._rows = map_places(folder / "name_rows.npy", count, count, checked=checked)
         self.idf: FloatArray = map_column(folder / "idf.npy", np.float32, (BUCKETS,))
         self._shards: list[sp.csr_matrix] = []
         for number, first in enumerate(range(0, count, SHARD_ROWS)):
             shape = BUCKETS, min(SHARD_ROWS, count - first)
-            self._shards += map_matrices(folder / f"grams{number}", ["data"], shape)
+            stem = folder / f"grams{number}"
+            self._shards += map_matrices(stem, ["data"], shape, checked=checked)
         self._parts: list[_Part] = []
 
     def exact(self, folded: str) -> IntArray:
@@ -171,14 +172,14 @@ def _shards(names: StringTable) -> Iterator[list[str]]:
 
 
 def map_matrices(
-    stem: Path, values: Sequence[str], shape: tuple[int, int]
+    stem: Path, values: Sequence[str], shape: tuple[int, int], *, checked: bool = False
 ) -> Iterator[sp.csr_matrix]:
     """Sparse matrices with values in the same places, mapped from the files of one stem."""
     # Mapped copy-on-write: the product refuses arrays that are read-only, and writes nothing.
     mapped = [map_array(stem.with_suffix(f".{name}.npy"), "c") for name in values]
     count = mapped[0].size
-    indptr = map_offsets(stem.with_suffix(".indptr.npy"), count, "c")
-    indices = map_places(stem.with_suffix(".indices.npy"), count, shape[1], "c")
+    indptr = map_offsets(stem.with_suffix(".indptr.npy"), count, "c", checked=checked)
+    indices = map_places(stem.with_suffix(".indices.npy"), count, shape[1], "c", checked=checked)
     fits = all(one.dtype == np.float32 and one.shape == (count,) for one in mapped)
     if not fits or len(indptr) != shape[0] + 1 or indptr.dtype != indices.dtype:
         raise DamagedFileError(f"{stem}: its arrays do not fit each other")

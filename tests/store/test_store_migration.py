@@ -109,6 +109,7 @@ def test_a_store_that_learnt_before_sources_were_listed_still_knows_them(url: st
     with db.write() as connection:
         for table in ("learnt", "removed_entities", "source_words", "source_kinds"):
             connection.execute(text(f"DROP TABLE {table}"))
+        connection.execute(text("ALTER TABLE kbs DROP COLUMN last_id"))
         connection.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '0001'"))  # noqa: S608 - our own table
         rows = [("k", "kelp", "x", "1"), ("k", "kelps", "", ""), ("k", "old", "", "-")]
         for key, folded, kb, one in rows:

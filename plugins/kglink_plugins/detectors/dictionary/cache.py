@@ -30,7 +30,7 @@ from kglink_plugins.detectors.dictionary.compiled import Lexicon, compile_lexico
 from kglink_plugins.plugin import DictionarySettings
 
 #: Raise it when the files, the folding or the borders of words change.
-FORMAT = 5
+FORMAT = 6
 MANIFEST = "manifest.json"
 _TRIES = ("keys", "surfaces", "articled")
 _ARRAYS = ("counts", "shapes", "bits")
@@ -48,6 +48,8 @@ class _Manifest(ManifestPart):
     format: int = FORMAT
     longest: int
     files: dict[str, FileInfo]
+    written: dict[str, tuple[int, int]]
+    """When each file was written, by both clocks of its entry: who changes it changes one."""
     seal: str = ""
 
     def sealed_by(self, key: bytes, folder: str) -> str:
@@ -90,7 +92,8 @@ def save(lexicon: Lexicon, folder: Path, key: bytes) -> None:
         for name in _VARIANTS:
             np.save(made / f"{name}.npy", getattr(lexicon.variants, name), allow_pickle=False)
         files = {path.name: file_info(path) for path in sorted(made.iterdir())}
-        manifest = _Manifest(longest=lexicon.longest, files=files)
+        written = {name: _clocks(made / name) for name in files}
+        manifest = _Manifest(longest=lexicon.longest, files=files, written=written)
         manifest = manifest.model_copy(update={"seal": manifest.sealed_by(key, folder.name)})
         (made / MANIFEST).write_text(manifest.model_dump_json(indent=1), encoding="utf-8")
     # Remove compiled aliases of earlier states, and what a killed process left.
@@ -111,7 +114,8 @@ def load(folder: Path, key: bytes) -> Lexicon | None:
             return None
         if manifest.seal != manifest.sealed_by(key, folder.name):
             return None
-        if damaged_files(folder, manifest.files, thorough=True):
+        as_written = all(_clocks(folder / name) == at for name, at in manifest.written.items())
+        if not as_written and damaged_files(folder, manifest.files, thorough=True):
             return None
         with contextlib.suppress(OSError):  # somebody else's: what is used is kept the longest
             os.utime(folder)
@@ -137,6 +141,11 @@ def _digest(fingerprint: str, settings: DictionarySettings, key: bytes) -> str:
         sorted(settings.stop_words),
     ]
     return digest_of(parts, size=16)
+
+
+def _clocks(path: Path) -> tuple[int, int]:
+    stat = path.stat()
+    return stat.st_mtime_ns, stat.st_ctime_ns
 
 
 def _written_at(path: Path) -> float:
