@@ -4,9 +4,9 @@
     python benchmarks/scale.py 10000 --vectors
     python benchmarks/scale.py 10000 --store postgresql+psycopg://user@host/database
 
-The worlds are synthetic: names of one to four words, whose words and whose popularity follow Zipf's
-law. Every step but the updates is a process of its own. For each size it prints seconds, peak memory
-and disk, and last for each step the exponent of its growth: 0 is constant, 1 is linear.
+The worlds are synthetic: names of one to four words, which follow Zipf's law as popularity does.
+Every step but the updates is a process of its own. For each size it prints seconds, peak memory and
+disk, and last for each step the exponent of its growth: 0 is constant, 1 is linear.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def settings(vectors: bool, store: str) -> Iterator[None]:
 
 def records(size: int) -> Iterator[str]:
     """The lines of a world, the same ones for the same size."""
-    chance = random.Random(size)
+    chance = random.Random(size)  # noqa: S311 - the same world each time
     consonants, vowels = "bcdfghklmnprstvwz", "aeiou"
     words = [
         "".join(

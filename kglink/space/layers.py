@@ -180,7 +180,8 @@ class LayeredSegment(Segment):
                 break
             wanted *= 2
         own_scores, own_rows = above
-        own = np.where(own_rows >= 0, numbering.above[own_rows], -1)
+        own = np.full(own_rows.shape, -1, dtype=np.int64)
+        own[own_rows >= 0] = numbering.above[own_rows[own_rows >= 0]]
         both = np.concatenate([numbers, own], axis=1)
         values = np.where(both >= 0, np.concatenate([scores, own_scores], axis=1), -np.inf)
         best = np.lexsort((both, -values))[:, :k]
