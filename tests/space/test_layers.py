@@ -18,6 +18,7 @@ from kglink.space import build as building
 from kglink.space.build import BuildReport, build_space
 from kglink.space.folder import SpaceFolder
 from kglink.space.layers import HIDDEN_FILE, LayeredSegment
+from kglink.space.manifest import ROW_KINDS
 from kglink.space.segment import Segment
 from kglink.space.segment_build import History, SpaceSource
 from kglink.space.space import Space, SpaceNames, limited_space
@@ -28,7 +29,6 @@ MODEL = ModelInfo(name="toy", fingerprint="f1", dim=8)
 WORDS = (
     "amber", "birch", "cedar", "dune", "ember", "fjord", "grove", "heath", "inlet", "knoll",
 )  # fmt: skip
-KINDS = ("text", "alias")
 
 
 class Encoder:
@@ -114,7 +114,7 @@ def assert_same(space: Space, whole: Space) -> None:
     for name in (*WORDS, "birch cedar", "none of them"):
         assert np.array_equal(layered.names.exact(name), plain.names.exact(name))
     queries = Encoder().encode(["one", "two"])
-    for kind in KINDS:
+    for kind in ROW_KINDS:
         for k in (1, 7, 10_000):
             scores, rows = space.nearest(queries, "kb", kind, k)
             expected = whole.nearest(queries, "kb", kind, k)
@@ -131,7 +131,7 @@ def same_tables(layered: Segment, plain: Segment) -> None:
         assert np.array_equal(np.asarray(getattr(layered, column)), getattr(plain, column))
     assert [layered.row(key) for key in plain.keys] == [*range(len(plain.keys))]
     assert layered.row("e") == layered.row("zzz") == -1
-    for kind in KINDS:
+    for kind in ROW_KINDS:
         assert layered.row_count(kind) == plain.row_count(kind)
         assert np.array_equal(layered.vectors(kind, slice(None)), plain.vectors(kind, slice(None)))
 
