@@ -81,6 +81,21 @@ def damaged_files(
     return bad
 
 
+def are_known(folder: Path, files: Mapping[str, FileInfo]) -> bool:
+    """Whether nobody has touched the files since they were found right."""
+    known = _noted(folder)
+    try:
+        return all(known.get(name) == _times((folder / name).stat()) for name in files)
+    except OSError:
+        return False
+
+
+def forget_checked(folder: Path) -> None:
+    """Let the next reader check all files again."""
+    with contextlib.suppress(OSError):
+        (folder / CHECKED_FILE).unlink()
+
+
 def check_files(folder: Path, files: Mapping[str, FileInfo]) -> None:
     """Raise an error that names the first of `damaged_files`."""
     for path in damaged_files(folder, files):

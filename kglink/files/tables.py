@@ -1,7 +1,8 @@
 """Tables on disk: strings, and rows of numbers of different lengths, memory-mapped when read.
 
 A table is a blob of all its rows and an array of the offsets at which they begin. Offsets are
-checked when a table is opened, so that a damaged file cannot lead outside of the blob.
+checked when a table is opened, so that a damaged file cannot lead outside of the blob. What was
+checked before, and is known not to have been touched since, is opened as it is (``checked``).
 """
 
 from __future__ import annotations
@@ -54,25 +55,32 @@ def map_column(path: Path, kind: npt.DTypeLike, shape: tuple[int, ...]) -> npt.N
 
 
 def map_places(
-    path: Path, count: int, below: int, mode: Literal["r", "c"] = "r"
+    path: Path,
+    count: int,
+    below: int,
+    mode: Literal["r", "c"] = "r",
+    *,
+    checked: bool = False,
 ) -> npt.NDArray[Any]:
     """Saved whole numbers, each from 0 to less than ``below``, memory-mapped and checked."""
     found = map_array(path, mode)
     if found.dtype not in _WHOLE or found.shape != (count,):
         raise DamagedFileError(f"{path}: not {count:,} places")
-    for first in range(0, count, _CHECKED_TOGETHER):
+    for first in () if checked else range(0, count, _CHECKED_TOGETHER):
         some = found[first : first + _CHECKED_TOGETHER]
         if some.min() < 0 or some.max() >= below:
             raise DamagedFileError(f"{path}: points outside of {below:,} rows")
     return found
 
 
-def map_offsets(path: Path, total: int, mode: Literal["r", "c"] = "r") -> IntArray:
+def map_offsets(
+    path: Path, total: int, mode: Literal["r", "c"] = "r", *, checked: bool = False
+) -> IntArray:
     """Offsets into ``total`` things, checked: they begin with 0, never fall and end with total."""
     offsets = map_array(path, mode)
     if offsets.dtype not in _WHOLE or offsets.ndim != 1 or not len(offsets):
         raise DamagedFileError(f"{path}: not a list of offsets")
-    rising = all(
+    rising = checked or all(
         (np.diff(offsets[first : first + _CHECKED_TOGETHER + 1]) >= 0).all()
         for first in range(0, len(offsets), _CHECKED_TOGETHER)
     )
@@ -84,10 +92,11 @@ def map_offsets(path: Path, total: int, mode: Literal["r", "c"] = "r") -> IntArr
 class StringTable(Sequence[str]):
     """Strings by number; only the pages that are read come into memory."""
 
-    def __init__(self, stem: Path) -> None:
+    def __init__(self, stem: Path, *, checked: bool = False) -> None:
         self._path = stem.with_suffix(".utf8")
         self._blob = _map_values(self._path, np.uint8)
-        self._offsets = map_offsets(stem.with_suffix(".offsets.npy"), len(self._blob))
+        offsets = stem.with_suffix(".offsets.npy")
+        self._offsets = map_offsets(offsets, len(self._blob), checked=checked)
 
     def __len__(self) -> int:
         return len(self._offsets) - 1

@@ -48,6 +48,7 @@ __all__ = [
     "MixingSampler",
     "NameRow",
     "Names",
+    "NamesInParts",
     "Objective",
     "OffersSettings",
     "PairEvidence",

@@ -131,6 +131,16 @@ class Names(Protocol):
     def __len__(self) -> int: ...
 
 
+@runtime_checkable
+class NamesInParts(Names, Protocol):
+    """Aliases of which most were there before: what is compiled of these can be used again."""
+
+    @property
+    def parts(self) -> Sequence[Names]:
+        """All aliases in parts with fingerprints of their own; old ones may be among them."""
+        ...
+
+
 class Detector(Protocol):
     """Finds the mentions of a text."""
 

@@ -11,16 +11,16 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from kglink.config import SpaceSection
 from kglink.errors import DamagedSpaceError, SpaceError
-from kglink.files.manifest import file_info, library_versions, now
+from kglink.files.manifest import file_info, library_versions, note_checked, now
 from kglink.models.source import ModelInfo
 from kglink.records import OnProgress, Progress
-from kglink.space.folder import INDEX_FILE, SpaceFolder
+from kglink.space.folder import INDEX_FILE, SpaceFolder, index_files, link_or_copy
 from kglink.space.index import (
     DEFAULT_INDEX,
     IndexChoice,
@@ -28,6 +28,7 @@ from kglink.space.index import (
     vector_batches,
     write_version,
 )
+from kglink.space.layers import LayeredSegment, open_segment
 from kglink.space.manifest import (
     ROW_KINDS,
     RowKind,
@@ -37,6 +38,7 @@ from kglink.space.manifest import (
 )
 from kglink.space.segment import INFO_FILE, Segment
 from kglink.space.segment_build import (
+    History,
     SegmentPlan,
     SpaceSource,
     TextEncoder,
@@ -49,6 +51,10 @@ from kglink.space.space import BackendOf, row_spans
 
 #: So few vectors are made at once: names are not published before them.
 FEW_VECTORS = 1000
+#: Segments of smaller KBs are made anew: that takes but a moment.
+LEAST_IN_LAYERS = 2000
+#: A layer stands on a segment that holds at least so many times as many entities itself.
+LAYER_SHARE = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +106,13 @@ def build_space(
             if by_steps and source is not waiting[-1]:
                 publish(segments)
         manifest = publish(segments)
-        folder.drop_segments(set(manifest.segments.values()).__contains__)
+        folder.drop_segments(folder.segment_folders(manifest).__contains__)
     made = maker.made
-    encoded = sum(_row_count(info) - info.reused_rows for info in made)
+    encoded = sum(info.row_total - info.reused_rows for info in made)
     return BuildReport(
         manifest=manifest,
         encoded_rows=encoded,
-        reused_rows=manifest.rows - encoded,
+        reused_rows=sum(one.info.row_total for one in segments.values()) - encoded,
         truncated_texts=sum(info.truncated_texts for info in made),
         index_bytes=manifest.index_bytes,
     )
@@ -134,7 +140,9 @@ def publish_names(
         maker = _SegmentMaker(folder, model, encoder, settings, False, progress)
         first = maker.names_first(sources)
         if first:
-            publish(first)
+            kept = folder.segment_folders(publish(first))
+            kept |= {plan_of(source, model, settings).draft_name for source in sources}
+            folder.drop_segments(kept.__contains__)
     return bool(first)
 
 
@@ -151,11 +159,30 @@ def _publisher(
 
     def publish(segments: Mapping[str, Segment]) -> SpaceManifest:
         spans = row_spans(segments)
+        indexed = {
+            kb: one.indexed.folder.name for kb, one in segments.items() if one.indexed is not one
+        }
+        # An index of the segments below is that of the version before.
+        before = folder.usable_manifest() if indexed else None
+        kept = None
+        if before is not None and (
+            spans == before.spans
+            and before.segments | before.indexed
+            == {kb: one.indexed.folder.name for kb, one in segments.items()}
+            and (before.index, before.index_settings) == (index.name, index.settings)
+            and folder.has_whole_index()
+        ):
+            kept = folder.current
         with folder.new_version() as version:
-            if spans:
+            file = None
+            if kept is not None and before is not None and before.index_file is not None:
+                file = before.index_file
+                link_or_copy(kept / INDEX_FILE, version / INDEX_FILE)
+            elif spans:
                 progress(Progress("building the index"))
                 vectors = vector_batches(segments.values())
                 backend.build(vectors, model.dim).save(version / INDEX_FILE)
+                file = file_info(version / INDEX_FILE)
             manifest = SpaceManifest(
                 name=folder.name,
                 created=now(),
@@ -165,12 +192,16 @@ def _publisher(
                 spans=spans,
                 index=index.name,
                 index_settings=dict(index.settings),
-                index_file=file_info(version / INDEX_FILE) if spans else None,
+                index_file=file,
+                indexed=indexed,
                 words=all(segment.words is not None for segment in segments.values()),
                 settings=dict(recorded_settings),
                 libraries=library_versions(),
             )
             write_version(version, manifest)
+        if kept is not None and folder.current is not None:
+            # The file looks as if it were touched, since the version before that had it is gone.
+            note_checked(folder.current, index_files(manifest))
         return manifest
 
     return publish
@@ -253,7 +284,7 @@ def vectors_done(
     for source in (one for one in sources if one.kb in manifest.segments):
         info = read_part(SegmentInfo, folder.segments / manifest.segments[source.kb] / INFO_FILE)
         plan = plan_of(source, model, settings)
-        rows = _row_count(info.model_copy(update={"rows": plan.rows}))
+        rows = info.model_copy(update={"rows": plan.rows}).row_total
         done += rows if info.rows else vectors_there(plan, folder.segments)
         wanted += rows
     return done, wanted
@@ -289,7 +320,10 @@ class _SegmentMaker:
         }
         rows = 0
         for plan in new.values():
-            rows += build_names(plan, root, progress=self.progress) - vectors_there(plan, root)
+            if below := self._below(plan.names_alone):
+                rows += below.info.model_copy(update={"rows": plan.rows}).row_total
+            else:
+                rows += build_names(plan, root, progress=self.progress) - vectors_there(plan, root)
         if rows <= FEW_VECTORS:
             return {}
         return {
@@ -299,45 +333,92 @@ class _SegmentMaker:
 
     def segment(self, source: SpaceSource) -> Segment:
         """The segment of a KB, made where it is missing."""
-        plan = plan_of(source, self.model, self.settings)
-        path = self.folder.segments / plan.folder_name
-        if found := self._found(path):
+        return self._segment(plan_of(source, self.model, self.settings))
+
+    def _segment(self, plan: SegmentPlan) -> Segment:
+        if found := self._found(self.folder.segments / plan.folder_name):
             return found
+        history, below = plan.source.history, self._below(plan)
+        if history is not None and below is not None:
+            layered = self._built(replace(plan, below=below))
+            if layered.info.entities == history.entities:
+                return layered
+            self.made.pop()  # The store has another past than this segment knows.
+        return self._built(plan)
+
+    def _built(self, plan: SegmentPlan) -> Segment:
+        previous = () if self.fresh else self._previous(plan)
         build_segment(
             plan,
             self.encoder,
             self.folder.segments,
-            previous=None if self.fresh else self._previous(source.kb),
+            previous=previous,
             fresh=self.fresh,
             progress=self.progress,
         )
-        segment = Segment(path)
+        segment = open_segment(self.folder.segments / plan.folder_name)
         self.made.append(segment.info)
         return segment
 
+    def _below(self, plan: SegmentPlan) -> Segment | None:
+        """The segment on which a layer with what has changed can stand; None: all is made anew.
+
+        Each layer holds a small share of what the one below it holds, so that there are few, and
+        an entity is written again in few of the updates that follow.
+        """
+        history, trained = plan.source.history, self.encoder.trained
+        if self.fresh or history is None or history.entities < LEAST_IN_LAYERS:
+            return None
+        if plan.words or (trained is not None and trained.compares_tokens):
+            return None
+        segment = self._published(plan.kb)
+        if segment is None or not _fits(segment, plan, history):
+            return None
+        while True:
+            changed = history.count(segment.info.last_id, segment.info.revision)
+            if changed is None:
+                return None
+            if changed * LAYER_SHARE <= len(segment.layers[0].keys):
+                return segment
+            if not isinstance(segment, LayeredSegment):
+                return None
+            segment = segment.below
+
     def _names_segment(self, plan: SegmentPlan) -> Segment:
         """The segment of a KB's names, made where it is missing."""
-        path = self.folder.segments / plan.names_alone.folder_name
-        return self._found(path) or Segment(names_segment(plan, self.folder.segments))
+        alone = plan.names_alone
+        found = self._found(self.folder.segments / alone.folder_name)
+        if found or self._below(alone):
+            return found or self._segment(alone)
+        return Segment(names_segment(plan, self.folder.segments))
 
     def _found(self, path: Path) -> Segment | None:
         """A segment, where it is there and whole."""
         if not self.fresh and (path / INFO_FILE).is_file():
             with contextlib.suppress(DamagedSpaceError):
-                return Segment(path)
+                return open_segment(path)
         return None
 
-    def _previous(self, kb: str) -> Segment | None:
-        """The KB's published segment, or its newest where none is, to copy vectors from."""
+    def _published(self, kb: str) -> Segment | None:
+        """The KB's published segment, where it is whole."""
         manifest = self.folder.usable_manifest()
-        if manifest is not None:
-            names = [manifest.segments[kb]] if kb in manifest.segments else []
-        else:
-            names = self._made_segments(kb)
-        for name in names:
-            with contextlib.suppress(DamagedSpaceError):
-                return Segment(self.folder.segments / name)
-        return None
+        if manifest is None or kb not in manifest.segments:
+            return None
+        return self._found(self.folder.segments / manifest.segments[kb])
+
+    def _previous(self, plan: SegmentPlan) -> Sequence[Segment]:
+        """The KB's published segment, or its newest where none is, to copy vectors from.
+
+        A layer copies from those in whose place it comes: the others are below it.
+        """
+        if self.folder.usable_manifest() is not None:
+            published = self._published(plan.kb)
+            layers = published.layers if published else []
+            return layers[: len(layers) - len(plan.below.layers)] if plan.below else layers
+        for name in self._made_segments(plan.kb):
+            if found := self._found(self.folder.segments / name):
+                return found.layers
+        return ()
 
     def _made_segments(self, kb: str) -> list[str]:
         """The finished segments of a KB, the newest first."""
@@ -350,5 +431,13 @@ class _SegmentMaker:
         return [path.parent.name for path in made]
 
 
-def _row_count(info: SegmentInfo) -> int:
-    return sum(info.entities if kind == "text" else info.alias_rows for kind in info.rows)
+def _fits(segment: Segment, plan: SegmentPlan, history: History) -> bool:
+    """Whether a segment was made like one of a plan, of an earlier revision of the same KB."""
+    info = segment.info
+    return (
+        (info.store, info.rows, info.model.fingerprint, info.description_chars)
+        == (history.store, plan.rows, plan.model.fingerprint, plan.description_chars)
+        and info.revision <= plan.source.revision
+        and 0 <= info.last_id <= history.last_id
+        and segment.words is None
+    )

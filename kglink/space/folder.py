@@ -13,8 +13,9 @@ from kglink.errors import DamagedSpaceError, SpaceBusyError, SpaceError
 from kglink.files.atomic import atomic_folder, file_lock, sweep_drafts, write_atomically
 from kglink.files.manifest import FileInfo, damaged_files
 from kglink.models.source import ModelInfo
+from kglink.space.layers import folders_of, open_segment
 from kglink.space.manifest import SegmentInfo, SpaceManifest, read_part
-from kglink.space.segment import INFO_FILE, Segment
+from kglink.space.segment import INFO_FILE
 
 CURRENT_FILE = "CURRENT"
 MANIFEST_FILE = "manifest.json"
@@ -123,12 +124,12 @@ class SpaceFolder:
         bad = damaged_files(folder, index_files(manifest), thorough=True)
         told = [str(path) for path in bad]
         for name in manifest.segments.values():
-            segment = self.segments / name
             try:
-                files = read_part(SegmentInfo, segment / INFO_FILE).files
-                told += [str(path) for path in damaged_files(segment, files, thorough=True)]
+                for part in folders_of(self.segments / name):
+                    files = read_part(SegmentInfo, part / INFO_FILE).files
+                    told += [str(path) for path in damaged_files(part, files, thorough=True)]
                 if not told:
-                    Segment(segment)
+                    open_segment(self.segments / name)
             except SpaceError as error:
                 told.append(error.message)
         return told
@@ -185,13 +186,18 @@ class SpaceFolder:
 
     def copy_segments(self, other: SpaceFolder) -> None:
         """The same, by who is the only writer of this folder already."""
-        for name in other.published_manifest().segments.values():
+        for name in other.segment_folders(other.published_manifest()):
             if not (self.segments / name / INFO_FILE).is_file():
                 with atomic_folder(self.segments / name) as draft:
                     shutil.copytree(
                         other.segments / name, draft,
                         copy_function=link_or_copy, dirs_exist_ok=True,
                     )  # fmt: skip
+
+    def segment_folders(self, manifest: SpaceManifest) -> set[str]:
+        """The folders of a version's segments, and of those that they stand on."""
+        names = manifest.segments.values()
+        return {path.name for name in names for path in folders_of(self.segments / name)}
 
     def drop_segments(self, keep: Callable[[str], bool]) -> None:
         """Remove all segments but those to keep; what readers have open stays readable."""

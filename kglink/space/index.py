@@ -24,6 +24,7 @@ from kglink.space.folder import (
     index_files,
     link_or_copy,
 )
+from kglink.space.layers import open_segment
 from kglink.space.manifest import SpaceManifest
 from kglink.space.names import FloatArray
 from kglink.space.segment import Segment
@@ -76,7 +77,7 @@ def chosen_index(settings: SpaceSection, manifest: SpaceManifest | None) -> Inde
 
 def vector_batches(segments: Iterable[Segment]) -> Iterator[FloatArray]:
     """The rows of the joint index: KB by KB and kind by kind."""
-    for segment in segments:
+    for segment in (one.indexed for one in segments):
         for kind in segment.info.rows:
             for first in range(0, segment.row_count(kind), _BATCH_ROWS):
                 yield segment.vectors(kind, slice(first, first + _BATCH_ROWS))
@@ -127,7 +128,7 @@ def share_version(folder: SpaceFolder, other: SpaceFolder) -> SpaceManifest:
         if version is not None and manifest.index_file is not None:
             link_or_copy(version / INDEX_FILE, draft / INDEX_FILE)
         write_version(draft, manifest)
-    folder.drop_segments(set(manifest.segments.values()).__contains__)
+    folder.drop_segments(folder.segment_folders(manifest).__contains__)
     return manifest
 
 
@@ -155,5 +156,5 @@ def write_version(version: Path, manifest: SpaceManifest) -> None:
 def _built(backend: IndexBackend, folder: SpaceFolder, manifest: SpaceManifest) -> VectorIndex:
     if not manifest.rows:
         raise no_vectors(folder)
-    segments = [Segment(folder.segments / name) for name in manifest.segments.values()]
+    segments = [open_segment(folder.segments / name) for name in manifest.segments.values()]
     return backend.build(vector_batches(segments), manifest.model.dim)

@@ -19,6 +19,15 @@ RowKind = Literal["text", "alias"]
 ROW_KINDS: tuple[RowKind, ...] = ("text", "alias")
 
 
+class LayerInfo(ManifestPart):
+    """What a segment holds of its own that stands on another one."""
+
+    below: Annotated[str, Field(pattern=r"^[^/.][^/]*$")]
+    """The folder of the other one, beside its own."""
+    entities: int
+    alias_rows: int
+
+
 class SegmentInfo(ManifestPart):
     """One KB's share of a space: an immutable folder of names and vectors."""
 
@@ -33,7 +42,18 @@ class SegmentInfo(ManifestPart):
     truncated_texts: int
     reused_rows: int
     licence: str = ""
+    store: str = ""
+    """The identity of the store that it was read from."""
+    last_id: int = -1
+    """The store's highest number of an entity of that revision; -1: not known."""
+    layer: LayerInfo | None = None
+    """None: the folder holds the whole KB."""
     files: dict[str, FileInfo]
+
+    @property
+    def row_total(self) -> int:
+        """How many vectors the KB has."""
+        return sum(self.entities if kind == "text" else self.alias_rows for kind in self.rows)
 
 
 class RowSpan(ManifestPart):
@@ -60,6 +80,8 @@ class SpaceManifest(ManifestPart):
     index_settings: dict[str, str | int | float | bool]
     index_file: FileInfo | None
     """None: no KB has vectors yet, all are found by their names alone."""
+    indexed: dict[str, str] = Field(default_factory=dict)
+    """KB name -> the segment whose vectors the index holds, where it is not the KB's own."""
     words: bool = False
     """Whether the words of names and texts are indexed."""
     settings: dict[str, Any]

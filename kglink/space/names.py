@@ -40,18 +40,22 @@ IntArray = npt.NDArray[np.int64]
 Number = TypeVar("Number", np.int64, np.uint64)
 
 
-def build_name_index(folder: Path) -> None:
-    """Index the names in ``folder/folded`` (written before, one for each alias row)."""
+def build_name_index(folder: Path, idf: FloatArray | None = None) -> None:
+    """Index the names in ``folder/folded`` (written before, one for each alias row).
+
+    ``idf`` weighs the trigrams; None: they are counted.
+    """
     names = StringTable(folder / "folded")
     hashes = np.fromiter((text_hash(name) for name in names), dtype=np.uint64, count=len(names))
     order = np.argsort(hashes, kind="stable")
     np.save(folder / "name_hashes.npy", hashes[order])
     np.save(folder / "name_rows.npy", order.astype(np.uint32))
 
-    frequency = np.zeros(BUCKETS, dtype=np.int64)
-    for shard in _shards(names):
-        frequency += np.bincount(gram_counts(shard).indices, minlength=BUCKETS)
-    idf = inverse_frequency(frequency, len(names))
+    if idf is None:
+        frequency = np.zeros(BUCKETS, dtype=np.int64)
+        for shard in _shards(names):
+            frequency += np.bincount(gram_counts(shard).indices, minlength=BUCKETS)
+        idf = inverse_frequency(frequency, len(names))
     np.save(folder / "idf.npy", idf)
     for number, shard in enumerate(_shards(names)):
         by_bucket = weighted(gram_counts(shard), idf).T.tocsr()
@@ -73,16 +77,17 @@ class NameIndex:
     _kept: IntArray | None = None
     """The alias rows that are found; None: all."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folded = StringTable(folder / "folded")
+    def __init__(self, folder: Path, *, checked: bool = False) -> None:
+        self.folded: Sequence[str] = StringTable(folder / "folded", checked=checked)
         count = len(self.folded)
         self._hashes = map_column(folder / "name_hashes.npy", np.uint64, (count,))
-        self._rows = map_places(folder / "name_rows.npy", count, count)
-        self._idf: FloatArray = map_column(folder / "idf.npy", np.float32, (BUCKETS,))
+        self._rows = map_places(folder / "name_rows.npy", count, count, checked=checked)
+        self.idf: FloatArray = map_column(folder / "idf.npy", np.float32, (BUCKETS,))
         self._shards: list[sp.csr_matrix] = []
         for number, first in enumerate(range(0, count, SHARD_ROWS)):
             shape = BUCKETS, min(SHARD_ROWS, count - first)
-            self._shards += map_matrices(folder / f"grams{number}", ["data"], shape)
+            stem = folder / f"grams{number}"
+            self._shards += map_matrices(stem, ["data"], shape, checked=checked)
         self._parts: list[_Part] = []
 
     def exact(self, folded: str) -> IntArray:
@@ -99,7 +104,7 @@ class NameIndex:
         """For each name the ``k`` most similar alias rows and their cosines, best first."""
         if k < 1:
             raise ValueError(f"k = {k}: at least one name must be asked for")
-        queries = weighted(gram_counts(folded), self._idf)
+        queries = weighted(gram_counts(folded), self.idf)
         return best_rows(((queries, *part) for part in self._searched()), len(folded), k)
 
     def limited(self, rows: IntArray) -> NameIndex:
@@ -167,14 +172,14 @@ def _shards(names: StringTable) -> Iterator[list[str]]:
 
 
 def map_matrices(
-    stem: Path, values: Sequence[str], shape: tuple[int, int]
+    stem: Path, values: Sequence[str], shape: tuple[int, int], *, checked: bool = False
 ) -> Iterator[sp.csr_matrix]:
     """Sparse matrices with values in the same places, mapped from the files of one stem."""
     # Mapped copy-on-write: the product refuses arrays that are read-only, and writes nothing.
     mapped = [map_array(stem.with_suffix(f".{name}.npy"), "c") for name in values]
     count = mapped[0].size
-    indptr = map_offsets(stem.with_suffix(".indptr.npy"), count, "c")
-    indices = map_places(stem.with_suffix(".indices.npy"), count, shape[1], "c")
+    indptr = map_offsets(stem.with_suffix(".indptr.npy"), count, "c", checked=checked)
+    indices = map_places(stem.with_suffix(".indices.npy"), count, shape[1], "c", checked=checked)
     fits = all(one.dtype == np.float32 and one.shape == (count,) for one in mapped)
     if not fits or len(indptr) != shape[0] + 1 or indptr.dtype != indices.dtype:
         raise DamagedFileError(f"{stem}: its arrays do not fit each other")

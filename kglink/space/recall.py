@@ -118,7 +118,7 @@ def vectors_of(space: Space, rows: IntArray) -> FloatArray:
     vectors = np.zeros((*rows.shape, space.manifest.model.dim), dtype=np.float32)
     for span in space.manifest.spans:
         own = (rows >= span.start) & (rows < span.stop)
-        vectors[own] = space.segments[span.kb].vectors(span.kind, rows[own] - span.start)
+        vectors[own] = space.segments[span.kb].indexed.vectors(span.kind, rows[own] - span.start)
     return vectors
 
 

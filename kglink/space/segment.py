@@ -9,23 +9,29 @@ changes nothing finds its segment ready.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kglink.errors import DamagedSpaceError
-from kglink.files.manifest import check_files
+from kglink.errors import DamagedFileError, DamagedSpaceError
+from kglink.files.manifest import are_known, check_files, forget_checked
 from kglink.files.tables import StringTable, map_column, map_offsets
 from kglink.space.manifest import RowKind, SegmentInfo, read_part, space_errors
 from kglink.space.names import FloatArray, IntArray, NameIndex
+from kglink.space.numbering import LayeredNumbers
 from kglink.space.words import HASHES_FILE, WordIndex
 
 if TYPE_CHECKING:
     from kglink.space.token_rows import TokenRows
 
 INFO_FILE = "segment.json"
+#: A number of each row: an array, or one of several layers.
+FloatColumn = FloatArray | LayeredNumbers
+IntColumn = IntArray | LayeredNumbers
 
 
 class Segment:
@@ -41,21 +47,26 @@ class Segment:
         self.info = read_part(SegmentInfo, folder / INFO_FILE)
         self.kb = self.info.kb
         self.fingerprint = folder.name
-        counts: dict[RowKind, int] = {"text": self.info.entities, "alias": self.info.alias_rows}
+        own = self.info.layer or self.info
+        counts: dict[RowKind, int] = {"text": own.entities, "alias": own.alias_rows}
         entities, aliases = (counts["text"],), (counts["alias"],)
-        with space_errors():
+        with space_errors(), _forgotten_if_damaged(folder):
+            # What nobody has touched since is not read again: opening takes as long at any size.
+            checked = are_known(folder, self.info.files)
             check_files(folder, self.info.files)
-            self.keys = StringTable(folder / "keys")
-            self.titles = StringTable(folder / "titles")
-            self.surfaces = StringTable(folder / "surfaces")
-            self.names = NameIndex(folder)
-            self.popularity: FloatArray = map_column(
+            self.keys: Sequence[str] = StringTable(folder / "keys", checked=checked)
+            self.titles: Sequence[str] = StringTable(folder / "titles", checked=checked)
+            self.surfaces: Sequence[str] = StringTable(folder / "surfaces", checked=checked)
+            self.names = NameIndex(folder, checked=checked)
+            self.popularity: FloatColumn = map_column(
                 folder / "popularity.npy", np.float32, entities
             )
-            self.alias_counts: FloatArray = map_column(
+            self.alias_counts: FloatColumn = map_column(
                 folder / "alias_counts.npy", np.float32, aliases
             )
-            self.alias_starts: IntArray = map_offsets(folder / "alias_starts.npy", *aliases)
+            self.alias_starts: IntColumn = map_offsets(
+                folder / "alias_starts.npy", *aliases, checked=checked
+            )
             self._vectors = {
                 kind: map_column(
                     folder / f"{kind}.npy", np.float16, (counts[kind], self.info.model.dim)
@@ -65,6 +76,16 @@ class Segment:
         tables = [self.keys, self.titles, self.alias_starts[1:], self.surfaces, self.names.folded]
         if [len(table) for table in tables] != [*entities * 3, *aliases * 2]:
             raise DamagedSpaceError(f"{folder}: its tables do not fit each other")
+
+    @property
+    def indexed(self) -> Segment:
+        """The segment whose vectors the joint index holds."""
+        return self
+
+    @property
+    def layers(self) -> list[Segment]:
+        """The segments that it is made of, the newest first."""
+        return [self]
 
     @cached_property
     def proper(self) -> float:
@@ -114,3 +135,13 @@ class Segment:
     def row_count(self, kind: RowKind) -> int:
         """How many vectors of a kind there are."""
         return len(self._vectors[kind]) if kind in self._vectors else 0
+
+
+@contextmanager
+def _forgotten_if_damaged(folder: Path) -> Iterator[None]:
+    """Take back that the files of a folder were found right, where what they hold is not."""
+    try:
+        yield
+    except DamagedFileError:
+        forget_checked(folder)
+        raise

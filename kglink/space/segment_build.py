@@ -28,7 +28,8 @@ from kglink.files.manifest import file_info, note_checked, read_json
 from kglink.files.tables import StringTable, StringWriter, map_array
 from kglink.models.source import ModelInfo
 from kglink.records import Alias, Entity, OnProgress, Progress
-from kglink.space.manifest import RowKind, SegmentInfo
+from kglink.space.layers import hidden_below, write_places
+from kglink.space.manifest import LayerInfo, RowKind, SegmentInfo
 from kglink.space.names import FloatArray, IntArray, build_name_index
 from kglink.space.segment import INFO_FILE, Segment
 from kglink.space.words import build_word_index
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from kglink.models.runtime import TokenMatrices
     from kglink.models.settings import BiEncoderSettings
     from kglink.space.token_rows import TokenRows
-    from kglink.store.entity_reader import FoldedEntity
+    from kglink.store.entity_reader import Changes, FoldedEntity
 
 #: Files that hold a draft's names.
 _NAME_FILES = (
@@ -100,6 +101,25 @@ class EntityEncoder(TextEncoder, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class History:
+    """Tells how a KB differs from what it was at an earlier revision.
+
+    A revision is named by the store's highest number of an entity at that time, and its own.
+    """
+
+    store: str
+    """The identity of the store."""
+    last_id: int
+    """The highest number of an entity now."""
+    entities: int
+    """How many there are now."""
+    count: Callable[[int, int], int | None]
+    """How many entities have changed since; None: all."""
+    read: Callable[[int, int], Changes]
+    """What has changed since."""
+
+
+@dataclass(frozen=True, slots=True)
 class SpaceSource:
     """A KB to put into a space: what it holds now, and how to read it."""
 
@@ -109,6 +129,8 @@ class SpaceSource:
     licence: str
     entities: Callable[[], Iterable[FoldedEntity]]
     """Reads ``content``; an error where the KB holds something else by now."""
+    history: History | None = None
+    """None: nothing is known of earlier revisions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +143,8 @@ class SegmentPlan:
     description_chars: int
     words: bool = False
     """Whether the words of names and texts are indexed as well."""
+    below: Segment | None = None
+    """The segment that it stands on, and holds the changes of; None: it holds the whole KB."""
 
     @property
     def kb(self) -> str:
@@ -139,12 +163,13 @@ class SegmentPlan:
     @property
     def draft_name(self) -> str:
         """The name of the folder in which it is made."""
-        return _DRAFT + self.folder_name
+        above = f".{self.below.folder.name}" if self.below else ""
+        return _DRAFT + self.folder_name + above
 
     @property
     def names_alone(self) -> SegmentPlan:
         """The plan of the same segment without vectors."""
-        return replace(self, rows=())
+        return replace(self, rows=(), below=None)
 
 
 def build_segment(
@@ -152,11 +177,14 @@ def build_segment(
     encoder: TextEncoder,
     root: Path,
     *,
-    previous: Segment | None = None,
+    previous: Sequence[Segment] = (),
     fresh: bool = False,
     progress: OnProgress = lambda _: None,
 ) -> Path:
-    """Make the segment of ``plan`` under ``root``; returns its folder."""
+    """Make the segment of ``plan`` under ``root``; returns its folder.
+
+    ``previous``: earlier segments of the KB, whose vectors are used again where they fit.
+    """
     draft = root / plan.draft_name
     if fresh and draft.exists():
         shutil.rmtree(draft)
@@ -208,7 +236,7 @@ def _fill(
     draft: Path,
     plan: SegmentPlan,
     encoder: TextEncoder,
-    previous: Segment | None,
+    previous: Sequence[Segment],
     progress: OnProgress,
 ) -> None:
     """Write all files of a segment that are not there yet, its manifest last."""
@@ -243,11 +271,23 @@ def _write_info(
     folder: Path, plan: SegmentPlan, counts: Counts, truncated: int = 0, reused: int = 0
 ) -> None:
     """Write the manifest of a segment whose files are all there."""
+    below, history, layer, total = plan.below, plan.source.history, None, dict(counts)
+    if below is not None:
+        layer = LayerInfo(
+            below=below.folder.name, entities=counts["text"], alias_rows=counts["alias"]
+        )
+        entities, names = hidden_below(folder, below)
+        total["text"] += below.info.entities - entities
+        total["alias"] += below.info.alias_rows - names
+        reused += sum(total[kind] - counts[kind] for kind in plan.rows)
     info = SegmentInfo(
         kb=plan.kb,
         revision=plan.source.revision,
-        entities=counts["text"],
-        alias_rows=counts["alias"],
+        entities=total["text"],
+        alias_rows=total["alias"],
+        store=history.store if history else "",
+        last_id=history.last_id if history else -1,
+        layer=layer,
         rows=plan.rows,
         model=plan.model,
         description_chars=plan.description_chars,
@@ -268,8 +308,11 @@ def _names(draft: Path, plan: SegmentPlan, progress: OnProgress) -> Counts:
     """Write the names of a draft where they are missing; how many rows of each kind they need."""
     if not (draft / _NAMES_DONE).is_file():
         (draft / _READ).mkdir(parents=True, exist_ok=True)
-        counted = _write_names(draft, _counted(plan.source, progress))
-        build_name_index(draft)
+        if plan.below is None:
+            counted = _write_names(draft, _counted(plan.source, progress))
+            build_name_index(draft)
+        else:
+            counted = _write_changes(draft, plan.source, plan.below)
         if plan.words:
             texts = (_all_words(one, plan.description_chars) for one in _Entities(draft))
             build_word_index(draft, texts, draft / _READ)
@@ -277,6 +320,17 @@ def _names(draft: Path, plan: SegmentPlan, progress: OnProgress) -> Counts:
         write_atomically(draft / _NAMES_DONE, json.dumps(counted))
     counts: Counts = read_json(draft / _NAMES_DONE)
     return counts
+
+
+def _write_changes(draft: Path, source: SpaceSource, below: Segment) -> Counts:
+    """The names of what has changed since the segment ``below``, and where they belong in it."""
+    if source.history is None:
+        raise ValueError(f"KB {source.kb!r} has no history")
+    changes = source.history.read(below.info.last_id, below.info.revision)
+    counted = _write_names(draft, changes.entities)
+    build_name_index(draft, below.names.idf)
+    write_places(draft, below, StringTable(draft / "keys"), changes.removed)
+    return counted
 
 
 def _counted(source: SpaceSource, progress: OnProgress) -> Iterator[FoldedEntity]:
@@ -482,31 +536,41 @@ def _write_tokens(
 
 
 class KnownVectors:
-    """The vectors of an earlier segment, found by the hash of what they stand for."""
+    """The vectors of earlier segments, found by the hash of what they stand for."""
 
-    def __init__(self, segment: Segment, kind: RowKind, model: ModelInfo) -> None:
-        usable = segment.info.model.fingerprint == model.fingerprint and kind in segment.info.rows
-        self._segment, self._kind = segment, kind
-        path = segment.folder / f"{kind}_hashes.npy"
-        hashes = map_array(path) if usable else np.empty(0, dtype=np.uint64)
+    def __init__(self, segments: Sequence[Segment], kind: RowKind, model: ModelInfo) -> None:
+        self._kind = kind
+        self._segments = [
+            one
+            for one in segments
+            if one.info.model.fingerprint == model.fingerprint and kind in one.info.rows
+        ]
+        parts = [map_array(one.folder / f"{kind}_hashes.npy") for one in self._segments]
+        self._starts = np.cumsum([0, *map(len, parts)])
+        hashes: HashArray = np.concatenate([np.empty(0, np.uint64), *parts])
         self._order = np.argsort(hashes, kind="stable")
-        self._sorted: HashArray = hashes[self._order]
+        self._sorted = hashes[self._order]
 
     def find(self, hashes: HashArray) -> IntArray:
-        """The row of each hash, or -1."""
+        """The number of each hash among all of them, or -1."""
         if not len(self._sorted):
             return np.full(len(hashes), -1)
         at = np.minimum(np.searchsorted(self._sorted, hashes), len(self._sorted) - 1)
         return np.where(self._sorted[at] == hashes, self._order[at], -1)
 
-    def vectors(self, rows: IntArray) -> FloatArray:
-        """Some of its vectors."""
-        return self._segment.vectors(self._kind, rows)
+    def vectors(self, numbers: IntArray) -> FloatArray:
+        """Some of the vectors."""
+        found = np.empty((len(numbers), self._segments[0].info.model.dim), np.float32)
+        owners = np.searchsorted(self._starts, numbers, side="right") - 1
+        for at, segment in enumerate(self._segments):
+            own = owners == at
+            found[own] = segment.vectors(self._kind, numbers[own] - self._starts[at])
+        return found
 
     @property
     def tokens(self) -> TokenRows | None:
-        """The token matrices beside them."""
-        return self._segment.tokens
+        """The token matrices beside them; a segment that has some is the only one."""
+        return self._segments[0].tokens if self._segments else None
 
 
 def _reserved(

@@ -25,6 +25,7 @@ from kglink.space.folder import (
     build_command,
     index_files,
 )
+from kglink.space.layers import LayeredSegment, open_segment
 from kglink.space.manifest import RowKind, RowSpan, SpaceManifest, read_part, space_errors
 from kglink.space.names import FloatArray, IntArray
 from kglink.space.segment import Segment
@@ -51,7 +52,7 @@ class Space:
         self.manifest = manifest
         self.version = version.name
         self.segments = {
-            kb: Segment(folder.segments / name) for kb, name in manifest.segments.items()
+            kb: open_segment(folder.segments / name) for kb, name in manifest.segments.items()
         }
         if manifest.spans != row_spans(self.segments):
             raise DamagedSpaceError(f"{version / MANIFEST_FILE}: its rows are not its segments'")
@@ -104,9 +105,21 @@ class Space:
         """
         if not self.has_rows(kind, kb):
             return np.empty((len(queries), 0), np.float32), np.empty((len(queries), 0), np.int64)
-        span = self._spans[kb, kind]
-        scores, rows = self.index.search(queries, k, [RowRange(span.start, span.stop)])
-        return scores, np.where(rows >= 0, rows - span.start, -1)
+        return self._nearest(queries, self.segments[kb], kind, k)
+
+    def _nearest(
+        self, queries: FloatArray, segment: Segment, kind: RowKind, k: int
+    ) -> tuple[FloatArray, IntArray]:
+        """The same in one of a KB's segments: the index holds the vectors of the lowest."""
+        if isinstance(segment, LayeredSegment):
+            rows = np.arange(segment.above.row_count(kind))
+            above = nearest_of(queries, segment.above, kind, rows, k)
+            return segment.nearest(
+                kind, k, above, lambda wanted: self._nearest(queries, segment.below, kind, wanted)
+            )
+        span = self._spans[segment.kb, kind]
+        scores, found = self.index.search(queries, k, [RowRange(span.start, span.stop)])
+        return scores, np.where(found >= 0, found - span.start, -1)
 
 
 def no_vectors(folder: SpaceFolder) -> SpaceError:
@@ -121,7 +134,7 @@ def row_spans(segments: Mapping[str, Segment]) -> tuple[RowSpan, ...]:
     spans, start = [], 0
     for kb, segment in segments.items():
         for kind in segment.info.rows:
-            stop = start + segment.row_count(kind)
+            stop = start + segment.indexed.row_count(kind)
             spans.append(RowSpan(kb=kb, kind=kind, start=start, stop=stop))
             start = stop
     return tuple(spans)
@@ -130,11 +143,25 @@ def row_spans(segments: Mapping[str, Segment]) -> tuple[RowSpan, ...]:
 class SpaceNames:
     """The names of some KBs, as a mention detector reads them from disk, in order."""
 
-    def __init__(self, space: Space, kbs: Sequence[str]) -> None:
-        self._segments = [space.segments[kb] for kb in kbs]
+    def __init__(
+        self, space: Space, kbs: Sequence[str], segments: Sequence[Segment] | None = None
+    ) -> None:
+        self._space, self._kbs = space, kbs
+        self._segments = segments or [space.segments[kb] for kb in kbs]
         self.leaves_out = space.leaves_out
         self.fingerprint = digest_of([segment.fingerprint for segment in self._segments])
         self.cache_dir: Path | None = space.folder.path / "cache"
+
+    @property
+    def parts(self) -> list[SpaceNames]:
+        """The names as they were once, and those that were added since; one part: they are new."""
+        first = [segment.indexed for segment in self._segments]
+        if any(isinstance(one, LimitedSegment) for one in self._segments):
+            return [self]
+        later = [layer for segment in self._segments for layer in segment.layers[:-1]]
+        return [
+            SpaceNames(self._space, self._kbs, some) for some in (first, *([one] for one in later))
+        ]
 
     def __len__(self) -> int:
         return sum(
@@ -189,7 +216,7 @@ class LimitedSpace(Space):
         if not isinstance(segment, LimitedSegment) or not self.has_rows(kind, kb):
             return super().nearest(queries, kb, kind, k)
         rows = segment.rows if kind == "text" else segment.alias_rows
-        if len(rows) <= MOST_COMPARED:
+        if len(rows) <= MOST_COMPARED or segment.indexed is not segment.whole:
             return nearest_of(queries, segment, kind, rows, k)
         start = self._spans[kb, kind].start
         scores, found = self.index.search(queries, k, ranges_of(rows + start))
@@ -206,19 +233,36 @@ class LimitedSegment(Segment):
         self.alias_rows, _ = whole.aliases_of(rows)
         self.fingerprint = digest_of([whole.fingerprint, rows.tobytes().hex()])
         self.names = whole.names.limited(self.alias_rows)
-        self._whole = whole
+        self.whole = whole
         self.__dict__.pop("words", None)
 
     @cached_property
     def words(self) -> WordIndex | None:
         """The index of the words of these entities."""
-        return self._whole.words.limited(self.rows) if self._whole.words else None
+        return self.whole.words.limited(self.rows) if self.whole.words else None
 
     def row(self, key: str) -> int:
         """The number of an entity, -1 for one that is not there or not to be found."""
-        row = super().row(key)
+        row = self.whole.row(key)
         at = int(np.searchsorted(self.rows, row))
         return row if at < len(self.rows) and self.rows[at] == row else -1
+
+    def entity_of(self, alias_rows: IntArray) -> IntArray:
+        """The entity that owns each alias row."""
+        return self.whole.entity_of(alias_rows)
+
+    def vectors(self, kind: RowKind, rows: IntArray | slice) -> FloatArray:
+        """Some vectors of one kind."""
+        return self.whole.vectors(kind, rows)
+
+    def row_count(self, kind: RowKind) -> int:
+        """How many vectors of a kind there are."""
+        return self.whole.row_count(kind)
+
+    @property
+    def indexed(self) -> Segment:
+        """The segment whose vectors the joint index holds."""
+        return self.whole.indexed
 
 
 def _limited(segment: Segment, keys: Iterable[str]) -> LimitedSegment:

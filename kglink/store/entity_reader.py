@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from sqlalchemy import Column, ColumnElement, Select, Table, func, select
+from sqlalchemy import Column, ColumnElement, Select, Table, exists, func, literal_column, select
 from sqlalchemy.engine import Connection
 
 from kglink.records import CONSIDER, REPLACED_BY, Alias, Entity, EntityId
@@ -20,6 +20,7 @@ from kglink.store.schema import (
     mappings,
     parents,
     removed_entities,
+    removed_kbs,
     xrefs,
 )
 from kglink.store.values import StoredAlias
@@ -55,6 +56,56 @@ def read_entities(connection: Connection, kb: str) -> Iterator[FoldedEntity]:
     number = kb_id(connection, kb)
     for page in key_ranges(connection, entities, number, PAGE):
         yield from _entities_where(connection, number, page.holds(entities.c.key))
+
+
+class Changes(NamedTuple):
+    """What is other in a KB than it was at some earlier revision."""
+
+    entities: list[FoldedEntity]
+    """Those that were added or changed, in the order of their keys."""
+    removed: list[str]
+    """The keys of those that were taken away, in order."""
+
+
+def count_changes(connection: Connection, kb: str, last_id: int, revision: int) -> int | None:
+    """How many entities were added, changed or removed since that revision and its highest id.
+
+    None: the whole KB was removed since, and added anew.
+    """
+    number = kb_id(connection, kb)
+    anew = exists().where(removed_kbs.c.name == kb, removed_kbs.c.revision >= revision)
+    if connection.scalar(select(anew)):
+        return None
+    new = connection.scalar(select(func.count()).where(*_newer(number, last_id))) or 0
+    gone = connection.scalar(select(func.count()).where(*_removed_since(number, revision))) or 0
+    return new + gone
+
+
+def read_changes(connection: Connection, kb: str, last_id: int, revision: int) -> Changes:
+    """The entities that were added, changed or removed since that revision and its highest id."""
+    number = kb_id(connection, kb)
+    key = entities.c.key
+    keys = connection.scalars(select(key).where(*_newer(number, last_id)).order_by(key)).all()
+    changed = [
+        entity
+        for page in chunks(keys, LOOKUP_PAGE)
+        for entity in _entities_where(connection, number, key.in_(page))
+    ]
+    gone = select(removed_entities.c.key).where(*_removed_since(number, revision))
+    removed = connection.scalars(gone.order_by(removed_entities.c.key)).all()
+    return Changes(changed, list(removed))
+
+
+def _newer(number: int, last_id: int) -> tuple[ColumnElement[bool], ...]:
+    first, stop = id_range(number)
+    ids = entities.c.id
+    # The plus keeps SQLite to the range of ids: its other index holds the whole KB.
+    mine = literal_column("+entities.kb_id") == number
+    return ids > max(last_id, first - 1), ids < stop, mine
+
+
+def _removed_since(number: int, revision: int) -> tuple[ColumnElement[bool], ...]:
+    return removed_entities.c.kb_id == number, removed_entities.c.revision > revision
 
 
 def get_entities(connection: Connection, ids: Iterable[EntityId]) -> dict[EntityId, Entity]:

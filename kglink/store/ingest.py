@@ -33,7 +33,14 @@ from kglink.store.golds import (
     first_unresolved,
     resolve_golds,
 )
-from kglink.store.kbs import count, kb_id
+from kglink.store.kbs import (
+    count,
+    count_after_merge,
+    count_entities,
+    highest_id,
+    kb_id,
+    stored_totals,
+)
 from kglink.store.prepared import RecordBatch, batches
 from kglink.store.schema import STAGED, entities, ingests, kbs, removed_kbs
 from kglink.store.values import IngestJob, IngestSummary, Tally, Totals, json_of
@@ -137,7 +144,7 @@ class Ingest:
                 "licence": job.licence,
                 "updated_at": now(),
                 **_described(job),
-                **dict.fromkeys(("revision", "run", "removing"), 0),
+                **dict.fromkeys(("revision", "run", "removing", "last_id"), 0),
                 **dataclasses.asdict(Totals()),
             }
             made = insert(kbs).values(**values).returning(kbs.c.id)
@@ -202,14 +209,16 @@ class Ingest:
         """Show the new revision to readers, all of it at once."""
         db, job, at = self._db, self._job, self._at
         resolve = partial(resolve_golds, db, at.kb_id, job.links_to or (job.kb,), job.resolve)
+        totals = None
         if at.is_new:  # Nobody sees the KB yet.
             resolve(db.write)
         with db.write() as connection:
             if not at.is_new:
+                totals = count_after_merge(connection, at.kb_id) if job.merge else None
                 at = replace(at, tallies=self._show_staged(connection))
                 resolve(lambda: contextlib.nullcontext(connection))
             unmapped = apply_verdicts(db, connection, at.kb_id, job.kb, job.links_to)
-            revision, totals = finish(connection, at, job)
+            revision, totals = finish(connection, at, job, totals)
             unresolved = count_unresolved(connection, at.kb_id)
             examples = first_unresolved(connection, at.kb_id) if unresolved else ()
             golds = count_golds(connection, at.kb_id) if totals.mentions else 0
@@ -312,9 +321,14 @@ def save(connection: Connection, state: IngestState) -> None:
     connection.execute(update(ingests).where(ingests.c.kb_id == state.kb_id).values(**values))
 
 
-def finish(connection: Connection, state: IngestState, job: IngestJob) -> tuple[int, Totals]:
-    """Publish the KB as complete; its revision rises if anything in it is other than before."""
-    totals = count(connection, state.kb_id)
+def finish(
+    connection: Connection, state: IngestState, job: IngestJob, totals: Totals | None = None
+) -> tuple[int, Totals]:
+    """Publish the KB as complete; its revision rises if anything in it is other than before.
+
+    ``totals``: what it holds now; None: that is counted.
+    """
+    totals = totals or count(connection, state.kb_id)
     mine = kbs.c.id == state.kb_id
     row = connection.execute(select(kbs).where(mine)).one()
     last: int = row.revision
@@ -326,6 +340,7 @@ def finish(connection: Connection, state: IngestState, job: IngestJob) -> tuple[
     if job.merge and not state.is_new:  # the KB is still, before all, what its own source is
         values |= {name: row._mapping[name] for name in ("adapter", "source", "settings")}
     values |= {"licence": job.licence or row.licence, "revision": revision, "updated_at": now()}
+    values["last_id"] = max(row.last_id, highest_id(connection, state.kb_id))
     connection.execute(update(kbs).where(mine).values(**values))
     connection.execute(delete(ingests).where(ingests.c.kb_id == state.kb_id))
     return revision, totals
@@ -345,10 +360,12 @@ def remove_entities(db: Database, kb: str, keys: Sequence[str]) -> int:
         connection.execute(delete(ingests).where(ingests.c.kb_id == number))
     remove_hidden(db, number)
     with db.write() as connection:
+        totals = stored_totals(connection, number)
         for chunk in chunks(dict.fromkeys(keys), LOOKUP_SIZE):
+            totals -= count_entities(connection, number, entities.c.key.in_(chunk))
             note_removed(connection, number, entities.c.key.in_(chunk))
             ENTITIES.retire(connection, number, chunk)
-        values = dataclasses.asdict(count(connection, number)) | {"updated_at": now()}
+        values = dataclasses.asdict(totals) | {"updated_at": now()}
         mine = kbs.c.id == number
         changed = update(kbs).where(mine).values(revision=kbs.c.revision + 1, **values)
         revision: int = connection.execute(changed.returning(kbs.c.revision)).scalar_one()

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 
-from sqlalchemy import ColumnElement, Table, func, select
+from sqlalchemy import ColumnElement, Table, case, func, select
 from sqlalchemy.engine import Connection, RowMapping
 
 from kglink.errors import StoreError, UnknownNameError
 from kglink.store.database import Database
 from kglink.store.schema import (
     RETIRED,
+    STAGED,
     aliases,
     documents,
     entities,
@@ -90,6 +92,69 @@ def count(connection: Connection, kb_id: int) -> Totals:
     )
 
 
+def stored_totals(connection: Connection, kb_id: int) -> Totals:
+    """What a KB held when it was counted last."""
+    names = [field.name for field in dataclasses.fields(Totals)]
+    return Totals(
+        *connection.execute(select(*(kbs.c[n] for n in names)).where(kbs.c.id == kb_id)).one()
+    )
+
+
+def count_after_merge(connection: Connection, kb_id: int) -> Totals:
+    """What a KB will hold when the staged records have the places of those with their keys.
+
+    Only these are counted, however large the KB is.
+    """
+
+    def staged(table: Table) -> ColumnElement[bool]:
+        return table.c.kb_id == kb_id + STAGED
+
+    def replaced(table: Table) -> ColumnElement[bool]:
+        new = table.alias("new")
+        keys = select(new.c.key).where(new.c.kb_id == kb_id + STAGED)
+        return (table.c.kb_id == kb_id) & table.c.key.in_(keys)
+
+    before = stored_totals(connection, kb_id)
+    return before + _count_where(connection, staged) - _count_where(connection, replaced)
+
+
+def count_entities(connection: Connection, kb_id: int, which: ColumnElement[bool]) -> Totals:
+    """Count some entities of a KB with what belongs to them."""
+    return _count_entities(connection, (entities.c.kb_id == kb_id) & which)
+
+
+def _count_where(connection: Connection, which: Callable[[Table], ColumnElement[bool]]) -> Totals:
+    def number(table: Table, part: Table | None = None) -> int:
+        query = select(func.count()).select_from(table).where(which(table))
+        if part is not None:
+            query = query.join(part, part.c[0] == table.c.id)
+        return connection.scalar(query) or 0
+
+    return _count_entities(connection, which(entities)) + Totals(
+        documents=number(documents),
+        mentions=number(documents, mentions),
+        mappings=number(mappings),
+    )
+
+
+def _count_entities(connection: Connection, which: ColumnElement[bool]) -> Totals:
+    e = entities.c
+    described = func.coalesce(func.sum(case((e.description != "", 1), else_=0)), 0)
+    found, with_description = connection.execute(select(func.count(), described).where(which)).one()
+    names = select(func.count()).join_from(entities, aliases, aliases.c.entity_id == e.id)
+    return Totals(
+        entities=found,
+        with_description=int(with_description),
+        aliases=connection.scalar(names.where(which)) or 0,
+    )
+
+
+def highest_id(connection: Connection, kb_id: int) -> int:
+    """The highest id of a KB's entities, 0 where there are none."""
+    (first, stop), ids = id_range(kb_id), entities.c.id
+    return connection.scalar(select(func.max(ids)).where(ids >= first, ids < stop)) or 0
+
+
 def find_problems(db: Database) -> list[str]:
     """All that is broken or unfinished and not at work; an empty list for a healthy store."""
     try:
@@ -136,6 +201,7 @@ def _kb_info(row: RowMapping) -> KBInfo:
         updated_at=row["updated_at"],
         complete=row["revision"] > 0,
         updating=row["revision"] > 0 and row["running"] is not None,
+        last_id=row["last_id"],
         options=options if isinstance(options, dict) else {},
         **totals,
     )

@@ -39,7 +39,7 @@ from sqlalchemy.types import TypeEngine
 
 #: The Alembic revision that this code reads and writes; the last of ``migrations/versions``. A new
 #: store is made by `make_tables` and has it at once.
-SCHEMA_VERSION = "0004"
+SCHEMA_VERSION = "0005"
 VERSION_TABLE = "kglink_schema"
 
 #: Longest key and document id, and longest folded name that is indexed: what fits into an index
@@ -118,6 +118,9 @@ kbs = Table(
     *_columns(BigInteger, "entities", "with_description", "aliases"),
     *_columns(BigInteger, "documents", "mentions", "mappings"),
     *_columns(Text, "updated_at"),
+    # The highest id that an entity of a revision had: no id comes twice, so that those above it
+    # are what has changed since.
+    Column("last_id", BigInteger, nullable=False, server_default="0"),
 )
 
 # The last revision of each KB that was removed: a KB of its name goes on from there, so that no

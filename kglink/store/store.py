@@ -158,6 +158,8 @@ class Store(OverlapTable, MemoryTable):
 
     # ---------------------------------------------------------------- entities and documents
     folded_entities = _streams(entity_reader.read_entities)
+    count_changes = _reads(entity_reader.count_changes)
+    changes = _reads(entity_reader.read_changes)
     get_entities = _reads(entity_reader.get_entities)
     existing = _reads(entity_reader.existing)
     children = _reads(entity_reader.read_children)

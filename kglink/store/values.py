@@ -93,6 +93,16 @@ class Totals:
     mentions: int = 0
     mappings: int = 0
 
+    def __add__(self, other: Totals) -> Totals:
+        return self._with(other, 1)
+
+    def __sub__(self, other: Totals) -> Totals:
+        return self._with(other, -1)
+
+    def _with(self, other: Totals, sign: int) -> Totals:
+        both = zip(dataclasses.astuple(self), dataclasses.astuple(other), strict=True)
+        return Totals(*(mine + sign * theirs for mine, theirs in both))
+
 
 @dataclass(frozen=True, slots=True)
 class IngestSummary:
@@ -162,10 +172,14 @@ class KBInfo(Shown):
     mappings: int = 0
     options: Mapping[str, object] = field(default_factory=dict)
     """What it was read with, and will be again: `--on-error`, settings of the adapter."""
+    last_id: int = 0
+    """The highest internal number of an entity so far; those of later revisions are higher."""
 
     def as_json(self) -> dict[str, object]:
         """A plain dictionary for machine-readable output."""
-        return dataclasses.asdict(self) | {"links_to": list(self.links_to)}
+        told = dataclasses.asdict(self) | {"links_to": list(self.links_to)}
+        del told["last_id"]
+        return told
 
 
 @dataclass(frozen=True, slots=True)

@@ -171,6 +171,9 @@ def plan_batch(
     (first_id, stop), ids = id_range(kb_id), table.c.id
     last = connection.scalar(select(func.max(ids)).where(ids >= first_id, ids < stop))
     next_id = first_id if last is None else last + 1
+    if table is entities:  # the ids of entities that were removed do not come again
+        used = connection.scalar(select(kbs.c.last_id).where(kbs.c.id == kb_id)) or 0
+        next_id = max(next_id, used + 1)
     first_of: dict[str, int] = {}
     plan: Plan = Plan([], [], [], [])
     for record in batch:

@@ -101,6 +101,14 @@ class NamesWithMemory:
         if self._remembers:
             self.fingerprint = digest_of([names.fingerprint, memory.memory_state(), *sorted(kbs)])
 
+    @property
+    def parts(self) -> list[Names]:
+        """The same in parts, of which those that were there before are compiled already."""
+        first, *later = self._names.parts
+        if not later:
+            return [self]
+        return [NamesWithMemory(first, self._memory, list(self._kbs)), *later]
+
     def __len__(self) -> int:
         return len(self._names) + sum(1 for _ in self._remembered())
 

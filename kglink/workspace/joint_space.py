@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -28,7 +29,7 @@ from kglink.space.build import (
 )
 from kglink.space.folder import SpaceFolder, build_command
 from kglink.space.segment import Segment
-from kglink.space.segment_build import SpaceSource
+from kglink.space.segment_build import History, SpaceSource
 from kglink.space.space import Space
 from kglink.workspace.folder import SPACES_FOLDER
 
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from kglink.models.source import ModelInfo
     from kglink.plugins import IndexBackend
     from kglink.store import KBInfo, Store
-    from kglink.store.entity_reader import FoldedEntity
+    from kglink.store.entity_reader import Changes, FoldedEntity
 
 #: As ``encoder.model``: the model that the space was made with.
 AUTO = "auto"
@@ -229,17 +230,35 @@ class WorkspaceSpace:
                     content=f"{self.store.identity} {info.revision}",
                     licence=info.licence,
                     entities=partial(self._entities, info),
+                    history=History(
+                        self.store.identity,
+                        info.last_id,
+                        info.entities,
+                        partial(self.store.count_changes, info.name),
+                        partial(self._changes, info),
+                    ),
                 )
 
     def _entities(self, info: KBInfo) -> Iterator[FoldedEntity]:
         """The entities of the revision that the segment is named by."""
+        with self._seen(info) as seen:
+            yield from seen.folded_entities(info.name)
+
+    def _changes(self, info: KBInfo, last_id: int, revision: int) -> Changes:
+        """What has changed in the KB up to that revision."""
+        with self._seen(info) as seen:
+            return seen.changes(info.name, last_id, revision)
+
+    @contextmanager
+    def _seen(self, info: KBInfo) -> Iterator[Store]:
+        """The store with that revision of a KB."""
         with self.store.snapshot() as seen:
             if info.revision not in (one.revision for one in seen.kbs() if one.name == info.name):
                 raise SpaceError(
                     f"KB {info.name!r} was changed or removed just before it was read",
                     hint="Run the same command again.",
                 )
-            yield from seen.folded_entities(info.name)
+            yield seen
 
 
 def joint_space(

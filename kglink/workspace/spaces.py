@@ -177,8 +177,7 @@ def _summary(opened: Opened, name: str) -> SpaceSummary:
         manifest, version = folder.published_manifest(), folder.current
         for kb in manifest.kbs:
             info = read_part(SegmentInfo, folder.segments / manifest.segments[kb] / INFO_FILE)
-            rows = sum(span.stop - span.start for span in manifest.spans if span.kb == kb)
-            shares.append(KBShare(kb, manifest.revisions[kb], info.entities, rows))
+            shares.append(KBShare(kb, manifest.revisions[kb], info.entities, info.row_total))
     except SpaceError as error:
         return replace(summary, problem=error.message)
     try:
@@ -192,7 +191,7 @@ def _summary(opened: Opened, name: str) -> SpaceSummary:
     return replace(
         summary,
         kbs=tuple(shares),
-        rows=manifest.rows,
+        rows=sum(share.rows for share in shares),
         kinds=tuple(dict.fromkeys(span.kind for span in manifest.spans)),
         model=manifest.model.name,
         fingerprint=manifest.model.fingerprint,

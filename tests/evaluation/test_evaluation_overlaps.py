@@ -40,7 +40,7 @@ class Texts(Segment):
 
     def __init__(self, kb: str, rows: Sequence[Sequence[float]]) -> None:
         self.kb = kb
-        self.keys = [str(at) for at in range(len(rows))]  # type: ignore[assignment]  # strings too
+        self.keys = [str(at) for at in range(len(rows))]
         self._vectors = {"text": np.array(rows, np.float16)}
 
 

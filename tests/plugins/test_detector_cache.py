@@ -146,9 +146,12 @@ def test_a_manifest_of_another_format_is_not_read(tmp_path: Path) -> None:
 
 
 def test_old_folders_are_forgotten(tmp_path: Path) -> None:
-    for number in range(8):
+    used = Names(["Ada"], tmp_path)
+    for number in range(20):
         dictionary_detector(DictionarySettings(), Names([f"Ada {number}"], tmp_path))
-    assert len(list(tmp_path.iterdir())) == 4
+        dictionary_detector(DictionarySettings(), used)
+    assert len(list(tmp_path.iterdir())) == 16
+    assert used.reads == 1
 
 
 def test_many_openers_at_once_all_get_the_aliases(tmp_path: Path) -> None:

@@ -16,7 +16,11 @@ from kglink.linking.scoring import DEFAULT_THRESHOLD
 from kglink.plugins import NameRow
 from kglink.testing.contracts.base import NASTY_TEXTS
 from kglink_plugins.detectors.dictionary.bags import compile_bags
-from kglink_plugins.detectors.dictionary.detector import NameDetector, name_detector
+from kglink_plugins.detectors.dictionary.detector import (
+    NameDetector,
+    PartsDetector,
+    name_detector,
+)
 from kglink_plugins.detectors.dictionary.text_words import commonness
 from kglink_plugins.detectors.dictionary.variants import Facts
 from kglink_plugins.plugin import DictionarySettings
@@ -24,7 +28,7 @@ from kglink_plugins.plugin import DictionarySettings
 FILLING = ("Orla Kestrin", "Port Selwyn", "glass orchard", "stone bridge", "cable lock")
 
 
-def detector(*names: str) -> NameDetector:
+def detector(*names: str) -> NameDetector | PartsDetector:
     return name_detector(DictionarySettings(), Names([*names, *FILLING]))
 
 

@@ -81,10 +81,8 @@ def test_similar_and_exact_names_are_those_of_all_left(
     asked = ["thing 5 of 5", "name 25", "thing", "zz"]
     rows = limited_to_kept(space).segments["kb"].alias_rows
     assert rows is not None
-    vectors = names.weighted(
-        names.gram_counts([whole.folded[int(row)] for row in rows]), whole._idf
-    )
-    cosines = (names.weighted(names.gram_counts(asked), whole._idf) @ vectors.T).toarray()
+    vectors = names.weighted(names.gram_counts([whole.folded[int(row)] for row in rows]), whole.idf)
+    cosines = (names.weighted(names.gram_counts(asked), whole.idf) @ vectors.T).toarray()
     monkeypatch.setattr(names, "SHARD_ROWS", shard)
     if shard == 7:  # too few rows to keep what is left of the shards
         monkeypatch.setattr(whole, "_shards", _cut(whole._shards[0], shard))

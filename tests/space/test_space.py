@@ -122,9 +122,9 @@ def test_a_segment_holds_names_in_entity_order_with_the_title_first(folder: Spac
     # "amber" folds to the title's form and adds its count; a name of signs alone stays.
     assert list(segment.surfaces) == ["Amber", "Succinite", "Héron", "†", "Mercury"]
     assert list(segment.names.folded) == ["amber", "succinite", "heron", "†", "mercury"]
-    assert segment.alias_counts.tolist() == [4, 2, 2, 1, 1]
-    assert segment.alias_starts.tolist() == [0, 2, 4, 5]
-    assert segment.popularity.tolist() == [0, 0, 5]
+    assert np.asarray(segment.alias_counts).tolist() == [4, 2, 2, 1, 1]
+    assert np.asarray(segment.alias_starts).tolist() == [0, 2, 4, 5]
+    assert np.asarray(segment.popularity).tolist() == [0, 0, 5]
     assert segment.entity_of(np.array([0, 1, 2, 3, 4])).tolist() == [0, 0, 1, 1, 2]
     rows, owner = segment.aliases_of(np.array([0, 2]))
     assert rows.tolist() == [0, 1, 4]

@@ -24,7 +24,7 @@ FURTHER = """
 import sqlalchemy as sa
 from alembic import op
 
-revision, down_revision, branch_labels, depends_on = "0005", "0004", None, None
+revision, down_revision, branch_labels, depends_on = "0006", "0005", None, None
 
 
 def upgrade():
@@ -47,7 +47,7 @@ def old(url: str) -> str:
 @pytest.fixture
 def newer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """This kglink with one more revision; the file that holds it."""
-    script = tmp_path / "v0005_titles.py"
+    script = tmp_path / "v0006_titles.py"
     script.write_text(FURTHER)
     plain = database.alembic_config
 
@@ -58,7 +58,7 @@ def newer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
         return found
 
     monkeypatch.setattr(database, "alembic_config", config)
-    monkeypatch.setattr(database, "SCHEMA_VERSION", "0005")
+    monkeypatch.setattr(database, "SCHEMA_VERSION", "0006")
     return script
 
 
@@ -99,7 +99,7 @@ def test_a_newer_store_is_refused_by_this_kglink(
 ) -> None:
     Store.open(old).close()
     monkeypatch.undo()
-    with pytest.raises(StoreError, match="schema 0005, this kglink reads up to 0004"):
+    with pytest.raises(StoreError, match="schema 0006, this kglink reads up to 0005"):
         Store.open(old)
 
 
@@ -109,6 +109,7 @@ def test_a_store_that_learnt_before_sources_were_listed_still_knows_them(url: st
     with db.write() as connection:
         for table in ("learnt", "removed_entities", "source_words", "source_kinds"):
             connection.execute(text(f"DROP TABLE {table}"))
+        connection.execute(text("ALTER TABLE kbs DROP COLUMN last_id"))
         connection.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '0001'"))  # noqa: S608 - our own table
         rows = [("k", "kelp", "x", "1"), ("k", "kelps", "", ""), ("k", "old", "", "-")]
         for key, folded, kb, one in rows:

@@ -8,7 +8,9 @@ Nothing is unpickled.
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import os
 import shutil
 import time
 import unicodedata
@@ -33,7 +35,8 @@ MANIFEST = "manifest.json"
 _TRIES = ("keys", "surfaces", "articled")
 _ARRAYS = ("counts", "shapes", "bits")
 _VARIANTS = tuple(Bags._fields)
-_KEPT_FOLDERS = 4
+#: Parts that were compiled for updates are small; that of a whole KB must not go for them.
+_KEPT_FOLDERS = 16
 #: What marisa-trie ends with on a file that is no trie.
 _NO_TRIE = (RuntimeError, ValueError, OSError, MemoryError, OverflowError)
 _READ_ONLY = {errno.EACCES, errno.EPERM, errno.EROFS}
@@ -45,6 +48,8 @@ class _Manifest(ManifestPart):
     format: int = FORMAT
     longest: int
     files: dict[str, FileInfo]
+    written: dict[str, tuple[int, int]]
+    """When each file was written, by both clocks of its entry: who changes it changes one."""
     seal: str = ""
 
     def sealed_by(self, key: bytes, folder: str) -> str:
@@ -87,7 +92,8 @@ def save(lexicon: Lexicon, folder: Path, key: bytes) -> None:
         for name in _VARIANTS:
             np.save(made / f"{name}.npy", getattr(lexicon.variants, name), allow_pickle=False)
         files = {path.name: file_info(path) for path in sorted(made.iterdir())}
-        manifest = _Manifest(longest=lexicon.longest, files=files)
+        written = {name: _clocks(made / name) for name in files}
+        manifest = _Manifest(longest=lexicon.longest, files=files, written=written)
         manifest = manifest.model_copy(update={"seal": manifest.sealed_by(key, folder.name)})
         (made / MANIFEST).write_text(manifest.model_dump_json(indent=1), encoding="utf-8")
     # Remove compiled aliases of earlier states, and what a killed process left.
@@ -108,8 +114,11 @@ def load(folder: Path, key: bytes) -> Lexicon | None:
             return None
         if manifest.seal != manifest.sealed_by(key, folder.name):
             return None
-        if damaged_files(folder, manifest.files, thorough=True):
+        as_written = all(_clocks(folder / name) == at for name, at in manifest.written.items())
+        if not as_written and damaged_files(folder, manifest.files, thorough=True):
             return None
+        with contextlib.suppress(OSError):  # somebody else's: what is used is kept the longest
+            os.utime(folder)
         tries = {name: marisa_trie.Trie().mmap(str(folder / f"{name}.marisa")) for name in _TRIES}
         arrays = {name: map_array(folder / f"{name}.npy") for name in _ARRAYS}
         variants = Bags(*(map_array(folder / f"{name}.npy") for name in _VARIANTS))
@@ -132,6 +141,11 @@ def _digest(fingerprint: str, settings: DictionarySettings, key: bytes) -> str:
         sorted(settings.stop_words),
     ]
     return digest_of(parts, size=16)
+
+
+def _clocks(path: Path) -> tuple[int, int]:
+    stat = path.stat()
+    return stat.st_mtime_ns, stat.st_ctime_ns
 
 
 def _written_at(path: Path) -> float:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 
-from kglink.plugins import Names
+from kglink.plugins import Names, NamesInParts
 from kglink.records import Span
 from kglink.text.fold import fold
 from kglink.text.words import cuts_initials, cuts_word
@@ -33,10 +33,32 @@ _DOT = re.compile(r"\.(?=[,;:)]|\s+[a-z(])")
 LEAST_SCORE = 0.12
 
 
-def name_detector(settings: DictionarySettings, names: Names) -> NameDetector:
+def name_detector(settings: DictionarySettings, names: Names) -> NameDetector | PartsDetector:
     """Open the compiled names, compiling them where that was not done yet."""
-    lexicon, guard = open_lexicon(names, settings), guard_of(settings)
-    return NameDetector(lexicon, guard, default_weights(), settings.language)
+    parts = names.parts if isinstance(names, NamesInParts) else [names]
+    guard, weights = guard_of(settings), default_weights()
+    lexicons = [open_lexicon(part, settings) for part in parts]
+    # Of the names of all parts together: those of a small part are no fewer.
+    words = sum(float(one.variants.word_names.sum()) for one in lexicons)
+    detectors = [NameDetector(one, guard, weights, settings.language, words) for one in lexicons]
+    return detectors[0] if len(detectors) == 1 else PartsDetector(detectors)
+
+
+class PartsDetector:
+    """Finds names that were compiled in parts: all places that any of them proposes."""
+
+    def __init__(self, parts: Sequence[NameDetector]) -> None:
+        self._parts = parts
+
+    def detect(self, text: str) -> list[Span]:
+        """The places that may be mentions, in reading order; some overlap."""
+        best: dict[tuple[int, int], Span] = {}
+        for part in self._parts:
+            for span in part.detect(text):
+                place = span.start, span.end
+                if place not in best or span.score > best[place].score:
+                    best[place] = span
+        return [best[place] for place in sorted(best)]
 
 
 @cache
@@ -51,10 +73,15 @@ class NameDetector:
     """Finds names in texts, and says how probable each place is a mention."""
 
     def __init__(
-        self, lexicon: Lexicon, guard: Guard, weights: Mapping[str, float], language: str = "auto"
+        self,
+        lexicon: Lexicon,
+        guard: Guard,
+        weights: Mapping[str, float],
+        language: str,
+        words: float,
     ) -> None:
         self._exact = DictionaryDetector(lexicon, guard)
-        self._variants = VariantFinder(lexicon.variants, language)
+        self._variants = VariantFinder(lexicon.variants, language, words)
         self._names, self._folded = lexicon.surfaces, lexicon.keys
         self._articled = lexicon.articled
         self.weigh(weights)

@@ -156,10 +156,10 @@ class Place(NamedTuple):
 class VariantFinder:
     """Finds the bags of names in texts."""
 
-    def __init__(self, bags: Bags, language: str = "auto") -> None:
+    def __init__(self, bags: Bags, language: str, words: float) -> None:
         self._bags = bags
         self._language = language
-        self._names = max(2.0, float(bags.word_names.sum()))
+        self._names = max(2.0, words)
         self._few = max(0.0, 1 - math.log10(self._names) / 6)
         self._corrected = lru_cache(maxsize=1 << 16)(self._corrected_hash)
 

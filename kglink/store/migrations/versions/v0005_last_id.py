@@ -1,0 +1,22 @@
+"""The highest id that an entity of each KB ever had."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0005"
+down_revision = "0004"
+branch_labels = None
+depends_on = None
+
+_BITS = 1 << 32
+
+
+def upgrade() -> None:
+    """From 0004 to 0005."""
+    op.add_column("kbs", sa.Column("last_id", sa.BigInteger, nullable=False, server_default="0"))
+    kbs = sa.table("kbs", sa.column("id", sa.BigInteger), sa.column("last_id"))
+    ids = sa.table("entities", sa.column("id")).c.id
+    first = sa.cast(kbs.c.id, sa.BigInteger) * _BITS
+    of_kb = sa.select(sa.func.coalesce(sa.func.max(ids), 0))
+    highest = of_kb.where(ids >= first, ids < first + _BITS).correlate(kbs).scalar_subquery()
+    op.execute(sa.update(kbs).values(last_id=highest))
