@@ -29,7 +29,9 @@ FILLING = ("Orla Kestrin", "Port Selwyn", "glass orchard", "stone bridge", "cabl
 
 
 def detector(*names: str) -> NameDetector | PartsDetector:
-    return name_detector(DictionarySettings(), Names([*names, *FILLING]))
+    found = name_detector(DictionarySettings(), Names([*names, *FILLING]))
+    assert isinstance(found, NameDetector)
+    return found
 
 
 def taken_for(text: str, *names: str) -> dict[str, str]:
