@@ -254,7 +254,7 @@ class LinkSection(Section):
         "auto",
         description="Least probability of a link: that the place is a mention, times that the "
         "entity is right; less gives more links, more gives fewer. A mention that is given is not "
-        "judged. `auto`: what `kglink fit` chose for the space, else 0.25.",
+        "judged. `auto`: what `kglink fit` chose for the space, else 0.3.",
     )
     output_settings: dict[str, str | int | float | bool] = Field(
         default_factory=dict,

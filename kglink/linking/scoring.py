@@ -22,7 +22,7 @@ from kglink.records import Candidate
 
 #: The least probability of a link in a space that is not fitted: about half of F1 is where one more
 #: answer is as likely to raise F1 as to lower it.
-DEFAULT_THRESHOLD = 0.25
+DEFAULT_THRESHOLD = 0.3
 #: No probability is nearer to 0 or 1 than such a logit makes it.
 _MOST = 30.0
 #: Who writes the scoring holds it for a moment.

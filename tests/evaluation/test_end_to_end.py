@@ -195,7 +195,7 @@ def test_what_thresholds_keep_of_a_thousand_texts() -> None:
     # Of four texts: links of .95 and .85 right, of .75, .55 and .35 wrong; NIL is no link.
     points = {one.threshold: (one.links, one.right) for one in report().joint.operating_points()}
     assert points == {
-        0.25: (1250, 500), 0.35: (1250, 500), 0.5: (1000, 500), 0.65: (750, 500), 0.8: (500, 500),
+        0.3: (1250, 500), 0.4: (1000, 500), 0.5: (1000, 500), 0.65: (750, 500), 0.8: (500, 500),
         0.9: (250, 250),
     }  # fmt: skip
     assert report(complete=False).joint.operating_points() == []

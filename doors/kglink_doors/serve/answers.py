@@ -30,7 +30,7 @@ Names = Annotated[list[str], Query(default_factory=list)]
 _LINES = 16
 #: Places of a text that are explained at once, and mentions of a text that are given.
 _MOST_PLACES, _MOST_GIVEN = 100, 2000
-_EXAMPLE: JsonValue = {"text": "A heron stood on Skerrow Light.", "kbs": [], "threshold": 0.25}
+_EXAMPLE: JsonValue = {"text": "A heron stood on Skerrow Light.", "kbs": [], "threshold": 0.3}
 
 
 class Place(BaseModel):

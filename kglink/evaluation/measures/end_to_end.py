@@ -234,7 +234,7 @@ class JudgedText:
 
 
 #: Thresholds of links for which it is told what they keep.
-THRESHOLDS = (0.25, 0.35, 0.5, 0.65, 0.8, 0.9)
+THRESHOLDS = (0.3, 0.4, 0.5, 0.65, 0.8, 0.9)
 
 
 class OperatingPoint(NamedTuple):
