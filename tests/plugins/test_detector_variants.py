@@ -18,7 +18,6 @@ from kglink.testing.contracts.base import NASTY_TEXTS
 from kglink_plugins.detectors.dictionary.bags import compile_bags
 from kglink_plugins.detectors.dictionary.detector import (
     NameDetector,
-    PartsDetector,
     name_detector,
 )
 from kglink_plugins.detectors.dictionary.text_words import commonness
@@ -28,7 +27,7 @@ from kglink_plugins.plugin import DictionarySettings
 FILLING = ("Orla Kestrin", "Port Selwyn", "glass orchard", "stone bridge", "cable lock")
 
 
-def detector(*names: str) -> NameDetector | PartsDetector:
+def detector(*names: str) -> NameDetector:
     found = name_detector(DictionarySettings(), Names([*names, *FILLING]))
     assert isinstance(found, NameDetector)
     return found
