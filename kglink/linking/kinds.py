@@ -81,8 +81,8 @@ RETRIEVED = (
     EvidenceKind(
         "rarer",
         "by how much the candidate is less popular than another thing of this name: its share of "
-        "the latter's popularity, less 1; 0 where a KB says nothing of popularity",
-        DefaultWeights(untrained=0.05, trained=0.05),
+        "the latter's popularity, less 1; 0 where a KB says nothing of popularity (counts by names "
+        "alone: beside vectors it decides nothing better)",
     ),
     EvidenceKind(
         "memory",

