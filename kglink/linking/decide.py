@@ -15,7 +15,8 @@ from kglink.records import Candidate, EntityId, KBAnswer, Link, MentionInText, R
 #: Entities of two KBs that bear the mention's name and whose texts are so near are taken for one
 #: thing, whether their overlap was ever looked for or not.
 LEAST_NEARNESS = 0.6
-#: The same thing in two KBs has scores so near; where one is better by more, that one answers.
+#: Matched entities of two KBs are tied within this difference of scores; beyond it the higher
+#: score answers.
 _TIE = 0.03
 
 
@@ -51,7 +52,7 @@ class Decision:
             surface=mention.surface,
             candidates=candidates[: self.top_k],
             chosen=candidates[0] if linked else None,
-            confidence=probability if linked else self._nothing(candidates, entity),
+            confidence=probability if linked else self._nil_confidence(candidates, entity),
             probability=probability,
             per_kb=tuple(self._of_kb(kb, ranking) for kb in self.preferred) if self.per_kb else (),
         )
@@ -67,13 +68,13 @@ class Decision:
         probability = _of_place(ranking.mention) * entity
         if own and probability >= self.threshold:
             return KBAnswer(kb, own[0], probability)
-        return KBAnswer(kb, None, self._nothing(own, entity))
+        return KBAnswer(kb, None, self._nil_confidence(own, entity))
 
-    def _nothing(self, candidates: Sequence[Candidate], probability: float) -> float:
-        """How likely no KB has what is meant: what the surest of them leaves.
+    def _nil_confidence(self, candidates: Sequence[Candidate], probability: float) -> float:
+        """How likely no KB has what is meant: 1 minus the highest probability that a KB has it.
 
-        KBs of one field lack the same things: each does not halve what the others leave. That the
-        best candidate is right says that the KB has it.
+        KBs of one field have the same gaps, so their probabilities are not multiplied. A KB whose
+        candidate is right has it.
         """
         present = (
             self.scoring.probability_of_presence(head, _lead(head, candidates))

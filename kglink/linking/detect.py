@@ -18,7 +18,7 @@ from kglink.text.fold import fold
 
 #: The number of likeliest proposals for each thousand characters that are looked at.
 MOST_PER_THOUSAND = 150
-#: What it says of a place that one of several detectors does not propose it.
+#: The score assumed for a detector that does not propose a place.
 UNPROPOSED = 0.27
 _PAIRS = {"(": ")", "[": "]", "{": "}"}
 

@@ -1,8 +1,8 @@
 """Fitting a probability to what came true: that an answer is right, or that a KB has what is meant.
 
-A logistic model of a few facts of each ranking. The one that was there before counts as much as
-some mentions do, and gives way only where another foretells more, by more than chance, of
-documents that it was not fitted to.
+A logistic model of a few facts of each ranking. The one before counts as much as some
+mentions do, and is replaced only if the new one predicts documents that it was not fitted to
+significantly better.
 """
 
 from __future__ import annotations

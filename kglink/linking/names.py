@@ -98,7 +98,8 @@ class NameSearch:
     ) -> Found:
         """The candidates of a mention and of what its text says that it is short for.
 
-        What speaks for a candidate by either counts; to bear the long form is evidence of its own.
+        What speaks for a candidate by either counts; having the long form as a name is evidence of
+        its own, `expanded`.
         """
         short = self.with_more(short, long.entities, surface, segment)
         places = np.searchsorted(short.entities, long.entities)
