@@ -187,7 +187,9 @@ class Tools:
         view = self._workspace.entity(id, examples=0)
         said = [one.as_json() for one in view.counterparts]
         lines = (f"{one.id} {one.title}: {one.probability:.2f}" for one in view.counterparts)
-        head = f"{view.id} {view.entity.title}: {len(said)} counterparts"
+        head = (
+            f"{view.id} {view.entity.title}: {len(said)} counterpart{'' if len(said) == 1 else 's'}"
+        )
         return _answer({**view.id._asdict(), "counterparts": said}, head, lines)
 
     def explain(

@@ -24,7 +24,7 @@ from kglink.errors import StoreError, UsageError
 from kglink.training.job import FinetuneJob
 from kglink.workspace import init_workspace
 from kglink_doors.listening import token_of
-from kglink_doors.serve.errors import status_of
+from kglink_doors.serve.errors import error_shape, status_of
 from kglink_doors.serve.jobs import Jobs
 from kglink_doors.serve.limits import Limits
 from served import Server, serving
@@ -401,6 +401,7 @@ def test_a_full_disk_has_its_status(tmp_path: Path) -> None:
     assert status_of(error) == 507
     error.__cause__ = OSError(errno.ENOSPC, "No space left on device")
     assert status_of(error) == 507
+    assert "store" not in error_shape(error)["error"]  # nor where it lies
 
 
 def test_other_machines_need_a_token(monkeypatch: pytest.MonkeyPatch) -> None:

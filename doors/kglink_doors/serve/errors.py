@@ -25,6 +25,7 @@ class TakenError(KglinkError):
     """A name that something has already."""
 
 
+FULL_DISK = 507
 #: The status of each error, the first that fits.
 _STATUS: tuple[tuple[type[KglinkError], int], ...] = (
     (UnknownNameError, 404),
@@ -41,7 +42,7 @@ _STATUS: tuple[tuple[type[KglinkError], int], ...] = (
 def status_of(error: KglinkError) -> int:
     """The HTTP status that says what an error is."""
     if error.__cause__ is not None and is_of_full_disk(error.__cause__):
-        return 507
+        return FULL_DISK
     return next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
 
 
@@ -53,5 +54,7 @@ def is_of_full_disk(error: BaseException) -> bool:
 
 
 def error_shape(error: KglinkError) -> dict[str, Any]:
-    """An error as every route answers it."""
+    """An error as every route answers it; where the disk is full, without the server's paths."""
+    if status_of(error) == FULL_DISK:
+        return {"error": "the server's disk is full", "fix": "Make room there, then ask again."}
     return {"error": error.message, "fix": error.hint}
