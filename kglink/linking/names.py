@@ -21,6 +21,8 @@ IntArray = npt.NDArray[np.int64]
 
 #: Several rows belong to one entity: ask for more rows than entities are wanted.
 _ROWS_PER_ENTITY = 2
+#: More popular is nothing: a KB may have numbers that are infinite once stored.
+_MOST_POPULAR = 1e30
 #: Uses added to each name's count, so that a few counted uses say little.
 _UNCOUNTED = 20
 _NO_ROWS = np.empty(0, dtype=np.int64)
@@ -163,7 +165,7 @@ class NameSearch:
         # Where nothing was counted a name has the count one, a title two; small counts say little.
         counts = segment.alias_counts[exact_rows].astype(np.float32) - 1
         common = counts / (counts.sum() + _UNCOUNTED)
-        popularity = np.maximum(segment.popularity[owners], 0) + 1
+        popularity = np.clip(segment.popularity[owners], 0, _MOST_POPULAR) + 1
         rarer = 1 - popularity / popularity.max(initial=1)
         name = np.maximum(_best_of(entities, similar, cosines), exact)
         evidence: dict[str, FloatArray] = {

@@ -128,6 +128,18 @@ def test_rarer_is_how_far_a_thing_lies_behind_another_of_its_name(workspace: Wor
     assert {found[key]["rarer"] for key in ("spoonbill", "egret", "ardea")} == {0}
 
 
+def test_rarer_of_numbers_beyond_all_measure(tmp_path: Path) -> None:
+    towns = [Entity("a", "Selwyn", popularity=1e300), Entity("b", "Selwyn", popularity=-3.0),
+             Entity("c", "Selwyn")]  # fmt: skip
+    flags = {"space.name": "names", "link.evidence": "names"}
+    with Workspace.open(tmp_path, create=True, flags=flags) as opened:
+        opened.add_kb("towns", towns)
+        (link,) = next(iter(opened.link(["They left for Selwyn."]))).links
+    assert link.chosen is not None
+    assert link.chosen.id.key == "a"
+    assert [one.evidence["rarer"] for one in link.candidates] == [0, -1, -1]
+
+
 def test_memory_and_nil(workspace: Workspace) -> None:
     # Four mentions of "egret", and one that means nothing; the plural was never seen.
     found = evidence(workspace, "egrets")
