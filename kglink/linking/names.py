@@ -107,7 +107,8 @@ class NameSearch:
         places = np.searchsorted(short.entities, long.entities)
         evidence = {kind: values.copy() for kind, values in short.evidence.items()}
         for kind, values in long.evidence.items():
-            np.maximum.at(evidence[kind], places, values)
+            if kind != "rarer":  # a namesake by the short form stays one
+                np.maximum.at(evidence[kind], places, values)
         evidence["expanded"][places] = long.evidence["exact"]
         return Found(short.entities, evidence)
 

@@ -378,7 +378,8 @@ class _SegmentMaker:
             changed = history.count(segment.info.last_id, segment.info.revision)
             if changed is None:
                 return None
-            if changed * LAYER_SHARE <= len(segment.layers[0].keys):
+            # Even what changed nothing takes the place of a layer without entities.
+            if max(changed, 1) * LAYER_SHARE <= len(segment.layers[0].keys):
                 return segment
             if not isinstance(segment, LayeredSegment):
                 return None

@@ -92,7 +92,7 @@ class LayeredSegment(Segment):
 
     def __init__(self, above: Segment, below: Segment) -> None:
         self.folder, self.info, self.kb = above.folder, above.info, above.kb
-        self.fingerprint = above.fingerprint
+        self.fingerprint = above.folder.name
         self.above, self.below = above, below
         entities, names = len(below.keys), len(below.surfaces)
         with space_errors():

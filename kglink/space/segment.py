@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kglink.errors import DamagedFileError, DamagedSpaceError
+from kglink.files.digest import digest_of
 from kglink.files.manifest import are_known, check_files, forget_checked
 from kglink.files.tables import StringTable, map_column, map_offsets
 from kglink.space.manifest import RowKind, SegmentInfo, read_part, space_errors
@@ -46,7 +47,9 @@ class Segment:
         self.folder = folder
         self.info = read_part(SegmentInfo, folder / INFO_FILE)
         self.kb = self.info.kb
-        self.fingerprint = folder.name
+        # A layer is not what the folder's name says: that is the KB with what lies below.
+        layer = self.info.layer
+        self.fingerprint = folder.name if layer is None else digest_of([folder.name, layer.below])
         own = self.info.layer or self.info
         counts: dict[RowKind, int] = {"text": own.entities, "alias": own.alias_rows}
         entities, aliases = (counts["text"],), (counts["alias"],)

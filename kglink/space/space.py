@@ -154,14 +154,12 @@ class SpaceNames:
 
     @property
     def parts(self) -> list[SpaceNames]:
-        """The names as they were once, and those that were added since; one part: they are new."""
+        """The names as they were once, and all that were added since; else all of them together."""
         first = [segment.indexed for segment in self._segments]
         if any(isinstance(one, LimitedSegment) for one in self._segments):
             return [self]
         later = [layer for segment in self._segments for layer in segment.layers[:-1]]
-        return [
-            SpaceNames(self._space, self._kbs, some) for some in (first, *([one] for one in later))
-        ]
+        return [SpaceNames(self._space, self._kbs, some) for some in (first, later) if some]
 
     def __len__(self) -> int:
         return sum(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
 #: Thai to Lao, Burmese, Khmer, kana and Han: no spaces between words.
@@ -13,6 +14,7 @@ UNSPACED = (
 #: Hangul syllables: spaces between words, but particles are glued to them.
 HANGUL = (0xAC00, 0xD7A3)
 
+_INITIALS = re.compile(r"(?<!\w)[^\W\d_]\.[^\W\d_](?!\w)")
 _ZERO_WIDTH_JOINER = "\u200d"
 
 
@@ -41,14 +43,9 @@ def cuts_word(text: str, position: int) -> bool:
 
 
 def cuts_initials(text: str, position: int) -> bool:
-    """Whether a cut at ``position`` goes through initials: ``U|.S.``, ``W.|Va.``."""
+    """Whether a cut at ``position`` goes through initials: ``U|.S.``, ``U.|S.``."""
     dot = position if text[position : position + 1] == "." else position - 1
-    if not 0 < dot < len(text) - 1 or text[dot] != ".":
-        return False
-    left, right = text[max(0, dot - 2) : dot], text[dot + 1 : dot + 3]
-    if not (left[-1].isalpha() and right[0].isalpha()):
-        return False
-    return not (left[:-1].isalnum() and right[1:].isalnum())
+    return _INITIALS.search(text, max(0, dot - 1), min(len(text), dot + 3)) is not None
 
 
 def mention_window(text: str, start: int, end: int, max_chars: int) -> str:

@@ -93,6 +93,8 @@ def test_an_article_stays_with_a_name_that_its_entity_does_not_go_without() -> N
         ("Then the U.S. sent it.", "U.S."),
         ("They live in Cheyenne, Wyo., and work.", "Wyo."),
         ("They live in Wyo. Others do not.", "Wyo"),
+        ("(They live in Wyo.)", "Wyo"),
+        ("J.Wyo said so, and vitamin C.Wyo too.", "Wyo"),
         ("Rosie O'Donnell left. Then O\u2019Donnell spoke.", "O\u2019Donnell"),
     ],
 )

@@ -13,7 +13,7 @@ import pytest
 from kglink.config import SpaceSection
 from kglink.models.source import ModelInfo
 from kglink.plugins import IndexBackend, load_registry
-from kglink.records import Alias, Entity, EntityId
+from kglink.records import Alias, Document, Entity, EntityId
 from kglink.space import build as building
 from kglink.space.build import BuildReport, build_space
 from kglink.space.folder import SpaceFolder
@@ -296,3 +296,33 @@ def test_an_entity_that_was_added_is_linked_and_one_that_was_removed_is_not(tmp_
         assert len(workspace.space().segments["kb"].layers) == 2
         workspace.remove_entity(EntityId("kb", "z"))
         assert linked("They met Ulmira Stonewater.") == []
+
+
+def test_changes_of_no_entity_pile_up_no_layers(store: Store, tmp_path: Path) -> None:
+    chance, folder = random.Random(8), SpaceFolder(tmp_path, "default")
+    put(store, *(entity_of(chance, number) for number in range(40)))
+    build(store, folder)
+    for number in range(4):
+        job = IngestJob("kb", "memory", "memory", str(number), merge=True)
+        store.ingest(job, [Document(f"d{number}", "A text of no mention.")])
+        build(store, folder)
+    assert depth(folder) <= 2
+
+
+def test_a_build_as_a_whole_reads_no_names_of_a_layer(tmp_path: Path) -> None:
+    chance = random.Random(9)
+    with Workspace.open(tmp_path, create=True, flags={"link.evidence": "names"}) as workspace:
+        workspace.add_kb("kb", [entity_of(chance, number) for number in range(60)])
+        workspace.add_entity("kb", Entity("z", "Zorbanek Quillfeather"))
+        workspace.add_entity("kb", Entity("y", "Ulmira Stonewater"))
+
+        def linked() -> list[str]:
+            told = workspace.link("They met Zorbanek Quillfeather and Ulmira Stonewater.")
+            return [str(link.chosen.id) for one in told for link in one.links if link.chosen]
+
+        workspace.build()
+        workspace.remove_entity(EntityId("kb", "y"))
+        workspace.build()
+        assert linked() == ["kb:z"]
+        workspace.build(fresh=True)
+        assert linked() == ["kb:z"]

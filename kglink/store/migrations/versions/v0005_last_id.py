@@ -15,8 +15,11 @@ def upgrade() -> None:
     """From 0004 to 0005."""
     op.add_column("kbs", sa.Column("last_id", sa.BigInteger, nullable=False, server_default="0"))
     kbs = sa.table("kbs", sa.column("id", sa.BigInteger), sa.column("last_id"))
-    ids = sa.table("entities", sa.column("id")).c.id
+    entities = sa.table("entities", sa.column("id"), sa.column("kb_id"))
+    ids = entities.c.id
     first = sa.cast(kbs.c.id, sa.BigInteger) * _BITS
     of_kb = sa.select(sa.func.coalesce(sa.func.max(ids), 0))
-    highest = of_kb.where(ids >= first, ids < first + _BITS).correlate(kbs).scalar_subquery()
+    # What an interrupted update has staged is published later, and is new then.
+    own = entities.c.kb_id == kbs.c.id, ids >= first, ids < first + _BITS
+    highest = of_kb.where(*own).correlate(kbs).scalar_subquery()
     op.execute(sa.update(kbs).values(last_id=highest))

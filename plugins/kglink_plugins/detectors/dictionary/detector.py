@@ -28,7 +28,7 @@ from kglink_plugins.plugin import DictionarySettings
 #: ("Wyo.") where no sentence ends in it.
 _PREFIX = re.compile(r"(?<!\w)[DO]['\u2019]\Z")
 _SHORT_FORM = re.compile(r"[^\W\d_]{1,5}")
-_DOT = re.compile(r"\.(?=[,;:)]|\s+[a-z(])")
+_DOT = re.compile(r"\.(?=[,;:]|[ \t]+[a-z])")
 #: A place that is less probably a mention is not proposed.
 LEAST_SCORE = 0.12
 
