@@ -20,6 +20,7 @@ from kglink.records import Link
 from kglink.text.printable import printable_json
 from kglink.workspace import Workspace
 from kglink.workspace.shapes import found_shape
+from kglink_cli.console import counted
 
 #: The methods of `Tools` that agents may call.
 TOOLS = ("link_text", "resolve", "search_entities", "entity", "counterparts", "explain", "list_kbs")
@@ -187,9 +188,7 @@ class Tools:
         view = self._workspace.entity(id, examples=0)
         said = [one.as_json() for one in view.counterparts]
         lines = (f"{one.id} {one.title}: {one.probability:.2f}" for one in view.counterparts)
-        head = (
-            f"{view.id} {view.entity.title}: {len(said)} counterpart{'' if len(said) == 1 else 's'}"
-        )
+        head = f"{view.id} {view.entity.title}: {counted(len(said), 'counterpart')}"
         return _answer({**view.id._asdict(), "counterparts": said}, head, lines)
 
     def explain(

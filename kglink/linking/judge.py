@@ -31,7 +31,7 @@ from kglink.text.name_words import name_key
 #: ``bearers``   how many entities of the best candidate's KB have this name, in powers of ten
 #: ``title``     1 where its words are the title of the best candidate
 #: ``case``      1 where a name of the best candidate is written so, to the letter
-#: ``noun``     of words in lower case, like their title, the share of the KB's titles with capitals
+#: ``noun``      where its words and the title are in lower case, the share of the KB's other titles
 #: ``known``     log odds of its words being a mention where documents were learnt from
 #: ``kind``      the same of things of the kind of its best candidate, where they are negative
 FACTS = (
@@ -56,7 +56,7 @@ class SpanJudge:
     nested: bool = False
     """Whether mentions may lie in others."""
     proper: Mapping[str, float] = field(default_factory=dict)
-    """The share of each KB's titles that have a capital."""
+    """The share of each KB's titles that are not in lower case."""
 
     def keep(self, rankings: Sequence[Ranking], memory: Memory | None) -> list[Ranking]:
         """Of the rankings of one text those of mentions, each with its probability; in order."""

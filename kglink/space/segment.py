@@ -92,7 +92,7 @@ class Segment:
 
     @cached_property
     def proper(self) -> float:
-        """The share of titles that have a capital, of some from all places."""
+        """The share of titles that are not in lower case, of some from all places."""
         titles = [self.titles[at] for at in range(0, len(self.titles), len(self.titles) // 500 + 1)]
         return sum(not title.islower() for title in titles) / max(1, len(titles))
 
