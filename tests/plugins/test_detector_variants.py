@@ -105,6 +105,45 @@ def test_signs_that_belong_to_a_name_are_in_its_place(text: str, found: str) -> 
     assert "the U" not in surfaces
 
 
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("They live in the US.", {"US"}),
+        ("We're here, and they'll win.", set()),
+        ("I met a man there.", set()),
+        ("It was on Sept. 5 or 5th of Sept of that year.", set()),
+        ("It was in Sept and rained.", {"Sept"}),
+        ("It was Selwyn on Monday.", {"Selwyn"}),
+        ("We like in Selwyn Bay.", {"Selwyn"}),
+    ],
+)
+def test_words_that_only_look_like_a_name_are_none(text: str, found: set[str]) -> None:
+    names = detector("US", "the US", "WERE", "THEYLL", "Meta", "Sept",
+                     "Selwyn ON", "In Selwyn", "Selwyn")  # fmt: skip
+    assert {text[one.start : one.end] for one in names.detect(text)} == found
+
+
+def facts_of(text: str, *names: str) -> dict[str, Facts]:
+    """The facts of each surface that is proposed."""
+    return {text[one.start : one.end]: one.facts for one in detector(*names).places(text)}
+
+
+def test_what_joins_a_name_to_other_words_is_known() -> None:
+    facts = facts_of("Robert P. Kestrin met an Atlanta-based Atlanta-like Kestrin.",
+                     "Robert P.", "Atlanta", "Kestrin")  # fmt: skip
+    assert facts["Robert P"].capital_after == 1
+    assert facts["Atlanta"].glued == 1  # the last of them
+    assert facts_of("an Atlanta-based shop", "Atlanta")["Atlanta"].glued == 0
+
+
+def test_a_bridge_between_words_makes_no_longer_place() -> None:
+    text, names = "at Selwyn University in Durness today", ("Durness", "University of Durness")
+    facts = facts_of(text, *names)
+    assert facts["University in Durness"].bridged == 1
+    assert facts["Durness"].inside == 0
+    assert facts_of("at the University of Durness", *names)["Durness"].inside == 1
+
+
 def test_a_word_that_is_a_name_is_taken_for_no_other() -> None:
     answers = taken_for("The Iraq War began. In Iraq and Florida.", "Iraq War", "Iraq", "Florida",
                         "Flo Rida")  # fmt: skip

@@ -28,6 +28,18 @@ from kglink_plugins.plugin import DictionarySettings
 #: ("Wyo.") where no sentence ends in it.
 _PREFIX = re.compile(r"(?<!\w)[DO]['\u2019]\Z")
 _SHORT_FORM = re.compile(r"[^\W\d_]{1,5}")
+_CONTRACTED = re.compile(r"(?:['\u2019](?:d|ll|m|re|ve)|n['\u2019]t)\Z", re.IGNORECASE)
+#: A word that only joins a name to others: "[in] America", "London [on]".
+_JOIN = r"(?:and|at|by|for|from|in|is|on|or|to|with)"
+_JOINING = re.compile(rf"{_JOIN}\s+[A-Z]|.*[A-Z].*\s{_JOIN}\Z", re.DOTALL)
+#: The month of a date, and the number before or behind it.
+_MONTH = re.compile(
+    r"jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?"
+    r"|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?",
+    re.IGNORECASE,
+)
+_DAY_BEFORE = re.compile(r"\b\d{1,2}(?:st|nd|rd|th)?(?: of)? \Z")
+_NUMBER_BEHIND = re.compile(r"\.?,? \d")
 _DOT = re.compile(r"\.(?=[,;:]|[ \t]+[a-z])")
 #: A place that is less probably a mention is not proposed.
 LEAST_SCORE = 0.12
@@ -94,7 +106,16 @@ class NameDetector:
     def places(self, text: str) -> Iterator[Place]:
         """All places that bear a name or a part of one, with what speaks for each."""
         written = {(span.start, span.end): span.score for span in self._exact.detect(text)}
-        return self._variants.places(text, written)
+        found = list(self._variants.places(text, written))
+        spans = {(place.start, place.end) for place in found}
+        for place in found:
+            if self._is_cut(text, place.start, place.end):
+                continue
+            bare = self._without_article(text, place.start, place.end), place.end
+            if bare[0] > place.start and (bare in spans or text[slice(*bare)] in self._names):
+                yield Place(*bare, place.facts._replace(article=0.0), place.name)
+            else:
+                yield place
 
     def detect(self, text: str) -> list[Span]:
         """The places that may be mentions, in reading order; some overlap."""
@@ -102,19 +123,25 @@ class NameDetector:
         for place in self.places(text):
             span = place.start, place.end
             score = self._score(place.facts)
-            if score > best.get(span, (0.0, 0))[0]:
+            if score > best.get(span, (LEAST_SCORE, 0))[0]:
                 best[span] = score, place.name
-        for start, end in list(best):
-            bare = self._without_article(text, start, end), end
-            if bare[0] > start and bare in best:
-                best[bare] = max(best[bare], best.pop((start, end)))
         spans = [
             Span(*_with_signs(text, *span), score, self._otherwise(text[slice(*span)], name))
             for span, (score, name) in best.items()
-            if score >= LEAST_SCORE
-            and not any(cuts_word(text, edge) or cuts_initials(text, edge) for edge in span)
         ]
         return sorted(spans, key=lambda span: (span.start, span.end))
+
+    def _is_cut(self, text: str, start: int, end: int) -> bool:
+        """Whether a place goes through a word or a date, or has a word that no name has so."""
+        if any(cuts_word(text, edge) or cuts_initials(text, edge) for edge in (start, end)):
+            return True
+        surface = text[start:end]
+        if _MONTH.fullmatch(surface) and (
+            _NUMBER_BEHIND.match(text, end) or _DAY_BEFORE.search(text, max(0, start - 8), start)
+        ):
+            return True
+        is_more = _CONTRACTED.search(surface) or _JOINING.match(surface)
+        return is_more is not None and surface not in self._names
 
     def _without_article(self, text: str, start: int, end: int) -> int:
         """Where a place begins without its article: "the [United States]".

@@ -27,6 +27,7 @@ from kglink_plugins.detectors.dictionary.bags import (
     Bags,
     deletions,
 )
+from kglink_plugins.detectors.dictionary.compiled import ARTICLE
 from kglink_plugins.detectors.dictionary.english import CALENDAR, FUNCTION_WORDS
 from kglink_plugins.detectors.dictionary.guard import begins_sentence
 from kglink_plugins.detectors.dictionary.text_words import (
@@ -63,6 +64,10 @@ _OF = r" (?:of|de|du|di|von)(?: the| la)? "
 _OF_BEFORE = re.compile(rf"\b[^\W\d_a-z]\w*{_OF}\Z")
 _OF_AFTER = re.compile(rf"{_OF}[^\W\d_a-z]")
 _SENTENCE = re.compile(r"[.!?;]\s")
+#: What joins the words of a name to others, "war in Iraq"; "of" and articles may belong to it.
+_BRIDGES = frozenset(("and", "as", "at", "by", "for", "from", "in", "is", "on", "or", "to", "with"))
+#: What follows the name of a place, "Atlanta-based".
+_OF_A_PLACE = re.compile(r"-(?:based|backed|born|controlled|held|occupied|owned)\b")
 
 
 class Hit(NamedTuple):
@@ -109,22 +114,26 @@ class Facts(NamedTuple):
     """It is a short word in capitals."""
     number: float
     """It has a digit."""
+    article: float
+    """It begins with an article that has no capital."""
+    bridged: float
+    """It is no name as it is written, and goes over a word such as "in" or "and"."""
     inside: float
-    """It lies in a longer place that is a whole name."""
+    """It lies in a longer place that is a whole name, and not bridged."""
     before: float
     """A word that is no function word stands before it."""
     after: float
     """A word that is no function word stands after it: it may be its modifier."""
     capital_before: float
-    """It has a capital, and a word of a name stands before it, one space apart."""
+    """It has a capital, and a word of a name stands before it, a space or an initial apart."""
     capital_after: float
-    """It has a capital, and a word of a name stands after it, one space apart."""
+    """The same after it: "[Robert P]. Anderson"."""
     of_before: float
     """It has a capital, and so has the word that "of" joins it to: "University of [Iowa]"."""
     of_after: float
     """The same behind it: "[University] of Iowa"."""
     glued: float
-    """A hyphen joins it to another word."""
+    """A hyphen joins it to another word, but not as in "Atlanta-based"."""
     repeated: float
     """How often the text has the same, in powers of ten."""
     letters: float
@@ -184,7 +193,7 @@ class VariantFinder:
         hashes, misspelt = self._hashes(words, ENDINGS.get(language, ()))
         hits = [
             hit
-            for hit in (*self._runs(words, hashes), *self._pairs(words))
+            for hit in (*self._runs(words, hashes), *self._pairs(words, heeded))
             if _says_something(hit, words.forms[hit.first : hit.stop], heeded)
             and not (
                 (hit.stop - hit.first == 1 and not hit.kind & (WHOLE | JOINED))
@@ -195,7 +204,13 @@ class VariantFinder:
         other = _longest(others, len(words.forms))
         hits = [hit for hit in hits if hit.kind & PART != hit.kind or other[hit.first] < hit.stop]
         hits = _with_short_forms(hits, words, hashes)
-        wholes = [(hit.first, hit.stop) for hit in hits if hit.kind & WHOLE]
+        bridges = np.concatenate([[0], np.cumsum([one.folded in _BRIDGES for one in words.forms])])
+
+        def is_bridged(hit: Hit) -> bool:
+            written = (words.starts[hit.first], words.ends[hit.stop - 1]) in exact
+            return not written and bool(bridges[hit.first] < bridges[hit.stop])
+
+        wholes = [(hit.first, hit.stop) for hit in hits if hit.kind & WHOLE and not is_bridged(hit)]
         longest = _longest(wholes, len(words.forms))
         repeated = Counter(hit.bag for hit in hits)
         is_name = _names_of_text(text, words, heeded)
@@ -207,6 +222,7 @@ class VariantFinder:
                 self._facts(
                     text, words, hashes, hit, heeded,
                     written=exact.get((start, end), 0.0),
+                    bridged=is_bridged(hit),
                     inside=longest[hit.first] >= hit.stop
                     and (longest[hit.first] > hit.stop or _begins_before(wholes, hit, longest)),
                     repeated=repeated[hit.bag],
@@ -288,7 +304,7 @@ class VariantFinder:
                     kind = kind & ~WHOLE | JOINED
                 yield Hit(at, at + size, place, kind)
 
-    def _pairs(self, words: TextWords) -> Iterator[Hit]:
+    def _pairs(self, words: TextWords, heeded: frozenset[str]) -> Iterator[Hit]:
         """Two words that are one word of a name; numbers beside letters are runs as well."""
         forms = words.forms
         pairs = [
@@ -297,6 +313,7 @@ class VariantFinder:
             if forms[at].hash
             and forms[at + 1].hash
             and len(forms[at].word) + len(forms[at + 1].word) >= _LEAST_PAIR
+            and not heeded & {forms[at].folded, forms[at + 1].folded}
             and not _has_digit(forms[at].word + forms[at + 1].word)
         ]
         values = np.array(
@@ -316,6 +333,7 @@ class VariantFinder:
         return Facts(*[0.0] * len(Facts._fields))._replace(
             written=written,
             words=0.25,
+            article=float(ARTICLE.match(surface) is not None and surface[0].islower()),
             ends=1.0,
             agreed=Agreed.NOBODY_ASKED / Agreed.YES,
             capital=capital,
@@ -334,6 +352,7 @@ class VariantFinder:
         heeded: frozenset[str],
         *,
         written: float,
+        bridged: bool,
         inside: bool,
         repeated: int,
         is_name: Sequence[bool],
@@ -369,6 +388,8 @@ class VariantFinder:
             capital=capital,
             capitals=_in_capitals(surface),
             number=float(_has_digit(surface)),
+            article=0.0,
+            bridged=float(bridged),
             inside=float(inside),
             before=float(
                 hit.first > 0
@@ -384,19 +405,22 @@ class VariantFinder:
                 capital > 0
                 and hit.first > 0
                 and is_name[hit.first - 1]
-                and text[words.ends[hit.first - 1] : start] == " "
+                and _goes_on(text, words.ends[hit.first - 1], start)
             ),
             capital_after=float(
                 capital > 0
                 and hit.stop < len(words.forms)
                 and is_name[hit.stop]
-                and text[end : words.starts[hit.stop]] == " "
+                and _goes_on(text, end, words.starts[hit.stop])
             ),
             of_before=float(
                 capital > 0 and bool(_OF_BEFORE.search(text, max(0, start - 40), start))
             ),
             of_after=float(capital > 0 and bool(_OF_AFTER.match(text, end))),
-            glued=float("-" in (text[start - 1 : start], text[end : end + 1])),
+            glued=float(
+                "-" in (text[start - 1 : start], text[end : end + 1])
+                and not (capital > 0 and _OF_A_PLACE.match(text, end))
+            ),
             repeated=float(np.log10(repeated)),
             letters=min(len(surface), 20) / 20,
             few=0.0 if is_part else self._few,
@@ -461,6 +485,14 @@ def _names_of_text(text: str, words: TextWords, heeded: frozenset[str]) -> list[
     ]
 
 
+def _goes_on(text: str, end: int, start: int) -> bool:
+    """Whether a space alone is between a word and the next one, or the dot of an initial."""
+    between = text[end:start]
+    return between == " " or (
+        between in (". ", ".") and text[end - 1].isupper() and not text[end - 2 : end - 1].isalnum()
+    )
+
+
 def _has_another_number(hit: Hit, words: TextWords) -> bool:
     """Whether a number stands right behind a part of a name that has none itself.
 
@@ -478,10 +510,12 @@ def _has_digit(word: str) -> bool:
 
 
 def _is_one_name(surface: str) -> bool:
-    """Whether no sentence ends in it, and it is not made of function words."""
+    """Whether no sentence ends in it, and it is not made of function words: "the US" is not."""
     heeded = _function_words(language_of(surface))
-    words = map(fold, WORD.findall(surface))
-    return not _SENTENCE.search(surface) and not all(word in heeded for word in words)
+    words = WORD.findall(surface)
+    return not _SENTENCE.search(surface) and not all(
+        fold(word) in heeded and not _in_capitals(word) for word in words
+    )
 
 
 def _in_capitals(surface: str) -> float:
