@@ -20,6 +20,7 @@ from kglink_kbs.mediawiki.pages import BadPage, Export, Piece
 from kglink_kbs.mediawiki.plan import ABOUT, Plan, read_section
 from kglink_kbs.mediawiki.settings import MediaWikiSettings
 from kglink_kbs.mediawiki.site import Site, read_site
+from kglink_kbs.mediawiki.types import TypeNames
 from kglink_kbs.mediawiki.workers import Job, Workers, processors
 
 #: Bytes of a dump as it lies on disk for each part of the titles, and the most parts.
@@ -35,7 +36,7 @@ ALONE_BYTES = 2**18
 #: The steps of a reading, as progress names them.
 PAGES, NAMES, RECORDS = "1/3 pages", "2/3 names", "3/3 records"
 #: Whatever is kept from an interrupted run was written by this version of the steps.
-_FORMAT = 2
+_FORMAT = 3
 
 #: Jobs that need not wait for each other, and the file that each is done with.
 _Jobs = tuple[list[Job], Callable[[Job], Path]]
@@ -83,12 +84,13 @@ class _Reading:
             if chunks:
                 self._between_passes(plan, chunks, groups, workers)
         if chunks:
-            emitter = Emitter(plan, chunks, groups)
+            types = TypeNames.of(_about(plan, chunk) for chunk in range(chunks))
+            emitter = Emitter(plan, chunks, groups, types)
             for chunk in range(chunks):
                 self._source.step = Step(RECORDS, chunk, chunks, "parts")
                 yield from emitter.records(chunk)
-            if emitter.left_out:
-                self._problems.pass_over("text without a link to an entity", emitter.left_out)
+            for what, count in emitter.left_out.items():
+                self._problems.pass_over(what, count)
 
     def _export(self, file: Source) -> Export:
         check_text(file.label, file.head.head, file.file)
@@ -122,6 +124,7 @@ class _Reading:
             min_anchor_count=settings.min_anchor_count,
             documents=settings.documents,
             seed=settings.seed,
+            subpages=settings.subpages == "part",
         )
 
     @property
