@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -428,3 +429,21 @@ def test_types_that_the_kbs_do_not_hold_are_passed_over_and_counted() -> None:
     assert of_linked_types(texts, ("x",)) == (texts, {})
     plain = merged_texts("docs", DOCUMENTS)
     assert of_linked_types(plain, ("a", "b")) == (plain, {})
+
+
+def test_pages_of_a_wiki_are_known_to_be_annotated_in_part() -> None:
+    """Their links mean each other; texts about other things are not taken for pages."""
+
+    def text(name: str, gold: EntityId) -> Document:
+        return Document(name, "One heart, one lung.", (Mention(4, 9, "heart", (gold,)),) * 2)
+
+    def said(docs: str, *golds: EntityId) -> str:
+        documents = [text(str(number), gold) for number, gold in enumerate(golds)]
+        lungs = Mention(15, 19, "lung", (golds[0],))
+        documents = [replace(one, mentions=(one.mentions[0], lungs)) for one in documents[1:]]
+        return annotation_of(merged_texts(docs, documents)).partial
+
+    page = [EntityId("wiki", str(number)) for number in range(4)]
+    assert "pages that link to each other" in said("wiki", page[3], page[2], page[3], page[1])
+    assert not said("notes", page[3], page[2], page[3], page[1])
+    assert not said("wiki", page[0], page[1], page[3], page[2])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from itertools import chain
@@ -86,11 +86,29 @@ class _Reading:
         if chunks:
             types = TypeNames.of(_about(plan, chunk) for chunk in range(chunks))
             emitter = Emitter(plan, chunks, groups, types)
+            found = False
             for chunk in range(chunks):
                 self._source.step = Step(RECORDS, chunk, chunks, "parts")
-                yield from emitter.records(chunk)
+                for record in emitter.records(chunk):
+                    found = True
+                    yield record
+            if not found:
+                self._refuse_empty(_about(plan, chunk) for chunk in range(chunks))
             for what, count in emitter.left_out.items():
                 self._problems.pass_over(what, count)
+
+    def _refuse_empty(self, chunks: Iterable[dict[str, Any]]) -> None:
+        """Say what the pages are of an export of which none is an article."""
+        pages: Counter[str] = Counter()
+        for about in chunks:
+            pages["page of other namespaces"] += about["elsewhere"]
+            pages.update(about["left_out"])
+        if told := [f"{count:,} x {what}" for what, count in pages.items() if count]:
+            raise SourceError(
+                f"{self._source.label} holds no article: {', '.join(told)}",
+                hint="Articles stand in namespace 0. Take others with --set namespaces=KEY, and "
+                "what is left out with --set disambiguation=true or --set lists=true.",
+            )
 
     def _export(self, file: Source) -> Export:
         check_text(file.label, file.head.head, file.file)

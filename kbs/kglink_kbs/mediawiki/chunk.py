@@ -137,6 +137,7 @@ class _Chunk:
         self._left_out: dict[str, int] = {}
         self._lots: list[int] = []
         self._entities = 0
+        self._elsewhere = 0
         self._signs = TypeSigns()
 
     def bad(self, page: BadPage) -> None:
@@ -150,6 +151,7 @@ class _Chunk:
             ns = int(page.ns)
             title = page.title if ns == MAIN else title
         if ns not in self._reader.kept:
+            self._elsewhere += 1
             return
         if not _ID.fullmatch(page.id) or not page.title:
             missing = (
@@ -176,6 +178,7 @@ class _Chunk:
             "bad": [list(page) for page in self._bad],
             "left_out": self._left_out,
             "lots": self._lots,
+            "elsewhere": self._elsewhere,
             **self._signs.as_json(),
         }
 

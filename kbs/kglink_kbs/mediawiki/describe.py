@@ -75,6 +75,8 @@ def _from_first_sentence(title: str, words: str) -> str:
     for number, line in enumerate(lines):
         named = name in line.lower() and len(line) > len(name) and _STOP.search(line)
         if line[:1] != _ITEM and (named or is_prose(line)):
+            if number and ":" not in lines[number - 1] and _tells(lines[number - 1]):
+                number -= 1  # noqa: PLW2901 - a sentence that is broken over two lines
             rest = (one.removeprefix(_ITEM) for one in lines[number:] if _is_text(one))
             return "\n".join(rest)
     return prose_of(words)
