@@ -149,7 +149,8 @@ def template_values(text: str) -> Iterator[str]:
 
 def _hidden(inner: str) -> str:
     """The inside of a template, with calls and links in it made blank; of the same length."""
-    pieces, at = [], 0
+    pieces: list[str] = []
+    at = 0
     for start, end in brace_regions(inner):
         if start >= at:
             pieces += (inner[at:start], " " * (end - start))
