@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
+from kglink.records import CORRECTIONS
 from kglink.workspace.memory import scoring as scoring_now
 from kglink_cli.build import ensure_space
 from kglink_cli.console import counted, note, print_json, progress, say_cells
@@ -56,7 +57,13 @@ def learn(
         learnt = workspace.store.learnt()
         revisions = {info.name: info.revision for info in workspace.store.kbs()}
     for one in learnt:
-        if one.source in names:
+        if one.source in names and not one.surfaces and one.source != CORRECTIONS:
+            note(
+                "passed over",
+                f"{one.source}: the same words mean one thing here and another there, as if "
+                "annotated at random; memory holds nothing of it",
+            )
+        elif one.source in names:
             surfaces = counted(one.surfaces, "surface")
             note("learnt", f"what {surfaces} mean{'s' * (one.surfaces == 1)} in {one.source}")
     if as_json:

@@ -82,7 +82,7 @@ ADAPTERS = (
         "UMLS: a folder of MRCONSO.RRF, MRSTY.RRF and MRDEF.RRF"),
     Row("wikipedia", wikis.make, MediaWikiSettings, wikis.sniff_wikipedia,
         "MediaWiki XML exports: Wikipedia's dumps in any language, and other wikis'"),
-    Row("wikia", wikis.make, MediaWikiSettings, wikis.sniff_wikia,
+    Row("wikia", wikis.make_wikia, MediaWikiSettings, wikis.sniff_wikia,
         "Fandom's (Wikia's) XML exports"),
     Row("cirrussearch", cirrussearch.CirrusSearchAdapter, cirrussearch.CirrusSearchSettings,
         cirrussearch.sniff,

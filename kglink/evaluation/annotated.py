@@ -62,6 +62,8 @@ class Annotation:
     """Texts with more than one mention."""
     words: int
     """Of all texts."""
+    pages: bool = False
+    """The texts are pages about entities, and their mentions link to each other."""
 
     @property
     def partial(self) -> str:
@@ -69,6 +71,8 @@ class Annotation:
         several = self.texts > 1 or self.words > MOST_WORDS_OF_ONE
         if several and self.mentions and not self.texts_with_several:
             return "no text has more than one mention"
+        if self.pages:
+            return "the texts are pages that link to each other, and a page links a name once"
         places = self.marked + self.unmarked
         if self.unmarked > MOST_UNMARKED * places:
             return (
@@ -145,7 +149,21 @@ def annotation_of(texts: Sequence[AnnotatedText]) -> Annotation:
         unmarked=sum(unmarked for _, unmarked in places),
         texts_with_several=sum(len(text.mentions) > 1 for text in texts),
         words=sum(len(text.text.split()) for text in texts),
+        pages=_are_pages(texts),
     )
+
+
+def _are_pages(texts: Sequence[AnnotatedText]) -> bool:
+    """Whether texts are about the entities that others of them mean, as a wiki's pages are."""
+    about = {EntityId(text.docs, one) for text in texts for one in text.ids}
+    others = False
+    for text in texts:
+        own = {EntityId(text.docs, one) for one in text.ids}
+        golds = {gold for mention in text.mentions for gold in mention.gold or ()}
+        if golds & own or any(gold.kb != text.docs for gold in golds):
+            return False
+        others = others or not golds.isdisjoint(about)
+    return others
 
 
 def _united(left: Mention, right: Mention) -> Mention:

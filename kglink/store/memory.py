@@ -38,7 +38,7 @@ from kglink.store.document_reader import GoldRow, learning_split, read_annotated
 from kglink.store.kbs import kb_ids
 from kglink.store.kinds import Kind, count_kinds, kind_of
 from kglink.store.likeness import MOST_WORDS, Likeness, SourceWords, words_of
-from kglink.store.occurrences import Meaning, Occurrences
+from kglink.store.occurrences import Agreement, Meaning, Occurrences
 from kglink.store.schema import (
     documents,
     golds,
@@ -135,6 +135,9 @@ def _mentions(connection: Connection, kb_id: int) -> Iterator[list[GoldRow]]:
 CORRECTED = 10.0
 _BATCH = 2000
 _LOOKUP = 500
+#: A source is judged by at least so many mentions whose words stand in several of its texts. It
+#: is annotated at random where these words hardly mean the same again: 0 is chance, 1 always.
+_JUDGED_MENTIONS, _LEAST_AGREEING = 30, 0.2
 #: Less than the smallest part of a mention: what is left of sums that should be zero.
 _NOTHING = 1e-6
 #: What no text of a store has: NUL, and half of a surrogate pair.
@@ -150,7 +153,7 @@ class Learnt(NamedTuple):
     revision: int
     """Of the source, when it was counted."""
     surfaces: int
-    """How many surfaces it tells."""
+    """How many surfaces it tells; 0: it is annotated at random, and counts nothing."""
 
 
 #: The places of a document that look like mentions and are not annotated.
@@ -172,6 +175,16 @@ def nothing_unmarked(
 ) -> Places | None:
     """Count no place that is not annotated."""
     return None
+
+
+def is_random(agreement: Agreement) -> bool:
+    """Whether words mean one thing in one text of a source and any other in the next.
+
+    Where most mentions mean the same anyway, it cannot be told.
+    """
+    mentions, _, by_chance = agreement
+    told = mentions >= _JUDGED_MENTIONS and 2 * by_chance <= mentions
+    return told and agreement.share < _LEAST_AGREEING
 
 
 class _Source(NamedTuple):
@@ -210,6 +223,25 @@ def meanings(mention: Mention, kbs: Collection[str] = (), times: float = 1.0) ->
 def _meaning(surface: str, entity: EntityId, times: float) -> Meaning:
     folded = fold(surface) or surface
     return Meaning(name_key(folded), folded, entity, times, surface)
+
+
+def _count_unmarked(
+    connection: Connection,
+    one: _Source,
+    number: int,
+    seen: Occurrences,
+    unmarked: Callable[[str, str | None], Places | None],
+    progress: OnProgress,
+) -> None:
+    """Note which places of a source look like mentions and are none."""
+    places = unmarked(one.name, one.split)
+    if places is None:
+        return
+    for done, (document, _) in enumerate(read_annotated(connection, one.name, one.split), 1):
+        progress(Progress(f"counting {one.name}", done))
+        for start, end in places(document):
+            none = _meaning(document.text[start:end], NO_MENTION, one.times)
+            seen.add(number, document.text, (start, end), [none])
 
 
 class _SourcesOfMemory(NamedTuple):
@@ -269,8 +301,9 @@ class MemoryTable:
                 finding = partial(unmarked, known=known)
                 words = self._count(connection, sources, seen, finding, progress)
             surfaces = seen.surfaces()
+            at_random = {one.name for one in sources if one.name not in words}
             for number, one in enumerate(sources):
-                told = surfaces.get(number) or one.name == CORRECTIONS
+                told = surfaces.get(number) or one.name in {CORRECTIONS, *at_random}
                 if one.name in learnt and not told:
                     raise UsageError(
                         f"{one.name!r} says of no mention what it means",
@@ -314,7 +347,8 @@ class MemoryTable:
     ) -> dict[str, Counter[str]]:
         """Note what mentions mean, then which places that look like mentions are none.
 
-        Returns how often each source uses words.
+        Returns how often each source uses words. What is annotated at random counts nothing, and
+        is not among them.
         """
         words: dict[str, Counter[str]] = {one.name: Counter() for one in sources}
         for number, one in enumerate(sources):
@@ -326,18 +360,14 @@ class MemoryTable:
                 for mention, rows in zip(document.mentions, meant, strict=True):
                     said = meanings(mention, one.witnesses.lacking(rows), one.times)
                     seen.add(number, document.text, (mention.start, mention.end), said)
+        for number, agreement in seen.agreements().items():
+            if is_random(agreement) and sources[number].name != CORRECTIONS:
+                seen.leave_out(number)
+                del words[sources[number].name]
         progress(Progress("reading the names of KBs"))
-        for number, one in enumerate(sources):
-            places = unmarked(one.name, one.split)
-            if places is None:
-                continue
-            for done, (document, _) in enumerate(
-                read_annotated(connection, one.name, one.split), 1
-            ):
-                progress(Progress(f"counting {one.name}", done))
-                for start, end in places(document):
-                    none = _meaning(document.text[start:end], NO_MENTION, one.times)
-                    seen.add(number, document.text, (start, end), [none])
+        counted = ((number, one) for number, one in enumerate(sources) if one.name in words)
+        for number, one in counted:
+            _count_unmarked(connection, one, number, seen, unmarked, progress)
         return words
 
     def learnt(self) -> list[Learnt]:

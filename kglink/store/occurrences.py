@@ -36,6 +36,30 @@ _SUMMED = """
 SELECT key, folded, kb, entity, source, sum(times), min(surface) FROM placed
 GROUP BY key, folded, kb, entity, source ORDER BY key, folded, kb, entity, source
 """
+# For each source: how many mentions have words that stand in several of its texts, how often these
+# words mean the same in another of the texts, and how often a mention of any words does.
+_AGREEING = """
+WITH one AS MATERIALIZED (
+  SELECT DISTINCT source, kb, key, text, entity FROM marked WHERE kb <> '' AND entity <> ''
+), words AS MATERIALIZED (
+  SELECT source, kb, key, count(DISTINCT text) AS texts FROM one
+  GROUP BY source, kb, key HAVING count(DISTINCT text) > 1
+), meant AS MATERIALIZED (
+  SELECT source, kb, key, entity, count(*) AS times FROM one JOIN words USING (source, kb, key)
+  GROUP BY source, kb, key, entity
+), totals AS MATERIALIZED (
+  SELECT source, kb, entity, sum(times) AS times FROM meant GROUP BY source, kb, entity
+), asked AS MATERIALIZED (
+  SELECT source, kb, sum(texts) AS mentions FROM words GROUP BY source, kb
+)
+SELECT source, count(*), sum(agreeing), sum(by_chance) FROM (
+  SELECT source, max((meant.times - 1.0) / (texts - 1)) AS agreeing,
+    max(min(1.0, 1.0 * totals.times / mentions)) AS by_chance
+  FROM one JOIN words USING (source, kb, key) JOIN meant USING (source, kb, key, entity)
+  JOIN totals USING (source, kb, entity) JOIN asked USING (source, kb)
+  GROUP BY source, kb, key, text
+) GROUP BY source
+"""
 _SURFACES = "SELECT source, count(DISTINCT folded) FROM marked GROUP BY source"
 
 
@@ -54,6 +78,22 @@ class Meaning(NamedTuple):
     times: float
     surface: str
     source: str = ""
+
+
+class Agreement(NamedTuple):
+    """How well the mentions of a source tell what the same words mean in its other texts."""
+
+    mentions: int
+    """Those whose words are marked in several texts."""
+    agreeing: float
+    """How many of these another mention of the same words agrees with."""
+    by_chance: float
+    """How many any other mention would agree with."""
+
+    @property
+    def share(self) -> float:
+        """1 where words always mean the same, 0 where they tell nothing."""
+        return (self.agreeing - self.by_chance) / (self.mentions - self.by_chance or 1)
 
 
 class Occurrences:
@@ -95,6 +135,14 @@ class Occurrences:
         """The same and what was no mention, for each source: what is in no source before it."""
         for key, folded, kb, entity, source, times, surface in self._db.execute(_SUMMED):
             yield source, Meaning(key, folded, EntityId(kb, entity), times, surface)
+
+    def agreements(self) -> dict[int, Agreement]:
+        """How far each source agrees with itself, of those with words in several texts."""
+        return {source: Agreement(*counts) for source, *counts in self._db.execute(_AGREEING)}
+
+    def leave_out(self, source: int) -> None:
+        """Forget what a source said."""
+        self._db.execute("DELETE FROM said WHERE source = ?", (source,))
 
     def surfaces(self) -> dict[int, int]:
         """How many surfaces each source tells."""

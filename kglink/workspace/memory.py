@@ -160,9 +160,11 @@ def _unmarked_of(opened: Opened) -> Unmarked:
         detectors = detectors_of(known, opened.store.kb(source).links_to)
 
         def places(document: Document) -> Iterator[tuple[int, int]]:
+            marked = bytearray(len(document.text))
+            for one in document.mentions:
+                marked[one.start : one.end] = b"\1" * (one.end - one.start)
             for span in proposals(document.text, detectors):
-                marked = (one for one in document.mentions if one.start < span.end)
-                if not any(span.start < one.end for one in marked):
+                if marked.find(1, span.start, span.end) < 0:
                     yield span.start, span.end
 
         return places

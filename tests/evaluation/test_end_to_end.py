@@ -428,3 +428,24 @@ def test_types_that_the_kbs_do_not_hold_are_passed_over_and_counted() -> None:
     assert of_linked_types(texts, ("x",)) == (texts, {})
     plain = merged_texts("docs", DOCUMENTS)
     assert of_linked_types(plain, ("a", "b")) == (plain, {})
+
+
+def test_pages_of_a_wiki_are_known_to_be_annotated_in_part() -> None:
+    """Their links mean each other; texts about other things are not taken for pages."""
+
+    def said(docs: str, *golds: str) -> str:
+        """Of texts 0, 1, ... each of which means the page of its place and the page 9."""
+        documents = []
+        for number, key in enumerate(golds):
+            means = [EntityId("wiki", one) for one in (key, "9")]
+            mentions = (
+                Mention(4, 9, "heart", (means[0],)),
+                Mention(15, 19, "lung", (means[1],)),
+            )
+            documents.append(Document(str(number), f"One heart, one lung {number}.", mentions))
+        return annotation_of(merged_texts(docs, documents)).partial
+
+    assert "pages that link to each other" in said("wiki", "1", "2", "8")
+    assert not said("notes", "1", "2", "8")
+    assert not said("wiki", "7", "7", "8")
+    assert not said("wiki", "0", "2", "1")

@@ -4,12 +4,13 @@ from typing import Any
 
 import pytest
 
+from kglink.errors import SourceError
 from kglink.plugins import load_registry
-from kglink.records import Alias, Entity
+from kglink.records import Alias, Document, Entity
 from kglink.sources import Problems, Source, SourceHead
 from kglink.testing import KBAdapterContract
 from kglink_kbs.mediawiki.settings import MediaWikiSettings
-from kglink_kbs.mediawiki.wikis import make, sniff_wikia, sniff_wikipedia
+from kglink_kbs.mediawiki.wikis import make, make_wikia, sniff_wikia, sniff_wikipedia
 from mediawiki_dumps import export, page
 
 BASE = "https://lanternfall.fandom.com/wiki/Lanternfall_Wiki"
@@ -122,3 +123,138 @@ def test_the_siteinfo_tells_fandom_from_the_rest(base: str, fandom: bool) -> Non
     assert (sniff_wikipedia(head) > 0.5) != fandom
     guess = load_registry().guess_kb(head)
     assert guess.name == ("kglink/wikia" if fandom else "kglink/wikipedia")
+
+
+def titles_of(*pages: str, problems: Problems | None = None, **given: Any) -> dict[str, Entity]:
+    """The entities of an export of Fandom by their titles."""
+    settings = MediaWikiSettings.model_validate(given)
+    with Source.from_bytes(export(*pages, base=BASE).encode()) as source:
+        records = list(make_wikia(settings).read(source, problems or Problems()))
+    return {record.title: record for record in records if isinstance(record, Entity)}
+
+
+PARTS = (
+    page(1, "Ada", "{{Keeper}}"),
+    page(2, "Ada/Notes", "She keeps the light of the [[Harbour]] and its bell."),
+    page(3, "Ada/Notes/Old", "[[Ada/Notes|more]]"),
+    page(4, "Harbour", "The harbour of [[Ada]] is a [[The bell|place]] of ships."),
+    page(5, "The bell", "", redirect="Ada/Notes"),
+    page(6, "A.", "", redirect="Ada"),
+    page(7, "A./Lamp", "A lamp that was lit by her every night."),
+    page(8, "Left/Right", "A house with two doors and no keeper at all."),
+)
+
+
+def test_subpages_are_parts_of_their_pages() -> None:
+    problems = Problems()
+    found = titles_of(*PARTS, problems=problems)
+    assert set(found) == {"Ada", "Harbour", "Left/Right"}
+    assert problems.passed_over == {"redirect": 2, "subpage": 3}
+    assert found["Ada"].description == "She keeps the light of the Harbour and its bell."
+    surfaces = {alias.surface for alias in found["Ada"].aliases}
+    assert surfaces == {"A.", "The bell", "Ada", "place"}
+    assert found["Harbour"].popularity == 1
+
+
+def test_subpages_may_stay_entities() -> None:
+    own = titles_of(*PARTS, subpages="own")
+    assert len(own) == 6
+    assert {alias.surface for alias in own["Ada/Notes"].aliases} == {"The bell", "place", "more"}
+    with Source.from_bytes(export(*PARTS).encode()) as source:
+        elsewhere = list(make(MediaWikiSettings()).read(source, Problems()))
+    assert len(elsewhere) == 6
+
+
+def test_links_to_subpages_are_no_mentions_and_those_through_redirects_mean_the_page() -> None:
+    dump = export(*PARTS, base=BASE).encode()
+    with Source.from_bytes(dump) as source:
+        records = list(make_wikia(MediaWikiSettings(documents=9)).read(source, Problems()))
+    golds = {
+        record.id: [gold.key for mention in record.mentions for gold in mention.gold or ()]
+        for record in records
+        if isinstance(record, Document)
+    }
+    assert golds == {"4": ["1", "1"]}
+
+
+@pytest.mark.parametrize(
+    ("pages", "titles"),
+    [
+        pytest.param(
+            [page(1, "A/B", "x"), page(2, "A/C", "y"), page(3, "A/C/D", "z")],
+            {"A/B", "A/C"},
+            id="nothing but subpages",
+        ),
+        pytest.param(
+            [
+                page(1, "A", "", redirect="C/D"),
+                page(2, "C", "", redirect="A/B"),
+                page(3, "A/B", "x"),
+                page(4, "C/D", "y"),
+                page(5, "E", "", redirect="E"),
+            ],
+            {"A/B", "C/D"},
+            id="subpages of each other by redirects",
+        ),
+        pytest.param([page(1, "/", "x"), page(2, "A//B/", "y")], {"/", "A//B/"}, id="bare slashes"),
+    ],
+)
+def test_pages_do_not_vanish_into_each_other(pages: list[str], titles: set[str]) -> None:
+    assert set(titles_of(*pages)) == titles
+
+
+@pytest.mark.parametrize(
+    ("pages", "said"),
+    [
+        ([page(n, f"Template:T{n}", "{{{1}}}", ns=10) for n in (1, 2)], "2 x page of other"),
+        ([page(1, "A", "", redirect="B"), page(2, "B", "", redirect="A")], "2 x redirect"),
+        ([page(1, "A", "{{disambig}}")], "1 x disambiguation page"),
+    ],
+)
+def test_an_export_without_articles_says_what_it_holds(pages: list[str], said: str) -> None:
+    with pytest.raises(SourceError, match=said):
+        titles_of(*pages)
+
+
+PROSE = "A gun that was carried by the ships of the [[North]] and by few others, late in the war."
+BOX = f"""\
+{{{{Gun
+|image = [[File:Gun.png|A gun that was carried by the ships of all the seas|thumb]]
+|range = Long
+|text = {PROSE}
+|notes =
+* Found by those who look for it in the west of the map.
+}}}}
+[[Category:Guns of the North]]"""
+
+
+def test_prose_in_a_template_is_the_description_and_its_name_the_type() -> None:
+    pages = [page(n, f"Gun {n}", BOX) for n in range(1, 6)]
+    found = titles_of(*pages, page(9, "Sea", "The sea is wide and it is blue."))
+    assert found["Gun 1"].description == PROSE.replace("[[North]]", "North")
+    assert {one.type for title, one in found.items() if title != "Sea"} == {"gun"}
+    assert not found["Sea"].type
+
+
+def test_a_category_of_many_pages_is_a_type_where_no_box_is() -> None:
+    text = "A thing of the [[harbour]] that is seen by all.\n[[Category:{}]]"
+    named = [page(n, f"P{n}", text.format("Harbour lights")) for n in range(1, 5)]
+    rest = [page(n, f"P{n}", text.format("Article stubs")) for n in range(5, 10)]
+    found = titles_of(*named, *rest)
+    assert {found[f"P{n}"].type for n in range(1, 5)} == {"harbour lights"}
+    assert {found[f"P{n}"].type for n in range(5, 10)} == {""}
+
+
+@pytest.mark.parametrize(
+    ("text", "description"),
+    [
+        ("'''Voice''': Ai\n\nShe guards the old gate.", "She guards the old gate."),
+        ("She guards the gate.\n* Red\n* Blue", "She guards the gate."),
+        ("== Notes ==\n* She was seen at the gate.\n* Red", "She was seen at the gate."),
+        ("<gallery>\nFile:A.png|A gate of the old town at night.\n</gallery>", ""),
+        ("Basic\n\nBasic II\n\nDamaged", ""),
+        ("{{Quote|門を守る者は誰もが眠らない。|Ada}}\nBrave.", "Brave."),
+    ],
+)  # fmt: skip
+def test_labels_lists_and_galleries_are_no_description(text: str, description: str) -> None:
+    assert titles_of(page(1, "Gate", text))["Gate"].description == description

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from itertools import permutations
+from collections.abc import Callable, Sequence
+from itertools import cycle, permutations
 from pathlib import Path
 
 import pytest
@@ -133,3 +133,76 @@ def test_a_kb_that_documents_do_not_link_to_changes_nothing_of_what_is_learnt(
         workspace.add_kb("words", [Entity("1", "Ward"), Entity("2", "List"), Entity("3", "pain")])
         workspace.learn(SOURCES)
         assert rows(workspace) == before
+
+
+def annotated(count: int, golds: Sequence[EntityId]) -> list[Document]:
+    """Texts with four words each, which mean the golds one after the other."""
+    meant = cycle(golds)
+    words = ("alpha", "beta", "gamma", "delta")
+    return [
+        document(f"r{number}", f"{number} {' '.join(words)}", **{one: next(meant) for one in words})
+        for number in range(count)
+    ]
+
+
+ALL = [EntityId("organs", str(number)) for number in (1, 2, 3)]
+
+
+@pytest.mark.parametrize(
+    ("golds", "counts"),
+    [
+        pytest.param([*ALL, *ALL[:2], ALL[1], ALL[0]], False, id="at random"),
+        pytest.param([*ALL, ALL[0]], True, id="each word means one thing"),
+        pytest.param([HEART], True, id="all words mean one thing"),
+    ],
+)
+def test_a_source_annotated_at_random_counts_nothing(
+    workspace: Workspace, kglink: Kglink, golds: list[EntityId], counts: bool
+) -> None:
+    with workspace:
+        workspace.add_kb("more", annotated(60, golds), links_to="organs")
+        workspace.learn("a")
+        before = rows(workspace)
+    said = kglink("-w", workspace.folder, "learn", "more").err
+    with workspace:
+        told = workspace.store.memory_sources()
+        assert told == {"a": 2, "more": 4 if counts else 0}
+        assert (rows(workspace) == before) != counts
+        assert ("annotated at random" in said) != counts
+        words = workspace.store.memory_state()
+        workspace.forget("more")
+        assert rows(workspace) == before
+        assert workspace.store.memory_state() != words
+
+
+def test_few_mentions_are_believed_though_they_contradict(workspace: Workspace) -> None:
+    with workspace:
+        workspace.add_kb("few", annotated(7, [*ALL, *ALL[:2], ALL[1], ALL[0]]), links_to="organs")
+        workspace.learn("few")
+        assert workspace.store.memory_sources() == {"few": 4}
+
+
+@pytest.mark.parametrize("marked", [1, 300], ids=["one of them", "all of them"])
+def test_many_times_one_abbreviation(workspace: Workspace, marked: int) -> None:
+    """One word again and again is one surface, with little to keep of it."""
+    text = "HT " * 300
+    mentions = [Mention(3 * at, 3 * at + 2, "HT", (HEART,)) for at in range(marked)]
+    with workspace:
+        texts = (Document(f"{n}", f"{text}{n}", tuple(mentions)) for n in range(20))
+        workspace.add_kb("many", texts, links_to="organs")
+        workspace.learn("many")
+        (row,) = (row for row in rows(workspace) if row[3] == HEART.key)
+        assert (row[1], row[5]) == ("ht", 20 * marked)
+
+
+@pytest.mark.parametrize(
+    "text", ["⠁⠃⠉ ⠙⠑⠋", "0101 1101 ::: ###", "𐎀𐎁𐎂 𐎃𐎄", "ʘ ǀ ǁ ǃ", "\u200b\u200d"]
+)
+def test_texts_of_no_language_are_learnt_and_linked(workspace: Workspace, text: str) -> None:
+    with workspace:
+        whole = f"{text} heart {text}"
+        workspace.add_kb("odd", [document("o", whole, heart=HEART)], links_to="organs")
+        workspace.learn("odd")
+        assert workspace.store.memory_sources() == {"odd": 1}
+        (meaning,) = workspace.store.meanings(["heart"])["heart"]
+        assert meaning.entity == HEART

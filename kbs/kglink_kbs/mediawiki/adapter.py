@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from itertools import chain
@@ -20,6 +20,7 @@ from kglink_kbs.mediawiki.pages import BadPage, Export, Piece
 from kglink_kbs.mediawiki.plan import ABOUT, Plan, read_section
 from kglink_kbs.mediawiki.settings import MediaWikiSettings
 from kglink_kbs.mediawiki.site import Site, read_site
+from kglink_kbs.mediawiki.types import TypeNames
 from kglink_kbs.mediawiki.workers import Job, Workers, processors
 
 #: Bytes of a dump as it lies on disk for each part of the titles, and the most parts.
@@ -35,7 +36,7 @@ ALONE_BYTES = 2**18
 #: The steps of a reading, as progress names them.
 PAGES, NAMES, RECORDS = "1/3 pages", "2/3 names", "3/3 records"
 #: Whatever is kept from an interrupted run was written by this version of the steps.
-_FORMAT = 2
+_FORMAT = 3
 
 #: Jobs that need not wait for each other, and the file that each is done with.
 _Jobs = tuple[list[Job], Callable[[Job], Path]]
@@ -83,12 +84,31 @@ class _Reading:
             if chunks:
                 self._between_passes(plan, chunks, groups, workers)
         if chunks:
-            emitter = Emitter(plan, chunks, groups)
+            types = TypeNames.of(_about(plan, chunk) for chunk in range(chunks))
+            emitter = Emitter(plan, chunks, groups, types)
+            found = False
             for chunk in range(chunks):
                 self._source.step = Step(RECORDS, chunk, chunks, "parts")
-                yield from emitter.records(chunk)
-            if emitter.left_out:
-                self._problems.pass_over("text without a link to an entity", emitter.left_out)
+                for record in emitter.records(chunk):
+                    found = True
+                    yield record
+            if not found:
+                self._refuse_empty(_about(plan, chunk) for chunk in range(chunks))
+            for what, count in emitter.left_out.items():
+                self._problems.pass_over(what, count)
+
+    def _refuse_empty(self, chunks: Iterable[dict[str, Any]]) -> None:
+        """Say what the pages are of an export of which none is an article."""
+        pages: Counter[str] = Counter()
+        for about in chunks:
+            pages["page of other namespaces"] += about["elsewhere"]
+            pages.update(about["left_out"])
+        if told := [f"{count:,} x {what}" for what, count in pages.items() if count]:
+            raise SourceError(
+                f"{self._source.label} holds no article: {', '.join(told)}",
+                hint="Articles stand in namespace 0. Take others with --set namespaces=KEY, and "
+                "what is left out with --set disambiguation=true or --set lists=true.",
+            )
 
     def _export(self, file: Source) -> Export:
         check_text(file.label, file.head.head, file.file)
@@ -122,6 +142,7 @@ class _Reading:
             min_anchor_count=settings.min_anchor_count,
             documents=settings.documents,
             seed=settings.seed,
+            subpages=settings.subpages == "part",
         )
 
     @property

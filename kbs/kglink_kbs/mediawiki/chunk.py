@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Any
 
+from kglink_kbs.mediawiki.describe import description_of
 from kglink_kbs.mediawiki.kinds import PageKind, redirect_target, sort_page
 from kglink_kbs.mediawiki.languages import CATEGORY, MAIN
 from kglink_kbs.mediawiki.markup import without_opaque
@@ -29,7 +30,8 @@ from kglink_kbs.mediawiki.plan import (
     read_section,
     write_sections,
 )
-from kglink_kbs.mediawiki.site import Titles
+from kglink_kbs.mediawiki.site import Titles, pages_above
+from kglink_kbs.mediawiki.types import TypeSigns, category_pattern
 from kglink_kbs.mediawiki.wikitext import (
     clean_prepared,
     find_links,
@@ -84,9 +86,8 @@ class Lottery:
         return here[left - 1] if left <= len(here) else self.bound - 1
 
 
-#: A description needs no more of a lead than this, whatever stands before it.
-_LONGEST_LEAD = 50_000
-_SHORT_LEAD = 20_000
+#: What may describe a page in a subpage stands in its first letters.
+MOST_OF_SUBPAGE = 4000
 _ID = re.compile(r"[0-9]{1,18}")
 
 
@@ -99,6 +100,7 @@ class ChunkReader:
         self.kept = frozenset(kept)
         self.titles = Titles(plan.site, kept, plan.interwiki)
         self.pattern = link_pattern(plan.language)
+        self.categories = category_pattern(plan.site)
 
     def read(
         self, number: int, piece: bytes, label: str, offset: int, bound: int
@@ -135,6 +137,8 @@ class _Chunk:
         self._left_out: dict[str, int] = {}
         self._lots: list[int] = []
         self._entities = 0
+        self._elsewhere = 0
+        self._signs = TypeSigns()
 
     def bad(self, page: BadPage) -> None:
         """Keep what is wrong with a page."""
@@ -147,6 +151,7 @@ class _Chunk:
             ns = int(page.ns)
             title = page.title if ns == MAIN else title
         if ns not in self._reader.kept:
+            self._elsewhere += 1
             return
         if not _ID.fullmatch(page.id) or not page.title:
             missing = (
@@ -173,6 +178,8 @@ class _Chunk:
             "bad": [list(page) for page in self._bad],
             "left_out": self._left_out,
             "lots": self._lots,
+            "elsewhere": self._elsewhere,
+            **self._signs.as_json(),
         }
 
     def sections(self) -> list[bytes]:
@@ -207,26 +214,28 @@ class _Chunk:
         return wanted[kind]
 
     def _entity(self, page: RawPage, title: str, type_: str, text: str, lead: str) -> None:
-        plan, number = self._plan, self._entities
+        plan, number, whole = self._plan, self._entities, text
         self._entities += 1
-        row = json.dumps(
-            [page.id, title, self._description(text, lead), type_, plan.site.url(title)]
-        )
-        self._out.add(ENTITIES, row)
+        above = pages_above(title) if plan.subpages else []
+        if above:
+            text, lead = text[:MOST_OF_SUBPAGE], lead[:MOST_OF_SUBPAGE]
+        described = self._description(title, text, lead)
+        signs = self._signs.of(type_, text, lead, self._reader.categories, count=not above)
+        url = plan.site.url(title)
+        self._out.add(ENTITIES, json.dumps([page.id, title, described, type_, url, *signs]))
         place = f"{title}\t\t{self._number}\t{number}\t{page.id}"
+        if above:
+            place = "\t".join((place, described))
         self._out.add(plan.titles_section(plan.part_of(title)), place)
         if plan.documents and (lot := draw_lot(plan.seed, page.id)) < self._bound:
             self._lots.append(lot)
-            self._out.add(DOCUMENTS, json.dumps([number, lot, text]))
+            self._out.add(DOCUMENTS, json.dumps([number, lot, whole]))
 
-    def _description(self, text: str, lead: str) -> str:
-        plan = self._plan
-        if not plan.sentences:
+    def _description(self, title: str, text: str, lead: str) -> str:
+        if not self._plan.sentences:
             return ""
-        words = self._clean(lead[:_LONGEST_LEAD])
-        if not words and len(lead) < len(text):
-            words = self._clean(text[:_SHORT_LEAD])
-        return " ".join(first_sentences(words, plan.sentences).split("\n"))
+        words = description_of(title, text, lead, self._clean)
+        return " ".join(first_sentences(words, self._plan.sentences).split("\n"))
 
     def _clean(self, text: str) -> str:
         return prose(text, self._reader.titles, self._plan.language)

@@ -7,6 +7,7 @@ it asks the part of its target where that leads, and is told, before links are c
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -23,6 +24,8 @@ from kglink_kbs.mediawiki.plan import (
     read_section,
     write_sections,
 )
+from kglink_kbs.mediawiki.site import pages_above
+from kglink_kbs.mediawiki.types import TypeNames
 from kglink_kbs.mediawiki.wikitext import is_name
 
 #: Redirects to redirects are followed this far; a circle ends here too.
@@ -35,6 +38,8 @@ class Place(NamedTuple):
     chunk: int
     number: int
     key: str
+    described: str = ""
+    """What a subpage says of its page."""
 
 
 class PartResolver:
@@ -48,11 +53,14 @@ class PartResolver:
 
     # ---------------------------------------------------------------------------- redirects
     def ask(self, part: int) -> None:
-        """Ask for every redirect of the part where its target is."""
+        """Ask for every redirect of the part where its target is, for subpages whose they are."""
         plan = self._plan
         out = Sections(plan.parts)
         for title, target in self._redirects(part):
-            out.add(plan.part_of(target), f"{target}\t{title}")
+            out.add(plan.part_of(target), f"{target}\t{title}\t")
+        for title in self._pages(part) if plan.subpages else ():
+            for depth, above in enumerate(pages_above(title)):
+                out.add(plan.part_of(above), f"{above}\t{title}\t{depth}")
         write_sections(plan.asked(0, part), out.packed())
 
     def answer(self, turn: int, part: int) -> None:
@@ -61,14 +69,22 @@ class PartResolver:
         asked = list(read_lines((plan.asked(turn, n) for n in range(plan.parts)), part))
         pages = self._pages(part) if asked else {}
         redirects = dict(self._redirects(part)) if asked else {}
+        owners = self._answers(part, 1) if asked and turn else {}
         answers, further = Sections(plan.parts), Sections(plan.parts)
-        for target, title in asked:
+        for target, title, depth in asked:
             place = pages.get(target)
-            if place is not None:
-                answers.add(plan.part_of(title), "\t".join((title, *map(str, place))))
+            is_subpage = place is not None and plan.subpages and "/" in target
+            if is_subpage and not depth and not turn:
+                further.add(part, f"{target}\t{title}\t{depth}")  # whose it is is not known yet
+            elif is_subpage and depth and turn:
+                pass  # only a page of the first level owns what lies below a redirect: no circles
+            elif place is not None:
+                place = owners.get(target, place)
+                told = (title, *map(str, place[:3]), depth)
+                answers.add(plan.part_of(title), "\t".join(told))
             elif target in redirects:
                 on = redirects[target]
-                further.add(plan.part_of(on), f"{on}\t{title}")
+                further.add(plan.part_of(on), f"{on}\t{title}\t{depth}")
         write_sections(plan.answered(turn, part), answers.packed())
         write_sections(plan.asked(turn + 1, part), further.packed())
 
@@ -79,6 +95,10 @@ class PartResolver:
         pages = self._pages(part)
         redirects = self._answers(part)
         out = Sections(self._groups)
+        for title in pages.keys() & redirects.keys():
+            page, owner = pages[title], redirects.pop(title)
+            if page[:2] != owner[:2]:
+                self._give_to(out, pages.pop(title), owner)
         for title, place in redirects.items():
             out.add(self._group(place.chunk), f"r\t{place.chunk}\t{place.number}\t{title}")
         places = redirects | pages
@@ -99,6 +119,13 @@ class PartResolver:
                 out.add(group, f"{head}\t{anchor}\t{count}")
         write_sections(plan.joined(part), out.packed())
 
+    def _give_to(self, out: Sections, page: Place, owner: Place) -> None:
+        """Make a subpage a part of its page: what it says may be the page's description."""
+        out.add(self._group(page.chunk), f"s\t{page.chunk}\t{page.number}")
+        if page.described:
+            told = f"d\t{owner.chunk}\t{owner.number}\t{page.described}"
+            out.add(self._group(owner.chunk), told)
+
     def _group(self, chunk: int) -> int:
         return group_of(chunk, len(self._chunks), self._groups)
 
@@ -111,20 +138,21 @@ class PartResolver:
     def _pages(self, part: int) -> dict[str, Place]:
         pages: dict[str, Place] = {}
         for line in self._titles(part):
-            if len(line) == 5:
-                title, _, chunk, number, key = line
-                pages.setdefault(title, Place(int(chunk), int(number), key))
+            if len(line) > 2:
+                title, _, chunk, number, *rest = line
+                pages.setdefault(title, Place(int(chunk), int(number), *rest))
         return pages
 
-    def _answers(self, part: int) -> dict[str, Place]:
+    def _answers(self, part: int, turns: int = TURNS) -> dict[str, Place]:
         plan = self._plan
         files: list[Path] = [
-            plan.answered(turn, other) for turn in range(TURNS) for other in range(plan.parts)
+            plan.answered(turn, other) for turn in range(turns) for other in range(plan.parts)
         ]
-        return {
-            title: Place(int(chunk), int(number), key)
-            for title, chunk, number, key in read_lines(files, part)
-        }
+        found: dict[str, tuple[str, Place]] = {}
+        for title, chunk, number, key, depth in read_lines(files, part):
+            told = depth, Place(int(chunk), int(number), key)
+            found[title] = min(found.get(title, told), told)  # the topmost page owns a subpage
+        return {title: place for title, (_, place) in found.items()}
 
 
 def group_of(chunk: int, chunks: int, groups: int) -> int:
@@ -135,12 +163,14 @@ def group_of(chunk: int, chunks: int, groups: int) -> int:
 class _Joined:
     """What has been found for the page of one place."""
 
-    __slots__ = ("anchors", "golds", "redirects")
+    __slots__ = ("anchors", "described", "golds", "is_part", "redirects")
 
     def __init__(self) -> None:
         self.redirects: list[str] = []
         self.anchors: dict[str, int] = {}
         self.golds: dict[int, str] = {}
+        self.is_part = False
+        self.described = ""
 
 
 class _Row(NamedTuple):
@@ -149,6 +179,8 @@ class _Row(NamedTuple):
     description: str
     type: str
     url: str
+    template: str = ""
+    categories: str = ""
 
 
 class _Text(NamedTuple):
@@ -163,14 +195,15 @@ _NOTHING = _Joined()
 class Emitter:
     """Gives out the records of a dump that has been read and joined."""
 
-    def __init__(self, plan: Plan, chunks: int, groups: int) -> None:
+    def __init__(self, plan: Plan, chunks: int, groups: int, types: TypeNames) -> None:
         self._plan = plan
         self._chunks = chunks
+        self._types = types
         self._groups = groups
         self._group = -1
         self._found: _Found = {}
-        self.left_out = 0
-        """How many chosen texts had no link to an entity that is given out."""
+        self.left_out: Counter[str] = Counter()
+        """How many pages and chosen texts were not given out, and why."""
 
     def records(self, chunk: int) -> Iterator[Record]:
         """The records of a chunk; the chunks are asked for in their order."""
@@ -181,11 +214,14 @@ class Emitter:
         for number, values in enumerate(json_rows(read_section(path, ENTITIES))):
             row = _Row(*values)
             joined = found.get((chunk, number), _NOTHING)
+            if joined.is_part:
+                self.left_out["subpage"] += 1
+                continue
             yield self._entity(row, joined)
             if (text := texts.get(number)) is not None:
                 document = self._document(row, text, joined)
                 if document is None:
-                    self.left_out += 1
+                    self.left_out["text without a link to an entity"] += 1
                 else:
                     yield document
 
@@ -194,8 +230,8 @@ class Emitter:
         return Entity(
             row.key,
             row.title,
-            row.description,
-            row.type,
+            row.description or joined.described if self._plan.sentences else "",
+            row.type or self._types.name(row.template, row.categories),
             row.url,
             float(popularity),
             self._plan.language,
@@ -241,6 +277,10 @@ class Emitter:
                 joined.anchors[anchor] = joined.anchors.get(anchor, 0) + int(count)
             elif kind == "r":
                 joined.redirects.append(rest[0])
+            elif kind == "s":
+                joined.is_part = True
+            elif kind == "d":
+                joined.described = max(joined.described, rest[0], key=len)
             else:
                 joined.golds[int(rest[0])] = rest[1]
         return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from kglink_kbs.mediawiki.languages import (
@@ -27,6 +28,8 @@ _DISAMBIGUATION_WORD = re.compile(
     r"__DISAMBIG__|\[\[[^\[\]|:\n]{1,40}:[^\[\]|\n]{0,60}disambiguation pages", re.IGNORECASE
 )
 _LONGEST_TYPE = 80
+#: Names of templates that are known at once: pages of a wiki have the same.
+_TEMPLATES = 8192
 _LONGEST_NAME = 100
 #: Short descriptions stand at the very beginning of a page.
 _SHORT_DESCRIPTION_BY = 4000
@@ -70,6 +73,7 @@ def is_disambiguation(title: str, templates: Iterable[str]) -> bool:
     return any(map(_is_disambiguation_template, templates))
 
 
+@lru_cache(maxsize=_TEMPLATES)
 def infobox_type(template: str) -> str:
     """What an infobox is about by its name; empty for any other template."""
     name = " ".join(template[:_LONGEST_NAME].replace("_", " ").split())
@@ -80,6 +84,7 @@ def infobox_type(template: str) -> str:
     return (said or INFOBOX_TYPES.get(name.lower(), ""))[:_LONGEST_TYPE]
 
 
+@lru_cache(maxsize=_TEMPLATES)
 def _is_disambiguation_template(name: str) -> bool:
     name = name.strip().replace("_", " ").lower()
     return name in DISAMBIGUATION_TEMPLATES or name.startswith("disambig")

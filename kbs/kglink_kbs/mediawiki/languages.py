@@ -217,3 +217,23 @@ SHORT_DESCRIPTION = re.compile(
     r"\{\{\s*(?:short[ _]desc(?:ription)?\s*\||shortdesc\s*:)\s*(?:1\s*=)?([^{}|\n]*+)",
     re.IGNORECASE,
 )
+
+#: Words of a template's name that say that it is a box, not of what.
+BOX_WORDS = _words(
+    """
+    box card cards data details header heading info infobox page profile stats summary table
+    template tabs
+    """
+)
+#: Words of templates and categories that tell of the text and not of its subject.
+ABOUT_TEXT = _words(
+    """
+    about ambox article articles br candidates center cite cleanup clear clr color colour
+    construction delete deletion disambig dmy era featured file files for gallery hatnote icon
+    image images link links list lists main maintenance mdy merge meta missing multiple nav
+    navbox navigation needs needing news notice notoc pages picture pictures portal protected
+    quote quotes redirect redirects ref reference references reflist see sandbox sort spoiler
+    spoilers stub stubs tab tabber templates timer title toc tocright todo tooltip under
+    uncategorized update updates use video warning wiki wikia wikipedia with without
+    """
+)

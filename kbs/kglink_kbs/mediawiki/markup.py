@@ -128,7 +128,7 @@ def without_braces(text: str) -> str:
     What is never closed goes as far as it can be guessed: a template with its paragraph, a table
     up to the next heading.
     """
-    regions = _regions(text)
+    regions = brace_regions(text)
     if not regions:
         return text
     kept, at = [], 0
@@ -194,7 +194,8 @@ class _Stack:
         self._done.append((start, end))
 
 
-def _regions(text: str) -> list[tuple[int, int]]:
+def brace_regions(text: str) -> list[tuple[int, int]]:
+    """The outermost templates and tables of a text: where each begins and ends, in order."""
     stack = _Stack(text)
     for token in _TOKEN.finditer(text):
         start, end = token.span()

@@ -106,6 +106,8 @@ class Plan:
     min_anchor_count: int = 1
     documents: int = 0
     seed: int = 0
+    subpages: bool = False
+    """Whether they are parts of their pages, and no entities."""
 
     def as_json(self) -> dict[str, Any]:
         """All of it as JSON values."""
@@ -126,7 +128,7 @@ class Plan:
         return Path(self.folder) / f"texts-{number:06}"
 
     def asked(self, turn: int, part: int) -> Path:
-        """The redirects of a part that ask other parts where they lead, in each turn."""
+        """The redirects and subpages of a part that ask others where they lead, in each turn."""
         return Path(self.folder) / f"asked-{turn}-{part:04}"
 
     def answered(self, turn: int, part: int) -> Path:

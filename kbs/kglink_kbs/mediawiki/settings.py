@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field
 
 from kglink.plugins import PluginSettings
@@ -18,6 +20,11 @@ class MediaWikiSettings(PluginSettings):
     )
     lists: bool = Field(True, description="Keep pages that are lists by their title.")
     categories: bool = Field(False, description="Keep category pages.")
+    subpages: Literal["auto", "part", "own"] = Field(
+        "auto",
+        description="What X/Gallery is where a page X is: `part` of it, no entity, or its `own`; "
+        "`auto`: a part on Fandom.",
+    )
     namespaces: tuple[int, ...] = Field(
         (0,), description="Keys of the namespaces whose pages are entities; 0 holds the articles."
     )

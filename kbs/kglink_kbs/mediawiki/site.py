@@ -250,6 +250,13 @@ class Titles:
 _NOT_SHOWN = frozenset({FILE, CANONICAL_NAMESPACES["category"]})
 
 
+def pages_above(title: str) -> list[str]:
+    """The titles of the pages that a title would be a subpage of, from the topmost on."""
+    parts = title.split("/")
+    above = ("/".join(parts[:count]).rstrip() for count in range(1, len(parts)))
+    return [one for one in dict.fromkeys(above) if one and not one.endswith(":")]
+
+
 def _namespaces(site: Site) -> dict[str, Namespace]:
     """Every name of every namespace but the main one, in small letters."""
     own = {space.key: space for space in site.namespaces}

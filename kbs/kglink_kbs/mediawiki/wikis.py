@@ -27,6 +27,12 @@ def make(settings: MediaWikiSettings) -> KBAdapter:
     return MediaWikiAdapter(settings)
 
 
+def make_wikia(settings: MediaWikiSettings) -> KBAdapter:
+    """The same with Fandom's ways: its articles have subpages."""
+    own = "part" if settings.subpages == "auto" else settings.subpages
+    return make(settings.model_copy(update={"subpages": own}))
+
+
 def sniff_wikipedia(head: SourceHead) -> float:
     """Sure of an export that is not Fandom's."""
     return 0.95 if wiki_of(head) == "other" else 0.0

@@ -165,6 +165,7 @@ class Workers:
             answer = None
         if answer is None:
             code = process.wait()
+            self._idle.put(process)  # whoever waits for it fails too, and does not wait for ever
             raise SourceError(
                 f"a process that reads {self._plan.label} has ended with code {code}",
                 hint="It may have run out of memory; run again to go on where it stopped.",
