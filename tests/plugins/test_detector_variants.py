@@ -123,6 +123,13 @@ def test_words_that_only_look_like_a_name_are_none(text: str, found: set[str]) -
     assert {text[one.start : one.end] for one in names.detect(text)} == found
 
 
+def test_a_name_without_the_word_behind_it_is_written_as_it_is() -> None:
+    facts = facts_of("It was in London on Sunday.", "London", "London, ON")
+    assert facts["London"].written == 1
+    assert facts["London"].inside == 0
+    assert "London on" not in facts
+
+
 def facts_of(text: str, *names: str) -> dict[str, Facts]:
     """The facts of each surface that is proposed."""
     return {text[one.start : one.end]: one.facts for one in detector(*names).places(text)}

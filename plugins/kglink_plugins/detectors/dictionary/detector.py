@@ -20,7 +20,7 @@ from kglink.text.words import cuts_initials, cuts_word
 from kglink_plugins.detectors.dictionary.cache import open_lexicon
 from kglink_plugins.detectors.dictionary.compiled import ARTICLE, Lexicon, guard_of
 from kglink_plugins.detectors.dictionary.finder import DictionaryDetector
-from kglink_plugins.detectors.dictionary.guard import Guard, begins_sentence
+from kglink_plugins.detectors.dictionary.guard import EXACT, Guard, begins_sentence
 from kglink_plugins.detectors.dictionary.variants import Facts, Place, VariantFinder
 from kglink_plugins.plugin import DictionarySettings
 
@@ -31,7 +31,7 @@ _SHORT_FORM = re.compile(r"[^\W\d_]{1,5}")
 _CONTRACTED = re.compile(r"(?:['\u2019](?:d|ll|m|re|ve)|n['\u2019]t)\Z", re.IGNORECASE)
 #: A word that only joins a name to others: "[in] America", "London [on]".
 _JOIN = r"(?:and|at|by|for|from|in|is|on|or|to|with)"
-_JOINING = re.compile(rf"{_JOIN}\s+[A-Z]|.*[A-Z].*\s{_JOIN}\Z", re.DOTALL)
+_JOINING = re.compile(rf"{_JOIN}\s+(?P<behind>[A-Z].*)|(?P<before>.*[A-Z].*)\s{_JOIN}", re.DOTALL)
 #: The month of a date, and the number before or behind it.
 _MONTH = re.compile(
     r"jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?"
@@ -105,7 +105,11 @@ class NameDetector:
 
     def places(self, text: str) -> Iterator[Place]:
         """All places that bear a name or a part of one, with what speaks for each."""
-        written = {(span.start, span.end): span.score for span in self._exact.detect(text)}
+        written: dict[tuple[int, int], float] = {}
+        for span in self._exact.detect(text):
+            place = span.start, span.end
+            bare = self._without_joining(text, *place)
+            written[bare] = span.score if bare == place else EXACT
         found = list(self._variants.places(text, written))
         spans = {(place.start, place.end) for place in found}
         for place in found:
@@ -140,8 +144,17 @@ class NameDetector:
             _NUMBER_BEHIND.match(text, end) or _DAY_BEFORE.search(text, max(0, start - 8), start)
         ):
             return True
-        is_more = _CONTRACTED.search(surface) or _JOINING.match(surface)
+        is_more = _CONTRACTED.search(surface) or _JOINING.fullmatch(surface)
         return is_more is not None and surface not in self._names
+
+    def _without_joining(self, text: str, start: int, end: int) -> tuple[int, int]:
+        """A place without the word that joins it to others, where that leaves a name."""
+        surface = text[start:end]
+        joining = None if surface in self._names else _JOINING.fullmatch(surface)
+        if joining is None or (joining["behind"] or joining["before"]) not in self._names:
+            return start, end
+        first, last = joining.span("behind" if joining["behind"] else "before")
+        return start + first, start + last
 
     def _without_article(self, text: str, start: int, end: int) -> int:
         """Where a place begins without its article: "the [United States]".
