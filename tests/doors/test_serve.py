@@ -23,7 +23,7 @@ from kglink import Workspace
 from kglink.errors import StoreError, UsageError
 from kglink.training.job import FinetuneJob
 from kglink.workspace import init_workspace
-from kglink_doors.listening import token_of
+from kglink_doors.listening import listen, token_of
 from kglink_doors.serve.errors import error_shape, status_of
 from kglink_doors.serve.jobs import Jobs
 from kglink_doors.serve.limits import Limits
@@ -416,6 +416,15 @@ def test_other_machines_need_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
+def test_parts_of_an_answer_are_sent_at_once() -> None:
+    with (
+        listen("127.0.0.1", 0) as listening,
+        socket.create_connection(listening.getsockname()),
+        listening.accept()[0] as connection,
+    ):
+        assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
 def test_a_token_that_is_missing_or_wrong(demo_copy: Path) -> None:
     secret = "k" * 20
     with serving(demo_copy, "--token-from", "KEY", "--read-only", env={"KEY": secret}) as server:
