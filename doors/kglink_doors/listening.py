@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import os
 import socket
 from typing import Annotated
@@ -46,6 +47,12 @@ def token_of(variable: str, host: str) -> str:
             hint=f"A token has {_LEAST_TOKEN} at least, such as: openssl rand -hex 16",
         )
     return token
+
+
+def knows_token(authorization: str, token: str) -> bool:
+    """Whether the header of a request bears the token."""
+    kind, _, given = authorization.partition(" ")
+    return kind.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), token.encode())
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -26,6 +26,7 @@ from kglink_doors.serve.jobs import Jobs
 from kglink_doors.serve.limits import Limits
 from kglink_doors.serve.metrics import Metrics
 from kglink_doors.serve.served import Served
+from kglink_plugins.exporters.html import page_style
 
 if TYPE_CHECKING:
     from kglink import Workspace
@@ -98,10 +99,10 @@ def _add_states(app: FastAPI) -> None:
 
 def _add_page(app: FastAPI) -> None:
     page = files("kglink_doors.serve") / "page"
-    linked_text = files("kglink_plugins.exporters") / "page.css"
+    style = page_style() + (page / "page.css").read_text(encoding="utf-8")
     contents = {
         "/": ("text/html", (page / "index.html").read_bytes()),
-        "/page.css": ("text/css", linked_text.read_bytes() + (page / "page.css").read_bytes()),
+        "/page.css": ("text/css", style.encode()),
         "/page.js": ("text/javascript", (page / "page.js").read_bytes()),
     }
     for path, (kind, content) in contents.items():
