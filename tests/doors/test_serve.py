@@ -362,9 +362,7 @@ def test_a_kill_loses_nothing_that_was_acknowledged(demo_copy: Path) -> None:
             correcting = pool.submit(correct_on_and_on, server)
             while len(acknowledged) < 3:
                 time.sleep(0.05)
-            taken = server.ask(
-                "PUT", "/kbs/things?file=things.csv", b"id,name,description\n" + rows
-            )
+            taken = server.ask("PUT", "/kbs/things?file=things.csv", things)
             assert taken.status == 202
             server.process.send_signal(signal.SIGKILL)
             server.process.wait()

@@ -20,7 +20,13 @@ from kglink.errors import KglinkError
 from kglink.workspace.memory import learn_corrections
 from kglink_doors.serve import answers, changes, job_routes, nif, reconcile, runs
 from kglink_doors.serve.batches import Batches
-from kglink_doors.serve.errors import error_shape, is_of_full_disk, status_of
+from kglink_doors.serve.errors import (
+    FULL_DISK,
+    FULL_DISK_SHAPE,
+    error_shape,
+    is_of_full_disk,
+    status_of,
+)
 from kglink_doors.serve.guard import Guard, Refused
 from kglink_doors.serve.jobs import Jobs
 from kglink_doors.serve.limits import Limits
@@ -149,11 +155,10 @@ def _add_errors(app: FastAPI) -> None:
     @app.exception_handler(OSError)
     async def machine(request: Request, error: OSError) -> JSONResponse:
         """What the machine cannot do."""
-        full = is_of_full_disk(error)
-        fix = "Make room on the server's disk." if full else "See the server's log."
-        return JSONResponse(
-            {"error": error.strerror or str(error), "fix": fix}, 507 if full else 500
-        )
+        if is_of_full_disk(error):
+            return JSONResponse(FULL_DISK_SHAPE, FULL_DISK)
+        shape = {"error": error.strerror or str(error), "fix": "See the server's log."}
+        return JSONResponse(shape, 500)
 
     @app.exception_handler(SQLAlchemyError)
     async def store(request: Request, error: SQLAlchemyError) -> JSONResponse:
