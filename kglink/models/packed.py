@@ -284,10 +284,8 @@ class PackedTower(Tower):
 
 
 def _embedding(rows: int, dim: int) -> nn.Embedding:
-    weight = torch.empty(rows, dim)
-    if not weight.is_meta:  # there torch would load its compiler for it, which takes seconds
-        nn.init.normal_(weight)
-    return nn.Embedding.from_pretrained(weight, freeze=False)
+    weight = torch.empty(rows, dim)  # to fill it on `meta`, torch would load its compiler
+    return nn.Embedding(rows, dim, _weight=weight if weight.is_meta else None)
 
 
 def _qkv(part: Any, heads: int) -> _Pair:

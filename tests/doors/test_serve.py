@@ -345,10 +345,11 @@ def test_a_kill_loses_nothing_that_was_acknowledged(demo_copy: Path) -> None:
     def correct_on_and_on(server: Server) -> None:
         with contextlib.suppress(OSError, HTTPException):
             for number in itertools.count():
+                own = f"{text} {number}"
                 place = {"start": 5, "end": 11, "entity": "lanternfall:juno_halley"}
-                said = {"text": f"{text} {number}", **place}
+                said = {"text": own, **place}
                 assert server.ask("POST", "/corrections", said).status == 201
-                acknowledged.append(said["text"])
+                acknowledged.append(own)
 
     lines = (b"k%d,Thing %d,One of many\n" % (n, n) for n in range(300))
     things = b"id,name,description\n" + b"".join(lines)
