@@ -3,9 +3,11 @@
 python benchmarks/serve.py [--clients 32] [--requests 640] [--rounds 3] [--minutes 0]
 
 Prints seconds until it is ready; median and 99th percentile of one text alone, and under all
-clients; mentions a second in turns with `Workspace.link` in one call, by the clock and of processor
-time; memory; bytes and first paint of the page (with Chromium and Playwright). `--minutes` goes on
-at 80 % of the load that was reached, and prints memory and how many requests failed.
+clients; mentions a second in turns with `Workspace.link`, by the clock and of processor time: the
+library links all texts in one call, or as many in a call as there are clients, which is what a
+server can have at once; memory; bytes and first paint of the page (with Chromium and Playwright).
+`--minutes` goes on at 80 % of the load that was reached, and prints memory and how many requests
+failed.
 """
 
 from __future__ import annotations
@@ -62,16 +64,28 @@ def shown(name: str, seconds: Sequence[float]) -> None:
 
 
 class Load(NamedTuple):
-    """What clients got that asked at once."""
+    """What was linked in some time."""
 
     seconds: list[float]
-    """Of each text."""
+    """Of each request or call."""
     mentions: float
     """A second of the clock."""
     texts: float
     """A second of the clock."""
     processor: float
     """Seconds of it for 1,000 mentions."""
+
+
+def by_library(workspace: Workspace, texts: Sequence[str], size: int) -> Load:
+    """Link all texts with the library, ``size`` in a call."""
+    began, clock, mentions, seconds = time.perf_counter(), time.process_time(), 0, []
+    for first in range(0, len(texts), size):
+        before = time.perf_counter()
+        linked = workspace.link(texts[first : first + size])
+        mentions += sum(len(one.links) for one in linked)
+        seconds.append(time.perf_counter() - before)
+    whole, clock = time.perf_counter() - began, time.process_time() - clock
+    return Load(seconds, mentions / whole, len(texts) / whole, 1000 * clock / mentions)
 
 
 def under_load(server: Server, texts: Sequence[str], clients: int) -> Load:
@@ -190,30 +204,33 @@ def main() -> None:
         list(workspace.link(texts[:40]))
         began = time.perf_counter()
         with serving(Path(name)) as server:
-            client = Client(server.url)
-            client.link(texts[0])
+            Client(server.url).link(texts[0])
             print(f"{'first answer after':24} {time.perf_counter() - began:.1f} s")
             tell_page(server)
-            shown("one client", [client.link(text)[0] for text in texts[:100]])
-            loads, libraries = [], []
+            alone = texts[:100]
             for _ in range(asked.rounds):
-                began, clock = time.perf_counter(), time.process_time()
-                mentions = sum(len(one.links) for one in workspace.link(texts))
-                seconds, clock = time.perf_counter() - began, time.process_time() - clock
-                libraries.append((mentions / seconds, 1000 * clock / mentions))
-                loads.append(under_load(server, texts, asked.clients))
-                load, (library, own) = loads[-1], libraries[-1]
-                print(
-                    f"{'mentions a second':24} "
-                    f"{load.mentions:,.0f} of the library's {library:,.0f}: "
-                    f"{load.mentions / library:.2f}; processor seconds for 1,000: "
-                    f"{load.processor:.2f} and {own:.2f}"
-                )
+                client = Client(server.url)
+                shown("one text, server", [client.link(text)[0] for text in alone])
+                shown("one text, library", by_library(workspace, alone, 1).seconds)
+            loads: list[Load] = []
+            ratios: dict[int, list[tuple[float, float]]] = {len(texts): [], asked.clients: []}
+            for _ in range(asked.rounds):
+                loads.append(load := under_load(server, texts, asked.clients))
+                for size, told in ratios.items():
+                    own = by_library(workspace, texts, size)
+                    told.append((load.mentions / own.mentions, own.processor / load.processor))
+                    print(
+                        f"{'mentions a second':24} {load.mentions:,.0f}, the library's, {size} in "
+                        f"a call, {own.mentions:,.0f}; processor seconds for 1,000: "
+                        f"{load.processor:.2f} and {own.processor:.2f}"
+                    )
             shown(f"{asked.clients} clients", [one for load in loads for one in load.seconds])
-            ratio = statistics.median(
-                load.mentions / library for load, (library, _) in zip(loads, libraries, strict=True)
-            )
-            print(f"{'median of the rounds':24} {ratio:.2f} of the library's mentions a second")
+            for size, told in ratios.items():
+                clock, processor = (statistics.median(one) for one in zip(*told, strict=True))
+                print(
+                    f"{'median of the rounds':24} {clock:.2f} by the clock, {processor:.2f} of "
+                    f"processor time, of the library's with {size} in a call"
+                )
             print(f"{'memory':24} {megabytes(server):,.0f} MB")
             if asked.minutes:
                 rate = 0.8 * statistics.median(load.texts for load in loads)

@@ -1,8 +1,9 @@
-"""Make the pictures of the pages on spaCy and MCP anew, from real runs on the demo's KBs.
+"""Make the pictures of the server's page, spaCy and MCP anew, from real runs on the demo's KBs.
 
     python docs/make_pictures.py
 
-It needs chromium, spaCy and the package mcp. The others are screenshots of the pages themselves.
+It needs chromium, Playwright, spaCy and the package mcp. The others are screenshots of the pages
+themselves.
 """
 
 from __future__ import annotations
@@ -20,17 +21,28 @@ import spacy
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.types import TextContent
+from playwright.sync_api import sync_playwright
 from spacy import displacy
 
 from kglink import Workspace
 
 HERE = Path(__file__).resolve().parent / "pictures"
-KBS = HERE.parents[1] / "cli" / "kglink_cli" / "demo_data"
+ROOT = HERE.parents[1]
+KBS = ROOT / "cli" / "kglink_cli" / "demo_data"
+sys.path.insert(0, str(ROOT / "tests" / "support"))
+
+from browsers import BROWSER, FLAGS  # noqa: E402 - found by the line above
+from served import serving  # noqa: E402 - found by the line above
+
 TEXTS = (
     "Alexandria lost its Pharos to one earthquake after another, until a sultan built a fort of "
     "the rubble.",
     "She leaks, and still I would sign on with the Mercury tomorrow. Give me Basil's galley, "
     "Captain Turner's jokes and a bunk by the ninth cell.",
+)
+ON_THE_PAGE = (
+    "Heron counts the lamps of Skerrow Light and finds one too many. Mercury rises over Gloam "
+    "Harbour, where a grey heron stands; Osric Vane has left for Cornwall."
 )
 STYLE = """<!doctype html><meta charset="utf-8"><style>
 body { margin: 0; padding: 18px 22px; background: #fff; color: #1d2733; font: 16px/1.5 sans-serif }
@@ -96,8 +108,23 @@ def mcp_page(folder: Path) -> str:
     return "".join(parts)
 
 
+def picture_of_page(folder: Path) -> None:
+    """The server's page, one mention open with its candidates."""
+    with serving(folder) as server, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=BROWSER, args=list(FLAGS))
+        page = browser.new_page(viewport={"width": 880, "height": 930})
+        page.goto(server.url)
+        page.wait_for_selector("#link-kbs input")
+        page.fill("#text", ON_THE_PAGE)
+        page.press("#text", "Control+Enter")
+        page.click("#linked .m:has-text('Mercury')")
+        page.wait_for_selector("#mention li")
+        page.screenshot(path=HERE / "page.png")
+        browser.close()
+
+
 def main() -> None:
-    """Make both."""
+    """Make them all."""
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) / "work"
         with Workspace.open(folder, create=True) as workspace:
@@ -106,6 +133,7 @@ def main() -> None:
             workspace.add_kb("docs", KBS / "documents.jsonl")
             workspace.build()
             workspace.learn("docs")
+        picture_of_page(folder)
         shot(spacy_page(folder), "spacy.png", 1000, 190)
         shot(mcp_page(folder), "mcp.png", 860, 560)
 

@@ -148,7 +148,7 @@ def _print(answers: Iterable[Resolved]) -> None:
         what = (", ".join(one.why), " ".join(map(str, one.also)))
         first = [one.name, one.status, f"{one.probability:.2f}"]
         if not shown:
-            rows.append([*first, "", "", "", ""])
+            rows.append([*first, "", "", what[0], ""])
         for at, candidate in enumerate(shown):
             head, tail = (first, what) if at == 0 else (["", "", ""], ("", ""))
             rows.append([*head, str(candidate.id), candidate.title, *tail])
@@ -177,8 +177,8 @@ class _Table:
     ) -> None:
         """Write the table with its answers, and say how many there are."""
         began = time.monotonic()
-        kind = type(self._file).__name__.removesuffix("Table").lower()
-        wanted = _BINARY.get(output.suffix.lower(), "text").lower() if output else kind
+        kind = self._file.kind
+        wanted = _BINARY.get(output.suffix.lower(), "text") if output else kind
         if wanted != kind:
             raise UsageError(
                 f"{output} would be {wanted}, and {self._source.label} is {kind}",

@@ -8,6 +8,8 @@ from typing import IO, NamedTuple
 from xml.parsers import expat
 from xml.sax.saxutils import escape
 
+from openpyxl.utils import column_index_from_string, get_column_letter
+
 from kglink.errors import SourceError
 
 #: The most that a sheet of Excel holds.
@@ -65,7 +67,7 @@ class _Reader:
         self.is_childless = False
         if name == "c":
             letters = told.get("r", "").rstrip("0123456789")
-            self.column = _number(letters) if letters else self.column + 1
+            self.column = column_index_from_string(letters) if letters else self.column + 1
             self.columns = max(self.columns, self.column)
 
     def _end(self, tag: str) -> None:
@@ -133,26 +135,10 @@ def _written(row: int, first: int, cells: Sequence[str | float], prefix: str) ->
     """The XML of some cells of a row; empty ones are left out."""
     made = []
     for column, cell in enumerate(cells, first):
-        place = f'<{prefix}c r="{letters_of(column)}{row}"'
+        place = f'<{prefix}c r="{get_column_letter(column)}{row}"'
         if isinstance(cell, str) and cell:
             text = f'<{prefix}t xml:space="preserve">{escape(cell)}</{prefix}t>'
             made.append(f'{place} t="inlineStr"><{prefix}is>{text}</{prefix}is></{prefix}c>')
         elif not isinstance(cell, str):
             made.append(f"{place}><{prefix}v>{cell!r}</{prefix}v></{prefix}c>")
     return "".join(made)
-
-
-def letters_of(column: int) -> str:
-    """What a column is called: 1 is A, 27 is AA."""
-    letters = ""
-    while column:
-        column, rest = divmod(column - 1, 26)
-        letters = chr(65 + rest) + letters
-    return letters
-
-
-def _number(letters: str) -> int:
-    number = 0
-    for letter in letters[:4].upper():
-        number = 26 * number + ord(letter) - 64
-    return number

@@ -17,7 +17,6 @@ from kglink.errors import KglinkError, RecordError, SourceError, UnknownNameErro
 from kglink.sources import Source, check_text
 from kglink.sources.encoding import Dialect, bad_row, guess_dialect, marked_encoding, not_utf8
 from kglink.text.printable import printable_line, same_length_line, spreadsheet_cell, writable
-from kglink_cli.sheet_xml import MOST_COLUMNS, letters_of, size_of, with_cells
 
 #: A cell as its file has it.
 Cell = object
@@ -59,6 +58,8 @@ class _Line(NamedTuple):
 
 class TextTable:
     """A table in plain text: the bytes of its cells, their quotes and line ends are copied."""
+
+    kind = "text"
 
     def __init__(self, source: Source, columns: Sequence[str]) -> None:
         self._source = source
@@ -258,6 +259,8 @@ def _naming(source: Source, kind: str) -> Iterator[None]:
 class XlsxTable:
     """The first sheet of a workbook; all else in it is copied as it is."""
 
+    kind = "XLSX"
+
     def __init__(self, source: Source) -> None:
         self._source = source
         self._library = _library("openpyxl", "XLSX")
@@ -266,6 +269,8 @@ class XlsxTable:
             with self._book() as book:
                 # The library knows it, and has no public name for it.
                 self._part: str = book.worksheets[0]._worksheet_path
+            from kglink_cli.sheet_xml import size_of  # which needs the library
+
             with self._archive() as archive, archive.open(self._part) as sheet:
                 self._size = size_of(sheet, source.label)
         self.rows: int | None = max(0, self._size.rows - 1)
@@ -277,11 +282,15 @@ class XlsxTable:
 
     def write(self, out: BinaryIO, wanted: Sequence[int], added: Sequence[str], by: Answer) -> None:
         """Write the workbook, its first sheet with cells behind the last column."""
+        from openpyxl.utils import get_column_letter
+
+        from kglink_cli.sheet_xml import MOST_COLUMNS, with_cells
+
         first = max(self._size.columns, len(self.columns())) + 1
         if first + len(added) > MOST_COLUMNS:
             raise SourceError(
-                f"{self._source.label} has cells in column {letters_of(first - 1)}, and no room "
-                "behind it",
+                f"{self._source.label} has cells in column {get_column_letter(first - 1)}, and "
+                "no room behind it",
                 hint="Delete what is right of the table, formats too.",
             )
         rows = self._values()
@@ -366,6 +375,8 @@ def _cell(cell: str | float) -> str | float:
 
 class ParquetTable:
     """A Parquet file, read and written in groups of rows."""
+
+    kind = "Parquet"
 
     def __init__(self, source: Source) -> None:
         self._source = source

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hmac
 import os
 import sys
 from collections.abc import Awaitable, Callable, MutableMapping
@@ -14,7 +13,16 @@ from kglink.errors import UsageError
 from kglink_cli.console import note
 from kglink_cli.interrupts import stop_at_once
 from kglink_cli.session import session_of
-from kglink_doors.listening import LOOPBACK, Host, Port, TokenFrom, address, listen, token_of
+from kglink_doors.listening import (
+    LOOPBACK,
+    Host,
+    Port,
+    TokenFrom,
+    address,
+    knows_token,
+    listen,
+    token_of,
+)
 
 if TYPE_CHECKING:
     from mcp.server.transport_security import TransportSecuritySettings
@@ -95,11 +103,10 @@ def _checks(host: str, token: str) -> TransportSecuritySettings:
 
 def _with_token(app: _App, token: str) -> _App:
     """The app for those who send the token."""
-    wanted = f"Bearer {token}".encode()
 
     async def checked(scope: _Scope, receive: Callable[..., Any], send: Callable[..., Any]) -> None:
-        given = dict(scope.get("headers") or ()).get(b"authorization", b"")
-        if scope["type"] == "lifespan" or hmac.compare_digest(given, wanted):
+        given = dict(scope.get("headers") or ()).get(b"authorization", b"").decode("latin-1")
+        if scope["type"] == "lifespan" or knows_token(given, token):
             await app(scope, receive, send)
             return
         headers = [(b"www-authenticate", b"Bearer"), (b"content-length", b"0")]

@@ -184,9 +184,9 @@ class PackedTower(Tower):
         self._attention_dropout = float(config.get("attention_probs_dropout_prob", 0.1))
         positions, kinds = int(config["max_position_embeddings"]), config.get("type_vocab_size", 2)
         self.embeddings = _parts(
-            word_embeddings=nn.Embedding(rows, self.dim),
-            position_embeddings=nn.Embedding(positions, self.dim),
-            token_type_embeddings=nn.Embedding(int(kinds), self.dim),
+            word_embeddings=_embedding(rows, self.dim),
+            position_embeddings=_embedding(positions, self.dim),
+            token_type_embeddings=_embedding(int(kinds), self.dim),
             LayerNorm=nn.LayerNorm(self.dim, eps=self._eps),
         )
         inner = int(config["intermediate_size"])
@@ -281,6 +281,11 @@ class PackedTower(Tower):
 
     def _chance(self, dropout_rate: float) -> float:
         return dropout_rate if self.training else 0.0
+
+
+def _embedding(rows: int, dim: int) -> nn.Embedding:
+    weight = torch.empty(rows, dim)  # to fill it on `meta`, torch would load its compiler
+    return nn.Embedding(rows, dim, _weight=weight if weight.is_meta else None)
 
 
 def _qkv(part: Any, heads: int) -> _Pair:

@@ -63,8 +63,6 @@ def link(
     given: Any = [texts] if is_one else texts
     linker = fresh_linker(opened, kbs, types, under, not_under, wait=wait)
     if threshold is not None:
-        if not 0 <= threshold <= 1:
-            raise UsageError(f"threshold = {threshold}: a probability is from 0 to 1")
         linker = linker.with_threshold(threshold)
     inputs = (_text_input(number, text) for number, text in enumerate(given, 1))
     asked = {"kbs": kbs, "types": types, "under": under, "not_under": not_under}

@@ -41,6 +41,7 @@ _WHY = {
     "counterpart": "the same thing in another KB",
     "numbers": "its numbers",
 }
+_UNLIKE = "no KB has a name like it"
 #: Evidence of what a name mostly means, and how much of it makes a name one of several no more.
 _HABITS, _HABIT = ("common", "memory"), 0.5
 #: Kinds that `_named` tells, and the least part of a score that is told.
@@ -60,7 +61,7 @@ class Resolved:
     candidates: tuple[Candidate, ...] = ()
     """Best first; of a match the entity and those behind it, of a new name the nearest."""
     why: tuple[str, ...] = ()
-    """What speaks for the first candidate, in words."""
+    """In words, what speaks for the first candidate; of a new name that none has one like it."""
 
     @property
     def entity(self) -> Candidate | None:
@@ -135,14 +136,16 @@ def resolved_rows(
 ) -> Iterator[Resolved | None]:
     """The answers to some rows, as they come; equal rows are answered once."""
     least = MATCH if threshold is None else threshold
-    if not 0 <= least <= 1:
-        raise UsageError(f"the threshold {least:g} is no probability", hint="Give 0 to 1.")
     ask = _Resolver(linker.with_threshold(least), least)
     kept: dict[Row, Resolved] = {}
     stream = iter(rows)
     while batch := list(islice(stream, BATCH)):
         asked = dict.fromkeys(one for one in batch if one.name and one not in kept)
-        long = {one: Resolved(one.name, "new", 0.0) for one in asked if len(one.name) > longest}
+        long = {
+            one: Resolved(one.name, "new", 0.0, why=(_UNLIKE,))
+            for one in asked
+            if len(one.name) > longest
+        }
         fresh = {**ask.answers([one for one in asked if one not in long]), **long}
         yield from (kept.get(one) or fresh.get(one) for one in batch)
         kept.update(fresh)
@@ -177,7 +180,7 @@ class _Resolver:
 
     def _told(self, row: Row, candidates: tuple[Candidate, ...], probability: float) -> Resolved:
         if not candidates:
-            return Resolved(row.name, "new", probability)
+            return Resolved(row.name, "new", probability, why=(_UNLIKE,))
         first = candidates[0]
         if self._exact and not first.evidence.get("exact"):
             probability = max(probability, _misspelt(row.name, candidates))
@@ -187,6 +190,10 @@ class _Resolver:
             status = "match"
         elif first.evidence.get("exact") or probability >= (NEW_BY_NAMES if by_names else NEW):
             status = "ambiguous"
+        if status == "new":
+            alike = max(one.evidence.get("name", 0.0) for one in candidates)
+            nearest = f"no KB has a name that is more than {alike:.0%} alike" if alike else _UNLIKE
+            return Resolved(row.name, status, probability, candidates, (nearest,))
         # What speaks for a candidate: how it bears the name, then what else adds to its score.
         with_context = bool(row.context)
         parts = sorted(first.parts.items(), key=lambda part: -part[1])

@@ -214,7 +214,7 @@ def test_an_output_belongs_to_a_table_and_is_not_the_table(kglink: Kglink, tmp_p
     assert "no --column" in kglink("resolve", "Heron", "-o", tmp_path / "o.csv", code=2).err
     assert "2 were named" in kglink("resolve", "--column", "bird", table, "x", code=2).err
     ran = kglink("resolve", "--column", "bird", table, "-o", tmp_path / "o.xlsx", code=2)
-    assert "would be xlsx, and t.csv is text" in ran.err
+    assert "would be XLSX, and t.csv is text" in ran.err
     assert table.read_bytes() == b"bird\nHeron\n"
 
 

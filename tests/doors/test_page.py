@@ -11,6 +11,7 @@ import pytest
 
 from browsers import BROWSER, FLAGS
 from kglink import Entity, Workspace
+from kglink.shown import COLOURS, UNDERLINES
 from served import Server, serving
 
 pytestmark = [
@@ -150,6 +151,14 @@ def test_borders_a_missed_mention_and_no_mention(page: Any) -> None:
     page.fill("#missed", "nowhere")
     page.press("#missed", "Enter")
     page.wait_for_selector("#status.wrong")
+
+
+def test_kbs_have_their_colours_and_underlines(page: Any) -> None:
+    link(page, TEXT)
+    style = "getComputedStyle(document.querySelector('#linked .m'))"
+    assert page.evaluate(f"{style}.getPropertyValue('--kb')").strip() in COLOURS
+    assert page.evaluate(f"{style}.textDecorationStyle") in UNDERLINES
+    assert page.evaluate(f"{style}.textDecorationLine") == "underline"
 
 
 def test_something_new(page: Any) -> None:

@@ -84,6 +84,7 @@ def serving(workspace: Path, *flags: str, env: dict[str, str] | None = None) -> 
             process.wait(60)
         except subprocess.TimeoutExpired:
             process.kill()
+            process.wait()
         if process.stderr:
             process.stderr.close()
 

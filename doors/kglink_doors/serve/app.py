@@ -20,12 +20,19 @@ from kglink.errors import KglinkError
 from kglink.workspace.memory import learn_corrections
 from kglink_doors.serve import answers, changes, job_routes, nif, reconcile, runs
 from kglink_doors.serve.batches import Batches
-from kglink_doors.serve.errors import error_shape, is_of_full_disk, status_of
+from kglink_doors.serve.errors import (
+    FULL_DISK,
+    FULL_DISK_SHAPE,
+    error_shape,
+    is_of_full_disk,
+    status_of,
+)
 from kglink_doors.serve.guard import Guard, Refused
 from kglink_doors.serve.jobs import Jobs
 from kglink_doors.serve.limits import Limits
 from kglink_doors.serve.metrics import Metrics
 from kglink_doors.serve.served import Served
+from kglink_plugins.exporters.html import page_style
 
 if TYPE_CHECKING:
     from kglink import Workspace
@@ -98,10 +105,10 @@ def _add_states(app: FastAPI) -> None:
 
 def _add_page(app: FastAPI) -> None:
     page = files("kglink_doors.serve") / "page"
-    linked_text = files("kglink_plugins.exporters") / "page.css"
+    style = page_style() + (page / "page.css").read_text(encoding="utf-8")
     contents = {
         "/": ("text/html", (page / "index.html").read_bytes()),
-        "/page.css": ("text/css", linked_text.read_bytes() + (page / "page.css").read_bytes()),
+        "/page.css": ("text/css", style.encode()),
         "/page.js": ("text/javascript", (page / "page.js").read_bytes()),
     }
     for path, (kind, content) in contents.items():
@@ -148,11 +155,10 @@ def _add_errors(app: FastAPI) -> None:
     @app.exception_handler(OSError)
     async def machine(request: Request, error: OSError) -> JSONResponse:
         """What the machine cannot do."""
-        full = is_of_full_disk(error)
-        fix = "Make room on the server's disk." if full else "See the server's log."
-        return JSONResponse(
-            {"error": error.strerror or str(error), "fix": fix}, 507 if full else 500
-        )
+        if is_of_full_disk(error):
+            return JSONResponse(FULL_DISK_SHAPE, FULL_DISK)
+        shape = {"error": error.strerror or str(error), "fix": "See the server's log."}
+        return JSONResponse(shape, 500)
 
     @app.exception_handler(SQLAlchemyError)
     async def store(request: Request, error: SQLAlchemyError) -> JSONResponse:

@@ -26,6 +26,8 @@ class TakenError(KglinkError):
 
 
 FULL_DISK = 507
+#: What is said of it: the error itself would tell the server's paths.
+FULL_DISK_SHAPE = {"error": "the server's disk is full", "fix": "Make room there, then ask again."}
 #: The status of each error, the first that fits.
 _STATUS: tuple[tuple[type[KglinkError], int], ...] = (
     (UnknownNameError, 404),
@@ -54,7 +56,7 @@ def is_of_full_disk(error: BaseException) -> bool:
 
 
 def error_shape(error: KglinkError) -> dict[str, Any]:
-    """An error as every route answers it; where the disk is full, without the server's paths."""
+    """An error as every route answers it."""
     if status_of(error) == FULL_DISK:
-        return {"error": "the server's disk is full", "fix": "Make room there, then ask again."}
+        return FULL_DISK_SHAPE
     return {"error": error.message, "fix": error.hint}

@@ -9,7 +9,6 @@ reconciliation services, which table editors call from their own pages.
 from __future__ import annotations
 
 import asyncio
-import hmac
 import json
 import sys
 import time
@@ -22,7 +21,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
 from kglink.text.printable import printable_line
-from kglink_doors.listening import LOOPBACK
+from kglink_doors.listening import LOOPBACK, knows_token
 from kglink_doors.serve.limits import Limits
 
 if TYPE_CHECKING:
@@ -125,14 +124,11 @@ class Guard:
     def _knows_token(self, scope: Scope, headers: Mapping[str, str]) -> bool:
         if not self._limits.token:
             return True
-        kind, _, given = headers.get("authorization", "").partition(" ")
+        given = headers.get("authorization", "")
         if not given and _is_reconciliation(scope["path"]):  # table editors send no headers
-            kind, given = (
-                "bearer",
-                parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0],
-            )
-        token = self._limits.token.encode()
-        return kind.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), token)
+            asked = parse_qs(scope["query_string"].decode("latin-1"))
+            given = f"Bearer {asked.get('token', [''])[0]}"
+        return knows_token(given, self._limits.token)
 
     def _most_bytes(self, scope: Scope) -> int:
         return self._limits.bytes_of(scope["path"])

@@ -222,7 +222,7 @@ class _Body:
 
 def _frame(settings: HtmlSettings, body: _Body) -> tuple[str, str]:
     """What stands before and after the documents."""
-    style, script = _style(), _part("page.js")
+    style, script = page_style(), _part("page.js")
     values = {
         "title": escaped(settings.title),
         "style": style,
@@ -287,7 +287,7 @@ def _cut(text: str, limit: int) -> str:
     return text if len(text) <= limit else text[:limit].rstrip() + " …"
 
 
-def _style() -> str:
+def page_style() -> str:
     """The style of the page, with the colours and underlines that KBs have everywhere."""
     colours = "".join(f"--c{at}: {colour}; " for at, colour in enumerate(COLOURS))
     lines = " ".join(f".u{at} {{ --under: {line} }}" for at, line in enumerate(UNDERLINES))

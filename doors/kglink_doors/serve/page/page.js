@@ -128,7 +128,7 @@
       mark.setAttribute("aria-expanded", Number(mark.dataset.place) === place);
     showMention(links[place]);
     $("mention").focus({ preventScroll: true });
-    $("linked").querySelector(`[data-place="${place}"]`).scrollIntoView({ block: "center" });
+    $("linked").querySelector(`[data-place="${place}"]`).scrollIntoView({ block: "nearest" });
   };
   const close = () => {
     $("mention").hidden = true;
