@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from typing import NamedTuple
@@ -115,7 +114,7 @@ class Facts(NamedTuple):
     number: float
     """It has a digit."""
     article: float
-    """It begins with an article that has no capital."""
+    """It begins with an article in lower case that the name has with a capital."""
     bridged: float
     """It is no name as it is written, and goes over a word such as "in" or "and"."""
     inside: float
@@ -134,8 +133,6 @@ class Facts(NamedTuple):
     """The same behind it: "[University] of Iowa"."""
     glued: float
     """A hyphen joins it to another word, but not as in "Atlanta-based"."""
-    repeated: float
-    """How often the text has the same, in powers of ten."""
     letters: float
     """How many letters it has, up to twenty, as a share of twenty."""
     few: float
@@ -212,7 +209,6 @@ class VariantFinder:
 
         wholes = [(hit.first, hit.stop) for hit in hits if hit.kind & WHOLE and not is_bridged(hit)]
         longest = _longest(wholes, len(words.forms))
-        repeated = Counter(hit.bag for hit in hits)
         is_name = _names_of_text(text, words, heeded)
         for hit in hits:
             start, end = words.starts[hit.first], words.ends[hit.stop - 1]
@@ -225,7 +221,6 @@ class VariantFinder:
                     bridged=is_bridged(hit),
                     inside=longest[hit.first] >= hit.stop
                     and (longest[hit.first] > hit.stop or _begins_before(wholes, hit, longest)),
-                    repeated=repeated[hit.bag],
                     is_name=is_name,
                 ),
                 int(self._bags.bag_names[hit.bag]),
@@ -333,7 +328,9 @@ class VariantFinder:
         return Facts(*[0.0] * len(Facts._fields))._replace(
             written=written,
             words=0.25,
-            article=float(ARTICLE.match(surface) is not None and surface[0].islower()),
+            article=float(
+                written < 1 and surface[0].islower() and ARTICLE.match(surface) is not None
+            ),
             ends=1.0,
             agreed=Agreed.NOBODY_ASKED / Agreed.YES,
             capital=capital,
@@ -354,7 +351,6 @@ class VariantFinder:
         written: float,
         bridged: bool,
         inside: bool,
-        repeated: int,
         is_name: Sequence[bool],
     ) -> Facts:
         bags = self._bags
@@ -421,7 +417,6 @@ class VariantFinder:
                 "-" in (text[start - 1 : start], text[end : end + 1])
                 and not (capital > 0 and _OF_A_PLACE.match(text, end))
             ),
-            repeated=float(np.log10(repeated)),
             letters=min(len(surface), 20) / 20,
             few=0.0 if is_part else self._few,
             few_part=self._few if is_part else 0.0,
