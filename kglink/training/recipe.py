@@ -207,6 +207,11 @@ class RerankerSection(HeadSection):
         True,
         description="Tell the tokens of the candidate from those of the mention by their kind.",
     )
+    padded: bool = Field(
+        False,
+        description="Let the candidate begin where the longest mention would end, as BLINK's "
+        "padding between the two does; needs `segments`.",
+    )
     head: Literal["cls", "pooler"] = Field(
         "cls",
         description="What the last layer reads: the state of the first token (`cls`), or what the "
@@ -232,6 +237,12 @@ class RerankerSection(HeadSection):
     epochs: int = Field(2, ge=1, description="Passes over all mentions; the best one is kept.")
     batch: int = Field(8, ge=1, description="Mentions, with all their candidates, in one step.")
     learning_rate: float = Field(1e-4, gt=0, description="Learning rate after the warm-up.")
+
+    @model_validator(mode="after")
+    def _tells_the_parts_apart(self) -> RerankerSection:
+        if self.padded and not self.segments:
+            raise ValueError("padded needs segments = true")
+        return self
 
 
 class SelectionSection(_Section):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from kglink.errors import SourceError, UsageError
 from kglink.records import OnProgress
@@ -16,7 +16,9 @@ from kglink.workspace.kept_options import read_random_split
 if TYPE_CHECKING:
     from kglink.workspace.opened import Opened
 
-_KB, _TARGET = "{kb}", "{target}"
+_KB, _TARGET, _DATA = "{kb}", "{target}", "{data}"
+#: Which mentions a figure is of: those whose entity training has seen, or has not; empty: all.
+Mentions = Literal["", "seen", "unseen"]
 
 
 class Column(NamedTuple):
@@ -25,11 +27,31 @@ class Column(NamedTuple):
     name: str
     part: str
     metric: str
+    average: Literal["", "micro", "macro"] = ""
+    """Empty: that of the table."""
+    mentions: Mentions = ""
+    depth: int = 0
+    """How many candidates a cross-encoder reads; 0: as many as its recipe says."""
 
     @property
     def is_of_overlaps(self) -> bool:
         """Whether the figure is one of overlaps, not of mentions."""
         return self.metric in ("MRR", "ACS")
+
+    @property
+    def is_count(self) -> bool:
+        """Whether the figure is a number of things in the data."""
+        return self.metric in ("mentions", "pairs", "kept pairs")
+
+    @property
+    def is_of_clusters(self) -> bool:
+        """Whether the figure is of mentions that were clustered."""
+        return self.metric in ("linked accuracy", "mention R@64") or "ARI" in self.metric
+
+    @property
+    def is_one_value(self) -> bool:
+        """Whether the figure is of all mentions together, so that no mention has a value."""
+        return self.is_count or (self.is_of_clusters and self.metric != "linked accuracy")
 
 
 class Part(NamedTuple):
@@ -96,12 +118,14 @@ class Layout:
                 return Training((self.source,), (), tuple(self.docs["source"]))
             docs = dict.fromkeys((*self.docs["source"], *_named(self.docs["target"], target)))
             return Training((self.source,), (target,), tuple(docs))
-        source_kbs, target_kbs = self._kbs_of(self.source_kbs), self._kbs_of(self.target_kbs)
-        return Training(source_kbs, target_kbs, (*source_kbs, *target_kbs))
+        kbs = [self._kbs_of(one) for one in (self.source_kbs, self.target_kbs)]
+        docs = [self.parts.get(one, {}).get("docs") for one in (self.source_kbs, self.target_kbs)]
+        used = (kb for own, named in zip(docs, kbs, strict=True) for kb in own or named)
+        return Training(kbs[0], kbs[1], tuple(used))
 
     def parts_of(self, column: Column, row: str) -> list[Part]:
         """What a figure is of; several are judged one after the other, each in its own KB."""
-        if target := self.targets.get(column.part):
+        if (target := self.targets.get(column.part)) and not column.is_count:
             kbs = (self.source, target)
             if column.is_of_overlaps:
                 return [Part((), "", kbs)]
@@ -112,7 +136,8 @@ class Layout:
             one for one in self.parts.values() if column.part in one.get("kbs", ())
         )
         each = self._kbs_of(told.get("of", column.part)) or (column.part,)
-        return [Part((kb,), told["split"], (kb,), told.get("documents", "")) for kb in each]
+        docs, split, documents = told.get("docs"), told["split"], told.get("documents", "")
+        return [Part(tuple(docs or (kb,)), split, (kb,), documents) for kb in each]
 
     def mentions(self, part: str) -> int:
         """How many mentions the paper has of a part; 0: nobody says so."""
@@ -189,7 +214,9 @@ def add_data(
                 folder / source.path.replace(_KB, kb),
                 adapter=source.adapter,
                 options={
-                    key: value.replace(_KB, kb) if isinstance(value, str) else value
+                    key: value.replace(_KB, kb).replace(_DATA, str(folder.resolve()))
+                    if isinstance(value, str)
+                    else value
                     for key, value in source.options.items()
                 },
                 links_to=source.links_to,
