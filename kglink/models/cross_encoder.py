@@ -2,7 +2,8 @@
 
 The input is BLINK's: the window of the mention, then the entity without its [CLS]. BLINK's released
 models have padding between the two, which is masked and moves the positions of the entity's tokens:
-where a model is ``padded``, they are moved alike. The answer is a logit beside that of "nothing here", which is 0.
+where a model is ``padded``, they are moved alike. The answer is a logit beside that of "nothing
+here", which is 0.
 """
 
 from __future__ import annotations

@@ -125,6 +125,12 @@ class StageSection(_Optimisation):
         "`own` negatives, `both`, or all golds and negatives of the batch (`shared`).",
     )
     refresh_epochs: int = Field(1, ge=1, description="Search hard negatives again every N epochs.")
+    most_mentions: int = Field(
+        0,
+        ge=0,
+        description="Learn from at most this number of annotated mentions of each stage, drawn at "
+        "random once; 0: from all.",
+    )
     negatives_from: Literal["stage", "all"] = Field(
         "stage", description="KBs that negatives come from: those of the stage, or all."
     )

@@ -148,14 +148,14 @@ def _print_plan(asked: Reproducer, data: Path | None, *, as_json: bool) -> None:
 
     told = [
         {
-            "run": model.name,
-            "recipe": model.row.recipe,
-            "state": state,
-            "learns_from": [*model.training.source_kbs, *model.training.target_kbs],
-            "steps": steps,
+            "run": run.name,
+            "recipe": run.recipe,
+            "state": run.state,
+            "learns_from": list(run.docs),
+            "steps": run.steps,
             "seconds": None,
         }
-        for model, state, steps in asked.plan(data)
+        for run in asked.plan(data)
     ]
     runs = {run.info.name: run.info for run in Runs(asked.opened.folder).all()}
     paces = [
