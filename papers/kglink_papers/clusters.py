@@ -154,7 +154,7 @@ def mention_graph(
         gone = _removed([gold for _, gold in pairs]) if removing else ()
         left = (rows >= 0) & ~np.isin(rows, [segment.row(key) for key in gone])
         first = left.argmax(axis=1)[:, None]
-        some = left.any(axis=1)
+        some: npt.NDArray[np.bool_] = np.asarray(left.any(axis=1))
         similar.append(np.where(some, np.take_along_axis(scores, first, 1)[:, 0], -np.inf))
         for row, there in zip(np.take_along_axis(rows, first, 1)[:, 0].tolist(), some, strict=True):
             best = EntityId(kb, segment.keys[row])

@@ -119,8 +119,8 @@ class Layout:
             docs = dict.fromkeys((*self.docs["source"], *_named(self.docs["target"], target)))
             return Training((self.source,), (target,), tuple(docs))
         kbs = [self._kbs_of(one) for one in (self.source_kbs, self.target_kbs)]
-        docs = [self.parts.get(one, {}).get("docs") for one in (self.source_kbs, self.target_kbs)]
-        used = (kb for own, named in zip(docs, kbs, strict=True) for kb in own or named)
+        sides = [self.parts.get(one, {}).get("docs") for one in (self.source_kbs, self.target_kbs)]
+        used = (kb for own, named in zip(sides, kbs, strict=True) for kb in own or named)
         return Training(kbs[0], kbs[1], tuple(used))
 
     def parts_of(self, column: Column, row: str) -> list[Part]:

@@ -33,6 +33,7 @@ from kglink.files.atomic import atomic_path, sweep_drafts
 from kglink.linking.read_together import ReadOrder, ReadTogether
 from kglink.linking.stages import Stage
 from kglink.models.head_folder import RERANKER
+from kglink.records import EntityId
 from kglink.training.job import Tell
 from kglink.workspace.folder import REPRODUCED_FOLDER
 from kglink.workspace.judging import evaluate, evaluated
@@ -41,7 +42,7 @@ from kglink_papers.data import Column, Layout, Part
 from kglink_papers.table import Values, value_of
 
 if TYPE_CHECKING:
-    from kglink.records import Document, EntityId
+    from kglink.records import Document
     from kglink.workspace.opened import Opened
     from kglink_papers.models import Model
 
@@ -218,7 +219,7 @@ class Judge:
             [path.name for path in paths],
             [str(path.parent) for path in paths],
         ]
-        told = json.dumps([facts, {name: one.sha256 for name, one in digest.items()}])
+        told = json.dumps([facts, {name: one.blake2b for name, one in digest.items()}])
 
         def write(draft: Path) -> None:
             documents = {docs: list(own.store.documents(docs, part.split)) for docs in part.docs}

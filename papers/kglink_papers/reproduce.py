@@ -82,7 +82,7 @@ class Reproducer:
         missing = missing_kbs(self.opened, self.protocol.data)
         check_folder(self.protocol.data, data, missing)
         counts: dict[str, int] = {}
-        found: list[Run] = []
+        found: dict[str, Run] = {}
         for model in self.models().values():
             mentions: int | None = None
             if not missing:
@@ -91,8 +91,8 @@ class Reproducer:
                         documents = self.opened.store.documents(kb, "train")
                         counts[kb] = sum(len(one.mentions) for one in documents)
                 mentions = sum(counts[kb] for kb in model.training.docs)
-            found += model.runs(self.opened, mentions)
-        return found
+            found |= {one.name: one for one in model.runs(self.opened, mentions)}
+        return list(found.values())
 
     def run(
         self,

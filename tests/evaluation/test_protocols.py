@@ -114,6 +114,7 @@ def test_cells_hold_the_mean_over_seeds_and_the_test_of_mentions() -> None:
     assert ours.mean == pytest.approx(statistics.mean(each))
     assert ours.deviation == pytest.approx(statistics.stdev(each))
     assert ours.items == 200
+    assert ours.interval is not None
     assert ours.interval[0] < ours.mean < ours.interval[1]
     expected = randomization_test(
         100 * np.mean(better, axis=0), 100 * np.mean(base, axis=0), seed=0

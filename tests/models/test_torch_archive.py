@@ -300,7 +300,7 @@ def test_blinks_cross_encoder_becomes_a_reranker(
     )
     ranking = Ranking(MentionInText("the amber heron of the river", 4, 15), candidates)
     (logits,) = ours.logits([ranking])
-    model = BertModel.from_pretrained(tmp_path / "reader" / "encoder").eval()
+    model = BertModel.from_pretrained(tmp_path / "reader" / "encoder").train(False)
     for logit, pair, begin in zip(logits, *ours.reader.pairs([ranking]), strict=True):
         row = torch.zeros(1, 32 + len(pair) - begin, dtype=torch.long)
         row[0, :begin] = torch.from_numpy(pair[:begin].astype(np.int64))
