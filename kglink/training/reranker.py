@@ -165,6 +165,13 @@ class CandidateTask(HeadTask[RerankerSection, JudgedRanking, RerankerManifest]):
             one for given in data.held_out if given.right for one in learnable(given, dropping)
         ]
         examples = [one for given in data.train for one in learnable(given, section)]
+        if not (examples and self._held_out):
+            what = "held-out" if examples else "annotated"
+            raise UsageError(
+                f"no reranker can be trained: no {what} mention has its gold among the first "
+                f"{section.candidates} candidates",
+                hint="Raise reranker.candidates, or train what finds candidates first.",
+            )
         most = section.most_mentions
         super().__init__(SOURCES_OF_RERANKER, network, section, told, examples, most)
 

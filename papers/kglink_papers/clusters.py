@@ -151,7 +151,7 @@ def mention_graph(
         scores, rows = space.nearest(
             vectors, kb, "text", min(NEAREST, segment.row_count("text")) if removing else 1
         )
-        gone = _removed([gold for _, gold in pairs]) if removing else ()
+        gone = removed_golds([gold for _, gold in pairs]) if removing else ()
         left = (rows >= 0) & ~np.isin(rows, [segment.row(key) for key in gone])
         first = left.argmax(axis=1)[:, None]
         some: npt.NDArray[np.bool_] = np.asarray(left.any(axis=1))
@@ -207,7 +207,7 @@ def _alone(graph: MentionGraph) -> MentionGraph:
     )
 
 
-def _removed(golds: Sequence[Gold]) -> frozenset[str]:
+def removed_golds(golds: Sequence[Gold]) -> frozenset[str]:
     """The keys of a tenth of what some mentions mean, at least one."""
     known = sorted({one.key for gold in golds for one in gold})
     count = max(1, round(_REMOVED * len(known)))

@@ -168,13 +168,19 @@ def missing_kbs(opened: Opened, layout: Layout) -> list[str]:
     return [kb for source in layout.kbs for kb in source.names if kb not in whole]
 
 
-def check_folder(layout: Layout, folder: Path | None, missing: list[str]) -> None:
-    """Refuse a folder that does not hold the data, before anything is added."""
-    if not missing:
+def check_folder(
+    layout: Layout, folder: Path | None, missing: Sequence[str], more: Sequence[str] = ()
+) -> None:
+    """Refuse a folder that does not hold the data, before anything is added.
+
+    ``more``: files that are read each time, and not added.
+    """
+    if not (missing or more):
         return
     shape = f"It is {layout.shape}."
     if folder is None:
-        some = ", ".join(missing[:3]) + (", ..." if len(missing) > 3 else "")
+        lacks = missing or more
+        some = ", ".join(lacks[:3]) + (", ..." if len(lacks) > 3 else "")
         raise UsageError(
             f"the workspace does not have {some}: the data are {layout.title}",
             hint=f"Name them: --data DIR. {shape}",
@@ -183,14 +189,15 @@ def check_folder(layout: Layout, folder: Path | None, missing: list[str]) -> Non
         raise SourceError(f"{folder} is not a folder", hint=f"--data names one. {shape}")
     needs = [
         one.replace(_KB, kb)
-        for one in layout.needs
+        for one in (*(layout.needs if missing else ()), *more)
         for kb in (layout.kbs[0].names if _KB in one else ("",))
     ]
     lacking = [one for one in needs if not list(folder.glob(f"{one}*"))]
     if lacking:
-        more = f" and {len(lacking) - 1} other files" if len(lacking) > 1 else ""
+        left = len(lacking) - 1
+        others = f" and {left} other file{'s' * (left > 1)}" if left else ""
         raise SourceError(
-            f"{folder} does not hold {layout.title}: it lacks {lacking[0]}{more}", hint=shape
+            f"{folder} does not hold {layout.title}: it lacks {lacking[0]}{others}", hint=shape
         )
 
 
@@ -199,7 +206,6 @@ def add_data(
 ) -> None:
     """Add the KBs that the workspace does not have; an interrupted one goes on where it was."""
     missing = missing_kbs(opened, layout)
-    check_folder(layout, folder, missing)
     if folder is None:
         return
     for source in layout.kbs:

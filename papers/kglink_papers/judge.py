@@ -9,7 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,9 +52,9 @@ KS = (1, 2, 4, 8, 16, 32, 64)
 _HINT = "Name a file that `kglink reproduce` wrote, or delete it."
 
 
-@dataclass(frozen=True)
+@dataclass
 class Judge:
-    """Judges the models of one table."""
+    """Judges the models of one table; `close` it."""
 
     opened: Opened
     layout: Layout
@@ -64,6 +65,21 @@ class Judge:
     depth: int
     """How many candidates are found."""
     tell: Tell
+    _held: tuple[str, Opened] | None = None
+    """The last model whose space was asked for, so that it is loaded once for all its cells."""
+    _closing: ExitStack = field(default_factory=ExitStack)
+
+    def close(self) -> None:
+        """Close what is open."""
+        self._closing.close()
+
+    def _space(self, model: Model, kbs: Sequence[str]) -> Opened:
+        """The workspace with the space of a model, which holds these KBs."""
+        if self._held is None or self._held[0] != model.name:
+            self._closing.close()
+            self._held = model.name, self._closing.enter_context(model.space(self.opened))
+        model.build(self._held[1], kbs, self.tell)
+        return self._held[1]
 
     def values(self, model: Model, column: Column, others: Sequence[Model]) -> Values:
         """The values of a cell, part by part; ``others``: the models of all rows with this seed."""
@@ -95,8 +111,8 @@ class Judge:
 
         source, target = part.kbs
         model.find_overlaps(self.opened, source, target, self.tell)
-        with model.space(self.opened, part.kbs, self.tell) as own:
-            found = overlap_values(own.space(), own.store, queries=target, answers=source)
+        own = self._space(model, part.kbs)
+        found = overlap_values(own.space(), own.store, queries=target, answers=source)
         return found[column.metric]
 
     # ------------------------------------------------------------------------------ clusters
@@ -105,8 +121,8 @@ class Judge:
         chosen_by = column._replace(part="val")
         validation = self.layout.parts_of(chosen_by, model.row.name)
         kbs = [kb for part in (*validation, *parts) for kb in part.kbs]
-        with model.space(self.opened, kbs, self.tell) as own:
-            return cluster_values(own, column, validation, parts, self._seen(model))
+        own = self._space(model, kbs)
+        return cluster_values(own, column, validation, parts, self._seen(model))
 
     def _seen(self, model: Model) -> frozenset[EntityId]:
         """The entities that mentions of training mean."""
@@ -130,14 +146,13 @@ class Judge:
         """The values of the mentions of one part: kept ranks are read, missing ones made."""
         which, value = value_of(column.metric)
         reader = model.reader(self.opened) if which == "reranked" else None
-        with model.space(self.opened, part.kbs, self.tell) as own:
-            if reader is None and not model.row.lists:
-                path = self._ranks(own, part)
-            else:
-                depth = column.depth or self.reranked or model.recipe.reranker.candidates
-                listed = self._listed(own, model, part, max(depth, self.depth))
-                path = self._read_anew(own, model, part, column, depth, listed, reader, others)
-            wanted = self._places(own, part, column, seen) if column.mentions else None
+        own = self._space(model, part.kbs)
+        if reader is None and not model.row.lists:
+            path = self._ranks(own, part)
+        else:
+            depth = column.depth or self.reranked or model.recipe.reranker.candidates
+            path = self._read_anew(model, part, column, depth, reader, others)
+        wanted = self._places(self.opened, part, column, seen) if column.mentions else None
         pool = part.kbs[0] if len(part.kbs) == 1 else JOINT
         lines = read_lines(path, _HINT)
         next(lines)
@@ -175,13 +190,8 @@ class Judge:
     def _listed(self, own: Opened, model: Model, part: Part, depth: int) -> Path:
         """The file with the candidates of a part's mentions: of the space, or of the data."""
         if model.row.lists:
-            if self.folder is None:
-                raise UsageError(
-                    f"{model.row.name} is judged by candidates that come with the data",
-                    hint="Name the folder of the data again: --data DIR.",
-                )
             stem = {"dev": "val"}.get(part.split, part.split)
-            return self.folder / model.row.lists / f"{stem}.json"
+            return (self.folder or Path()) / model.row.lists / f"{stem}.json"
         check_documents(own.store, part.docs, part.split)
 
         def write(draft: Path) -> None:
@@ -195,23 +205,19 @@ class Judge:
 
     def _read_anew(
         self,
-        own: Opened,
         model: Model,
         part: Part,
         column: Column,
         depth: int,
-        listed: Path,
         reader: Path | None,
         others: Sequence[Model],
     ) -> Path:
         """The file with the ranks of a part's mentions after the cross-encoder has read them."""
         variant = column.metric if column.metric.startswith("oracle") else ""
-        paths = [listed]
-        if variant == "oracle union":
-            paths = []
-            for other in others:
-                with other.space(self.opened, part.kbs, self.tell) as theirs:
-                    paths.append(self._listed(theirs, other, part, max(depth, self.depth)))
+        asked = [*others] if variant == "oracle union" else [model]
+        most_found = max(depth, self.depth)
+        paths = [self._listed(self._space(one, part.kbs), one, part, most_found) for one in asked]
+        own = self._space(model, part.kbs)
         digest = RERANKER.read(reader).files if reader else {}
         facts = [
             variant,
@@ -230,7 +236,7 @@ class Judge:
                 )
                 for path in paths
             ]
-            lists = dict(_variants(each, documents, part.kbs, variant, depth))
+            lists = dict(lists_to_read(each, documents, part.kbs, variant, depth))
             most = max((len(one.ids) for one in lists.values()), default=1)
             read = max(most, 1) if variant == "oracle union" else depth
             stages = []
@@ -286,7 +292,7 @@ class Judge:
         return path
 
 
-def _variants(
+def lists_to_read(
     each: Sequence[dict[Place, Listed]],
     documents: dict[str, list[Document]],
     kbs: Sequence[str],

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -164,12 +163,10 @@ class Model:
             if is_busy(Runs(opened.folder).path(name)):
                 raise TrainingError(f"run {name} is in progress", hint="Wait for it, or stop it.")
             job = self.job(opened, reader=reader, resume=state == "stopped")
-            if reader:
-                with self.space(opened, self._kbs, tell) as own:
-                    finetune(own, job, tell)
-            else:
-                with opened.with_settings(self._settings()) as own:
-                    finetune(own, job, tell)
+            with self.space(opened) as own:
+                if reader:
+                    self.build(own, self._kbs, tell)
+                finetune(own, job, tell)
 
     @property
     def _kbs(self) -> tuple[str, ...]:
@@ -186,19 +183,20 @@ class Model:
             **self.row.settings,
         }
 
-    @contextmanager
-    def space(self, opened: Opened, kbs: Sequence[str], tell: Tell) -> Iterator[Opened]:
-        """The workspace with its space, which is built unless it holds these KBs as they are."""
+    def space(self, opened: Opened) -> Opened:
+        """The workspace with its space; close it."""
+        return opened.with_settings(self._settings())
+
+    def build(self, own: Opened, kbs: Sequence[str], tell: Tell) -> None:
+        """Build its space, unless it holds these KBs as they are."""
         from kglink.workspace.spaces import build
 
-        with opened.with_settings(self._settings()) as own:
-            manifest = own.joint_space.folder.usable_manifest()
-            now = {kb: own.store.kb(kb).revision for kb in kbs}
-            if manifest is None or not now.items() <= manifest.revisions.items():
-                trained = Runs(own.folder).path(self.name) / MODEL
-                base = self.recipe.model.base if self.row.untrained else str(trained)
-                build(own, model=base, progress=tell)
-            yield own
+        manifest = own.joint_space.folder.usable_manifest()
+        now = {kb: own.store.kb(kb).revision for kb in kbs}
+        if manifest is None or not now.items() <= manifest.revisions.items():
+            trained = Runs(own.folder).path(self.name) / MODEL
+            base = self.recipe.model.base if self.row.untrained else str(trained)
+            build(own, model=base, progress=tell)
 
     def find_overlaps(self, opened: Opened, source: str, target: str, tell: Tell) -> None:
         """Look for the overlaps of two KBs as its recipe does, unless that was done."""

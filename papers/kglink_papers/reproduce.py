@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -79,8 +80,7 @@ class Reproducer:
 
     def plan(self, data: Path | None) -> list[Run]:
         """Every training with its state and about how many steps it takes."""
-        missing = missing_kbs(self.opened, self.protocol.data)
-        check_folder(self.protocol.data, data, missing)
+        missing = self._checked(data)
         counts: dict[str, int] = {}
         found: dict[str, Run] = {}
         for model in self.models().values():
@@ -104,12 +104,30 @@ class Reproducer:
         layout, models = self.protocol.data, self.models()
         for model in models.values():
             model.check(self.opened)
+        self._checked(data)
         add_data(self.opened, layout, data, tell, on_note)
         for number, model in enumerate(models.values(), 1):
             on_note(f"{number} of {len(models)}", model.name)
             model.train(self.opened, tell)
         depth = max([KS[-1], *(deepest(one.metric) for one in self.protocol.columns)])
         judge = Judge(self.opened, layout, data, self.protocol.reranked, depth, tell)
+        with closing(judge):
+            judged, runs = self._judged(judge)
+        table = table_of(self.protocol, {**judged})
+        docs = dict.fromkeys(
+            docs
+            for row, column, _ in self._cells
+            if not column.is_count
+            for part in layout.parts_of(column, row.name)
+            for docs in part.docs
+            if part.split == "test" and not part.documents
+        )
+        return replace(table, runs=runs, differs=[*self._differences(table)], docs=tuple(docs))
+
+    def _judged(
+        self, judge: Judge
+    ) -> tuple[dict[tuple[str, str], dict[int, Values]], dict[str, list[str]]]:
+        """The values of every cell, seed by seed, and the runs of every row."""
         judged: dict[tuple[str, str], dict[int, Values]] = {}
         runs: dict[str, list[str]] = {}
         for seed in range(self.seeds):
@@ -125,15 +143,21 @@ class Reproducer:
                 judged.setdefault((row.name, column.name), {})[seed] = values
                 if not row.untrained and model.name not in runs.setdefault(row.name, []):
                     runs[row.name].append(model.name)
-        table = table_of(self.protocol, {**judged})
-        docs = dict.fromkeys(
-            docs
+        return judged, runs
+
+    def _checked(self, data: Path | None) -> list[str]:
+        """The KBs that the workspace lacks; a folder that lacks their files is refused."""
+        layout = self.protocol.data
+        missing = missing_kbs(self.opened, layout)
+        stems = {"dev": "val", "test": "test"}
+        lists = dict.fromkeys(
+            f"{row.lists}/{stems[part.split]}.json"
             for row, column, _ in self._cells
+            if row.lists
             for part in layout.parts_of(column, row.name)
-            for docs in part.docs
-            if part.split == "test" and not part.documents
         )
-        return replace(table, runs=runs, differs=[*self._differences(table)], docs=tuple(docs))
+        check_folder(layout, data, missing, tuple(lists))
+        return missing
 
     def _model(self, row: Row, training: Training, seed: int) -> Model:
         alone = row.untrained and not row.reranker

@@ -79,7 +79,7 @@ class FactoryBackend:
 
     def load(self, path: Path) -> VectorIndex:
         """Open a file that ``save`` wrote, memory-mapped where its kind allows it."""
-        index = read_index(path)
+        index = read_index(path, distances=self._settings.distances)
         self._tune(index)
         return _wrap(index)
 
