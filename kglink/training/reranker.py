@@ -141,7 +141,8 @@ class CandidateTask(HeadTask[RerankerSection, JudgedRanking, RerankerManifest]):
         )
         torch.manual_seed(told.seed)  # of the head
         rows = int(read_config(source.path)["vocab_size"])
-        self._inputs = Inputs(source, section.inputs, rows=rows)
+        tags = RERANKER.read(base).tag_ids if known else None
+        self._inputs = Inputs(source, section.inputs, rows=rows, tag_ids=tags)
         network = Network(source, 1, told.hardware, section, rows=self._inputs.rows)
         if section.padded and not isinstance(network.tower, PackedTower):
             raise ModelError(f"{source.name}: reranker.padded is for plain BERT, and this is none")
