@@ -226,6 +226,11 @@ class RerankerSection(HeadSection):
     found_by: FoundBy = Field(
         "all", description="What finds the candidates to learn from, as `kglink eval --by`."
     )
+    lists: str = Field(
+        "",
+        description="Folder of `train.json` and `val.json`, candidates to learn from in the place "
+        "of what is found, such as ZESHEL's `tfidf_candidates`.",
+    )
     candidates: int = Field(
         6, ge=2, description="Candidates of a mention to learn from: the best of all KBs."
     )

@@ -108,15 +108,23 @@ class Model:
             )
 
     # ------------------------------------------------------------------------------- training
-    def job(self, opened: Opened, *, reader: bool = False, resume: bool = False) -> FinetuneJob:
+    def job(
+        self,
+        opened: Opened,
+        *,
+        reader: bool = False,
+        resume: bool = False,
+        data: Path | None = None,
+    ) -> FinetuneJob:
         """What `finetune` is asked: for the bi-encoder, or for the cross-encoder behind it."""
         row, changes = self.row, merged(self._changes, {"seed": self.seed})
         if reader:
+            lists = {"lists": str((data / row.lists).resolve())} if row.lists and data else {}
             return FinetuneJob(
                 what="reranker",
                 recipe=row.reranker,
                 docs=self.training.docs,
-                changes=merged(self.changes, {"seed": self.seed}),
+                changes=merged(self.changes, {"seed": self.seed, "reranker": lists}),
                 run=self.reader_run,
                 resume=resume,
                 publish=False,
@@ -153,8 +161,11 @@ class Model:
             state = _state(opened, self.reader_run)
             yield Run(self.reader_run, self.row.reranker, state, self.training.docs, steps)
 
-    def train(self, opened: Opened, tell: Tell) -> None:
-        """Train what is not trained; an interrupted run goes on."""
+    def train(self, opened: Opened, tell: Tell, data: Path | None) -> None:
+        """Train what is not trained; an interrupted run goes on.
+
+        ``data``: the folder with the lists of candidates that a cross-encoder learns from.
+        """
         for reader in (False, True):
             name = self.reader_run if reader else "" if self.row.untrained else self.name
             state = _state(opened, name) if name else "done"
@@ -162,7 +173,7 @@ class Model:
                 continue
             if is_busy(Runs(opened.folder).path(name)):
                 raise TrainingError(f"run {name} is in progress", hint="Wait for it, or stop it.")
-            job = self.job(opened, reader=reader, resume=state == "stopped")
+            job = self.job(opened, reader=reader, resume=state == "stopped", data=data)
             with self.space(opened) as own:
                 if reader:
                     self.build(own, self._kbs, tell)

@@ -108,7 +108,7 @@ class Reproducer:
         add_data(self.opened, layout, data, tell, on_note)
         for number, model in enumerate(models.values(), 1):
             on_note(f"{number} of {len(models)}", model.name)
-            model.train(self.opened, tell)
+            model.train(self.opened, tell, data)
         depth = max([KS[-1], *(deepest(one.metric) for one in self.protocol.columns)])
         judge = Judge(self.opened, layout, data, self.protocol.reranked, depth, tell)
         with closing(judge):
@@ -149,14 +149,12 @@ class Reproducer:
         """The KBs that the workspace lacks; a folder that lacks their files is refused."""
         layout = self.protocol.data
         missing = missing_kbs(self.opened, layout)
-        stems = {"dev": "val", "test": "test"}
-        lists = dict.fromkeys(
-            f"{row.lists}/{stems[part.split]}.json"
-            for row, column, _ in self._cells
-            if row.lists
-            for part in layout.parts_of(column, row.name)
-        )
-        check_folder(layout, data, missing, tuple(lists))
+        lists = [
+            f"{folder}/{stem}.json"
+            for folder in dict.fromkeys(row.lists for row in self._rows if row.lists)
+            for stem in ("train", "val", "test")
+        ]
+        check_folder(layout, data, missing, lists)
         return missing
 
     def _model(self, row: Row, training: Training, seed: int) -> Model:

@@ -257,7 +257,7 @@ def test_what_cannot_be_is_refused_before_anything_is_done(
     for part in ("documents", "mentions"):
         (tmp_path / "zeshel" / part).symlink_to(data / "zeshel" / part)
     lists = kglink(*of, "blink/table-3", "--data", tmp_path / "zeshel", code=1).err
-    assert "lacks tfidf_candidates/val.json and 1 other file" in " ".join(lists.split())
+    assert "lacks tfidf_candidates/train.json and 2 other files" in " ".join(lists.split())
     assert json.loads(kglink("-w", workspace, "kbs", "--json").out) == []
 
 

@@ -70,8 +70,8 @@ MOST: dict[str, Size] = {
     "kglink/text": Size(1_160, 11, 7),
     # Rerankers that go on from another; a part of the mentions.
     "kglink/training": Size(5_270, 20, 63),
-    # Links reviewed by a person.
-    "kglink/workspace": Size(8_860, 35, 54),
+    # Links reviewed by a person; rerankers that learn from lists of a file.
+    "kglink/workspace": Size(8_890, 35, 54),
     # Cross-encoders, oracles and clusters as steps of a protocol; BLINK's cross-encoder converted.
     "papers/kglink_papers": Size(2_650, 13, 22),
     # Models, units, and titles without them; HNSW by distances.
