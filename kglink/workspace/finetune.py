@@ -403,7 +403,8 @@ def mentions_to_read(opened: Opened, told: RunSettings, progress: OnProgress) ->
             list(judged([*chain.from_iterable(part.values())], count))
             for part, count in zip(parts, most, strict=True)
         ]
-    return ToRead(*found, tuple(used))
+    train, valid = found
+    return ToRead(train, valid, tuple(used))
 
 
 def _listed(
