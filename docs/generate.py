@@ -1,6 +1,7 @@
 """Write the reference pages from the code that they describe.
 
-``python docs/generate.py`` writes docs/reference/*.md; with ``--check`` it writes nothing and
+``python docs/generate.py`` writes docs/reference/*.md, and the tables of the papers in
+docs/reproduce.md; with ``--check`` it writes nothing and
 fails where a page on disk is not the page that it would write.
 """
 
@@ -86,14 +87,15 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing, fail on a stale page")
     options = parser.parse_args(arguments)
-    stale = [path for path, text in pages().items() if _text_of(path) != text]
+    made = pages()
+    stale = [path for path, text in made.items() if _text_of(path) != text]
     if options.check:
         for path in stale:
             sys.stderr.write(f"{path.name} is stale; write it anew with `make docs`\n")
         return 1 if stale else 0
     FOLDER.mkdir(exist_ok=True)
-    for path, text in pages().items():
-        path.write_text(text, encoding="utf-8")
+    for path in stale:
+        path.write_text(made[path], encoding="utf-8")
     return 0
 
 
@@ -111,7 +113,7 @@ def pages() -> dict[Path, str]:
         "python.md": python_page,
     }
     made = {FOLDER / name: MADE_BY + "\n\n".join(write()) + "\n" for name, write in writers.items()}
-    page = FOLDER.parent / "reproduce.md"
+    page = Path(__file__).parent / "reproduce.md"
     begin, end = TABLES_OF_PAPERS
     before, _, rest = page.read_text(encoding="utf-8").partition(begin)
     _, _, after = rest.partition(end)
