@@ -18,7 +18,6 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from itertools import product
@@ -48,9 +47,7 @@ from kglink.training.job import FinetuneJob
 from kglink.training.train import train
 from kglink.workspace import Workspace
 from kglink_kbs.jsonl import record_line
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "support"))
-from cluster_choice import best_choice, threshold_grid
+from kglink_papers.clusters import best_choice, threshold_grid
 
 KB_FILES = {"doid": "doid.obographs.json.gz", "hp": "hp.obo.gz"}
 CORPORA = {"train": "ncbi_train", "dev": "ncbi_devel"}

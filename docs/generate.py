@@ -1,6 +1,7 @@
 """Write the reference pages from the code that they describe.
 
-``python docs/generate.py`` writes docs/reference/*.md; with ``--check`` it writes nothing and
+``python docs/generate.py`` writes docs/reference/*.md, and the tables of the papers in
+docs/reproduce.md; with ``--check`` it writes nothing and
 fails where a page on disk is not the page that it would write.
 """
 
@@ -26,13 +27,34 @@ from kglink.config import NOT_SETTINGS, LinkSection, Settings, all_settings, env
 from kglink.linking.kinds import OF_WORDS, RETRIEVED
 from kglink.linking.read_together import READ
 from kglink.plugins import HOOKS, KINDS, Plugin, load_registry
-from kglink.training.recipe import Recipe, list_recipes, section_of
+from kglink.training.recipe import Recipe, list_recipes, load_recipe, section_of
 from kglink.workspace.linker import asked_kinds
 
 FOLDER = Path(__file__).parent / "reference"
 MADE_BY = (
     "<!-- Written by docs/generate.py from the code; change the code, then `make docs`. -->\n\n"
 )
+
+#: Where docs/reproduce.md has the tables of the papers.
+TABLES_OF_PAPERS = (
+    "<!-- tables of the papers: written by docs/generate.py from the protocols -->",
+    "<!-- end of the tables -->",
+)
+_SHORT = "benchmarks/training.md"
+#: Tables whose rows were run for less long, and on smaller data, than the paper's.
+SHORT_RUNS: Mapping[str, str] = {
+    **dict.fromkeys(
+        ("t-biencoder/table-2", "t-biencoder/table-5", "amh/table-2"),
+        f"{_SHORT}#samplers-scorers-encoders",
+    ),
+    **dict.fromkeys(
+        ("arboel/table-1", "arboel/table-5", "arboel/table-6", "arboel/figure-3"),
+        f"{_SHORT}#mentions-that-help-each-other-in-training",
+    ),
+    "joint/table-3-disease": f"{_SHORT}#table-3-of-the-paper-on-a-part-of-the-data",
+    "joint/table-3-fandom": f"{_SHORT}#table-3-of-the-paper-on-an-encyclopedia-and-a-wiki",
+    "joint/table-2-fandom": f"{_SHORT}#table-3-of-the-paper-on-an-encyclopedia-and-a-wiki",
+}
 
 #: What each variable that is no setting does; a variable without a line here is an error.
 VARIABLES: Mapping[str, str] = {
@@ -65,14 +87,15 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing, fail on a stale page")
     options = parser.parse_args(arguments)
-    stale = [path for path, text in pages().items() if _text_of(path) != text]
+    made = pages()
+    stale = [path for path, text in made.items() if _text_of(path) != text]
     if options.check:
         for path in stale:
             sys.stderr.write(f"{path.name} is stale; write it anew with `make docs`\n")
         return 1 if stale else 0
     FOLDER.mkdir(exist_ok=True)
-    for path, text in pages().items():
-        path.write_text(text, encoding="utf-8")
+    for path in stale:
+        path.write_text(made[path], encoding="utf-8")
     return 0
 
 
@@ -89,11 +112,62 @@ def pages() -> dict[Path, str]:
         "hooks.md": hooks_page,
         "python.md": python_page,
     }
-    return {FOLDER / name: MADE_BY + "\n\n".join(write()) + "\n" for name, write in writers.items()}
+    made = {FOLDER / name: MADE_BY + "\n\n".join(write()) + "\n" for name, write in writers.items()}
+    page = Path(__file__).parent / "reproduce.md"
+    begin, end = TABLES_OF_PAPERS
+    before, _, rest = page.read_text(encoding="utf-8").partition(begin)
+    _, _, after = rest.partition(end)
+    return {**made, page: f"{before}{begin}\n\n{tables_of_papers()}\n\n{end}{after}"}
 
 
 def _text_of(path: Path) -> str:
     return path.read_text(encoding="utf-8") if path.is_file() else ""
+
+
+# ------------------------------------------------------------------- tables of the papers
+def tables_of_papers() -> str:
+    """Every table and figure of the papers: its protocol, its command, and what differs."""
+    from kglink_papers.protocols import protocols, reference_figures
+
+    made = list(protocols().values())
+    rows = []
+    for table in reference_figures().values():
+        for one in made:
+            if one.table.name != table.name:
+                continue
+            rows.append(
+                [
+                    table.source,
+                    f"`kglink reproduce {one.name} --data {one.data.name}`",
+                    str(len(one.rows_to_run)),
+                    "; ".join(_differences(one)),
+                ]
+            )
+    return _table(["table", "protocol and command", "rows", "what differs from the paper"], rows)
+
+
+def _differences(protocol: Any) -> Iterator[str]:
+    """What differs from the paper in every run of a protocol, and how long a run was measured."""
+    if protocol.adapted:
+        yield "other data and models (adapted)"
+    yield from protocol.adapted
+    yield from protocol.differs
+    if protocol.reranked:
+        yield (
+            "not re-ranked, unless `--set reranker.base=FOLDER` names BLINK's cross-encoder, "
+            "converted"
+        )
+    left: dict[str, list[str]] = {}
+    for row in protocol.rows:
+        if row.not_run and not row.not_run.startswith("is of other data"):
+            left.setdefault(row.not_run, []).append(row.name)
+    for why, names in left.items():
+        yield f"not run: {', '.join(names)} ({why})"
+    recipes = [load_recipe(row.recipe) for row in protocol.rows_to_run if not row.untrained]
+    if any(one.model.scorer == "sum_of_max" for one in recipes):
+        yield "SOM adds up tokens alone, not padding"
+    place = SHORT_RUNS.get(protocol.name, "")
+    yield f"[short run]({place})" if place else "no run on these data is measured"
 
 
 # ------------------------------------------------------------------------------- commands

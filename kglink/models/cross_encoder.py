@@ -1,7 +1,9 @@
 """A cross-encoder: it reads a mention in its text and a candidate together, and says if they fit.
 
-The input is BLINK's: the window of the mention, then the entity without its [CLS]. The answer is a
-logit beside that of "nothing here", which is 0.
+The input is BLINK's: the window of the mention, then the entity without its [CLS]. BLINK's released
+models have padding between the two, which is masked and moves the positions of the entity's tokens:
+where a model is ``padded``, they are moved alike. The answer is a logit beside that of "nothing
+here", which is 0.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from kglink.models.hardware import Hardware
 from kglink.models.head_folder import ENCODER, HEAD, RERANKER
 from kglink.models.inputs import IdArray, Inputs
 from kglink.models.loading import load_tensors
-from kglink.models.runtime import TokenEncoder
+from kglink.models.runtime import SecondTexts, TokenEncoder
 from kglink.models.source import describe_folder
 from kglink.models.towers import load_states
 from kglink.records import Alias, Candidate, Entity, EntityId, Ranking
@@ -73,6 +75,8 @@ class CrossEncoder:
     encoder: TokenEncoder
     head: Callable[[Tensor], Tensor]
     segments: bool
+    padded: bool = False
+    """Whether candidates begin where the longest mention would end."""
 
     @property
     def inputs(self) -> Inputs:
@@ -87,7 +91,10 @@ class CrossEncoder:
 
     def logits_of(self, pairs: Sequence[IdArray], seconds: Sequence[int]) -> FloatArray:
         """The logits of written pairs; ``seconds``: where the candidate begins in each."""
-        told = self.encoder.firsts(pairs, self.head, seconds if self.segments else None)
+        at = self.inputs.settings.mention_tokens if self.padded else 0
+        told = self.encoder.firsts(
+            pairs, self.head, SecondTexts(seconds, at) if self.segments else None
+        )
         return told.reshape(len(pairs))
 
 
@@ -103,7 +110,9 @@ def open_cross_encoder(folder: Path, hardware: Hardware) -> CrossEncoder:
     inputs = Inputs(source, manifest.inputs, rows=states.rows, tag_ids=manifest.tag_ids)
     encoder = TokenEncoder(source.name, states, hardware, "cls")
     return CrossEncoder(
-        PairInputs(inputs), encoder, head_of(weight, bias, pooler), segments=manifest.segments
+        *(PairInputs(inputs), encoder, head_of(weight, bias, pooler)),
+        segments=manifest.segments,
+        padded=manifest.padded,
     )
 
 

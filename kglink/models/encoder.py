@@ -173,7 +173,8 @@ class Encoder:
     def entity_text(self, entity: Entity) -> str:
         """All that a trained model reads of an entity."""
         inputs = self._settings.inputs
-        return "\x1f".join(entity_parts(entity, inputs.parts, inputs.aliases))
+        parts = entity_parts(entity, inputs.parts, inputs.aliases, brackets=inputs.brackets)
+        return "\x1f".join(parts)
 
     def encode_entities(self, entities: Sequence[Entity]) -> FloatArray:
         """One vector for each entity, by a trained model."""

@@ -154,6 +154,7 @@ class RerankerManifest(HeadManifest):
     inputs: InputSettings
     tag_ids: tuple[int, int, int]
     segments: bool
+    padded: bool = False
     compared: AnswersCompared | None = None
 
 

@@ -138,8 +138,11 @@ class Inputs:
 
     def tokens(self, entities: Iterable[Entity]) -> Tokens:
         """The token ids of each entity, and which of them were cut."""
-        parts, aliases = self.settings.parts, self.settings.aliases
-        written = [entity_parts(entity, parts, aliases) for entity in entities]
+        told = self.settings
+        written = [
+            entity_parts(entity, told.parts, told.aliases, brackets=told.brackets)
+            for entity in entities
+        ]
         room = self.settings.entity_tokens
         columns = [self.pieces.starts(list(texts), room) for texts in zip(*written, strict=True)]
         whole = [self._inner(*row) for row in zip(*columns, strict=True)]

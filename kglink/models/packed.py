@@ -124,10 +124,16 @@ class PackedBert:
             )
             before = output_norm
 
-    def states(self, ids: Tensor, lengths: Sequence[int], kinds: Tensor | None = None) -> Tensor:
+    def states(
+        self,
+        ids: Tensor,
+        lengths: Sequence[int],
+        kinds: Tensor | None = None,
+        steps: Tensor | None = None,
+    ) -> Tensor:
         """The last states, (tokens, dim), of texts laid end to end."""
         groups = group_lengths(lengths)
-        states = F.pad(self._embed(ids, groups, kinds), (0, 0, 0, self._spare(len(ids))))
+        states = F.pad(self._embed(ids, groups, kinds, steps), (0, 0, 0, self._spare(len(ids))))
         for layer in self._layers:
             states = self._run(layer, states, groups)
         return states[: len(ids)]
@@ -141,9 +147,18 @@ class PackedBert:
             return 0
         return -tokens % (_ROWS if tokens > _FEW_TOKENS else _FEW_ROWS)
 
-    def _embed(self, ids: Tensor, groups: Sequence[Bucket], kinds: Tensor | None) -> Tensor:
-        steps = [self._positions[: group.length].repeat(group.texts, 1) for group in groups]
-        summed = F.embedding(ids, self._words) + torch.cat(steps)
+    def _embed(
+        self,
+        ids: Tensor,
+        groups: Sequence[Bucket],
+        kinds: Tensor | None,
+        steps: Tensor | None,
+    ) -> Tensor:
+        if steps is None:
+            own = [self._positions[: group.length].repeat(group.texts, 1) for group in groups]
+            summed = F.embedding(ids, self._words) + torch.cat(own)
+        else:
+            summed = F.embedding(ids, self._words) + F.embedding(steps, self._positions)
         if kinds is not None and self._second is not None:
             summed += kinds.unsqueeze(1) * self._second
         return F.layer_norm(summed, (self.dim,), *self._norm, self._eps).to(self._dtype)

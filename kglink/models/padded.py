@@ -66,8 +66,19 @@ class PaddedTower(Tower):
             self._hooked(batch, layer, lambda _: self._change_rows(seen[0], batch, change)),
         )
 
-    def states(self, ids: Tensor, lengths: Sequence[int], kinds: Tensor | None = None) -> Tensor:
+    def states(
+        self,
+        ids: Tensor,
+        lengths: Sequence[int],
+        kinds: Tensor | None = None,
+        steps: Tensor | None = None,
+    ) -> Tensor:
         """The last states, (tokens, dim) in fp32, of texts laid end to end."""
+        if steps is not None:
+            raise ModelError(
+                "padding between two texts is for plain BERT, and this model is another",
+                hint="Set reranker.padded = false.",
+            )
         return self._states(ids, lengths, kinds).float()
 
     def snapshot(self, hardware: Hardware) -> StateModel:

@@ -19,7 +19,7 @@ from kglink.models.hardware import Hardware
 from kglink.models.inputs import IdArray
 from kglink.models.packed import pool_states
 from kglink.models.settings import Pooling
-from kglink.models.tower import StateModel
+from kglink.models.tower import StateModel, moved_steps
 
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
@@ -44,6 +44,15 @@ class TextVectors(NamedTuple):
 
     truncated: npt.NDArray[np.bool_]
     batches: Iterator[tuple[IntArray, FloatArray]]
+
+
+class SecondTexts(NamedTuple):
+    """Texts that are read together with others that stand before them."""
+
+    begins: Sequence[int]
+    """Where each begins."""
+    at: int = 0
+    """The position of its first token, as if padding stood before it; 0: none does."""
 
 
 def as_bf16(bits: npt.NDArray[np.int16]) -> Tensor:
@@ -114,12 +123,9 @@ class TokenEncoder:
         self,
         ids: Sequence[IdArray],
         head: Callable[[Tensor], Tensor],
-        seconds: Sequence[int] | None = None,
+        seconds: SecondTexts | None = None,
     ) -> FloatArray:
-        """What ``head`` makes of the state of each text's first token, (texts, n) in fp32.
-
-        ``seconds``: where the second of two texts that are read together begins in each.
-        """
+        """What ``head`` makes of the state of each text's first token, (texts, n) in fp32."""
         found = [np.empty(0, np.float32)] * len(ids)
         for rows, part in self._run(
             ids, lambda states, lengths: head(pool_states(states, lengths, "cls")), seconds
@@ -149,7 +155,7 @@ class TokenEncoder:
         self,
         ids: Sequence[IdArray],
         finish: Callable[[Tensor, Sequence[int]], Tensor],
-        seconds: Sequence[int] | None = None,
+        seconds: SecondTexts | None = None,
     ) -> Iterator[tuple[IntArray, Tensor]]:
         if not len(ids):
             return
@@ -168,15 +174,18 @@ class TokenEncoder:
         ids: Sequence[IdArray],
         rows: IntArray,
         finish: Callable[[Tensor, Sequence[int]], Tensor],
-        seconds: Sequence[int] | None,
+        seconds: SecondTexts | None,
     ) -> Tensor:
         texts = [ids[row] for row in rows]
         lengths = [len(text) for text in texts]
-        kinds = None
+        kinds = steps = None
         if seconds is not None:
-            both = zip(lengths, (seconds[row] for row in rows), strict=True)
-            parts = [np.arange(length) >= second for length, second in both]
-            kinds = torch.from_numpy(np.concatenate(parts).astype(np.int64)).to(self._device)
+            places = np.concatenate([np.arange(length) for length in lengths])
+            begins = np.repeat([seconds.begins[row] for row in rows], lengths)
+            kinds = torch.from_numpy((places >= begins).astype(np.int64)).to(self._device)
+            if seconds.at:
+                moved = moved_steps(places, begins, seconds.at)
+                steps = torch.from_numpy(moved).to(self._device)
         joined = np.concatenate(texts)
         if joined.min() < 0 or joined.max() >= self.model.rows:
             raise ModelError(
@@ -187,7 +196,7 @@ class TokenEncoder:
         try:
             with torch.inference_mode():
                 packed = torch.from_numpy(joined).to(self._device)
-                values = finish(self.model.states(packed, lengths, kinds), lengths).cpu()
+                values = finish(self.model.states(packed, lengths, kinds, steps), lengths).cpu()
                 finite = bool(torch.isfinite(values).all())
         except (IndexError, RuntimeError) as error:
             raise ModelError(

@@ -92,6 +92,12 @@ def _write_reranker(draft: Path, folder: Path) -> None:
     from kglink.models.loading import load_tensors
 
     manifest = RERANKER.read(folder)
+    if manifest.padded:
+        raise UsageError(
+            f"{folder}: reads mentions and candidates with padding between them, and "
+            "sentence-transformers puts none there",
+            hint="Export the towers alone, or train a reranker without `padded`.",
+        )
     source, head = describe_folder(str(folder), folder / ENCODER), load_tensors(folder / HEAD)
     dim, pooler, inputs = source.dim, pooler_in(head, source.dim), manifest.inputs
     after: list[Any] = [Pooling(dim, "cls")]

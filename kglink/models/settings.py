@@ -31,6 +31,8 @@ class InputSettings(_Settings):
     """What is read of an entity, in this order."""
     aliases: Annotated[int, Field(ge=0)] = 6
     """Most other names to read."""
+    brackets: bool = False
+    """Write type and other names as `( type : name ; name )`, as ArboEL reads UMLS."""
     strip_title_prefix: bool = False
     """Remove the title from the start of the description, as ArboEL does."""
 

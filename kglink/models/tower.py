@@ -97,8 +97,17 @@ class StateModel(Protocol):
     rows: int
     """Rows of its vocabulary: a token id is below it."""
 
-    def states(self, ids: Tensor, lengths: Sequence[int], kinds: Tensor | None = None) -> Tensor:
-        """Its last states, one row for each token; ``kinds``: 1 for those of a second text."""
+    def states(
+        self,
+        ids: Tensor,
+        lengths: Sequence[int],
+        kinds: Tensor | None = None,
+        steps: Tensor | None = None,
+    ) -> Tensor:
+        """Its last states, one row for each token; ``kinds``: 1 for those of a second text.
+
+        ``steps``: the position of each token; None: its place in its text.
+        """
         ...
 
 
@@ -152,10 +161,12 @@ def pack(
     device: torch.device | str = "cpu",
     seconds: Sequence[int] | None = None,
     *,
+    second_at: int = 0,
     marks: tuple[int, int] | None = None,
 ) -> TokenBatch:
     """Lay the token ids of texts end to end; ``seconds``: where the second text of each begins.
 
+    ``second_at``: the position of its first token, as if padding stood before it; 0: none does.
     With ``marks``, those around a mention, they are taken out, and what stood between them are the
     text's `spans`; all tokens of a text that has none.
     """
@@ -180,13 +191,14 @@ def pack(
     starts = np.cumsum(ranked) - ranked
     steps = np.arange(ranked.sum()) - np.repeat(starts, ranked)
     ids = np.concatenate([texts[row] for row in order]).astype(np.int64)
-    kinds = None
+    kinds, positions = None, steps
     if seconds is not None:
         begins = np.repeat(np.asarray(seconds, np.int64)[order], ranked)
         kinds = torch.from_numpy((steps >= begins).astype(np.int64)).to(device)
+        positions = moved_steps(steps, begins, second_at)
     return TokenBatch(
         ids=torch.from_numpy(ids).to(device),
-        steps=torch.from_numpy(steps).to(device),
+        steps=torch.from_numpy(positions).to(device),
         lengths=torch.from_numpy(ranked).to(device),
         buckets=tuple(_buckets(ranked, starts, steps, device)),
         rows=torch.from_numpy(rows).to(device),
@@ -195,6 +207,15 @@ def pack(
         if marks
         else None,
     )
+
+
+def moved_steps(
+    steps: npt.NDArray[np.int64], begins: npt.NDArray[np.int64], second_at: int
+) -> npt.NDArray[np.int64]:
+    """Positions where the token of ``begins``, and those behind it, are moved to ``second_at``."""
+    if not second_at:
+        return steps
+    return steps + np.where(steps >= begins, second_at - begins, 0)
 
 
 def pool(states: Tensor, batch: TokenBatch, pooling: Pooling) -> Tensor:

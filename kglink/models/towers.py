@@ -51,7 +51,13 @@ class TokenTable:
         self.rows, self.dim = table.shape
         self._table = table
 
-    def states(self, ids: Tensor, lengths: Sequence[int], kinds: Tensor | None = None) -> Tensor:
+    def states(
+        self,
+        ids: Tensor,
+        lengths: Sequence[int],
+        kinds: Tensor | None = None,
+        steps: Tensor | None = None,
+    ) -> Tensor:
         """One row for each token."""
         return torch.nn.functional.embedding(ids, self._table)
 

@@ -30,13 +30,25 @@ def entity_text(entity: Entity, *, description_chars: int = 1000) -> str:
     return f"{text}. {description}" if description else text
 
 
-def entity_parts(entity: Entity, parts: Sequence[EntityPart], aliases: int) -> EntityParts:
-    """The wanted parts before and after the title; at most ``aliases`` aliases."""
+def entity_parts(
+    entity: Entity, parts: Sequence[EntityPart], aliases: int, *, brackets: bool = False
+) -> EntityParts:
+    """The wanted parts before and after the title; at most ``aliases`` aliases.
+
+    With ``brackets`` type and aliases stand as ``( type : alias ; alias )``.
+    """
     texts = {
         "type": entity.type,
         "aliases": _other_names(entity, aliases),
         "description": entity.description.strip(),
     }
+    if brackets:
+        both = [part for part in parts if part in ("type", "aliases")]
+        inside = " : ".join(
+            texts[part] for part in ("type", "aliases") if part in both and texts[part]
+        )
+        texts["type"] = texts["aliases"] = ""
+        texts[both[0] if both else "type"] = f"( {inside.replace('; ', ' ; ')} )" if inside else ""
     place = parts.index("title")
     before, after = (
         ". ".join(texts[part] for part in some if texts[part])

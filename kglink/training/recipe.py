@@ -125,6 +125,12 @@ class StageSection(_Optimisation):
         "`own` negatives, `both`, or all golds and negatives of the batch (`shared`).",
     )
     refresh_epochs: int = Field(1, ge=1, description="Search hard negatives again every N epochs.")
+    most_mentions: int = Field(
+        0,
+        ge=0,
+        description="Learn from at most this number of annotated mentions of each stage, drawn at "
+        "random once; 0: from all.",
+    )
     negatives_from: Literal["stage", "all"] = Field(
         "stage", description="KBs that negatives come from: those of the stage, or all."
     )
@@ -207,6 +213,11 @@ class RerankerSection(HeadSection):
         True,
         description="Tell the tokens of the candidate from those of the mention by their kind.",
     )
+    padded: bool = Field(
+        False,
+        description="Let the candidate begin where the longest mention would end, as BLINK's "
+        "padding between the two does; needs `segments`.",
+    )
     head: Literal["cls", "pooler"] = Field(
         "cls",
         description="What the last layer reads: the state of the first token (`cls`), or what the "
@@ -214,6 +225,11 @@ class RerankerSection(HeadSection):
     )
     found_by: FoundBy = Field(
         "all", description="What finds the candidates to learn from, as `kglink eval --by`."
+    )
+    lists: str = Field(
+        "",
+        description="Folder of `train.json` and `val.json`, candidates to learn from in the place "
+        "of what is found, such as ZESHEL's `tfidf_candidates`.",
     )
     candidates: int = Field(
         6, ge=2, description="Candidates of a mention to learn from: the best of all KBs."
@@ -232,6 +248,12 @@ class RerankerSection(HeadSection):
     epochs: int = Field(2, ge=1, description="Passes over all mentions; the best one is kept.")
     batch: int = Field(8, ge=1, description="Mentions, with all their candidates, in one step.")
     learning_rate: float = Field(1e-4, gt=0, description="Learning rate after the warm-up.")
+
+    @model_validator(mode="after")
+    def _tells_the_parts_apart(self) -> RerankerSection:
+        if self.padded and not self.segments:
+            raise ValueError("padded needs segments = true")
+        return self
 
 
 class SelectionSection(_Section):

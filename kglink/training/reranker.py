@@ -20,10 +20,11 @@ from torch import Tensor
 
 from kglink.errors import ModelError, UsageError
 from kglink.models.cross_encoder import CrossEncoder, PairInputs, head_of, pooled, pooler_in
-from kglink.models.head_folder import RERANKER, RerankerManifest
+from kglink.models.head_folder import ENCODER, HEAD, RERANKER, RerankerManifest
 from kglink.models.inputs import Inputs
 from kglink.models.loading import load_tensors
-from kglink.models.source import read_config
+from kglink.models.packed import PackedTower
+from kglink.models.source import describe_folder, read_config
 from kglink.models.tower import pack, pool
 from kglink.records import EntityId, Ranking
 from kglink.store import Store
@@ -131,13 +132,22 @@ class CandidateTask(HeadTask[RerankerSection, JudgedRanking, RerankerManifest]):
 
     def __init__(self, data: ToRead, told: RunSettings) -> None:
         section = told.recipe.reranker
-        source = source_of(section.base or told.recipe.model.base)
+        base = Path(section.base).expanduser()
+        known = bool(section.base) and RERANKER.is_there(base)  # whose head goes on too
+        source = (
+            describe_folder(str(base), base / ENCODER)
+            if known
+            else source_of(section.base or told.recipe.model.base)
+        )
         torch.manual_seed(told.seed)  # of the head
         rows = int(read_config(source.path)["vocab_size"])
-        self._inputs = Inputs(source, section.inputs, rows=rows)
+        tags = RERANKER.read(base).tag_ids if known else None
+        self._inputs = Inputs(source, section.inputs, rows=rows, tag_ids=tags)
         network = Network(source, 1, told.hardware, section, rows=self._inputs.rows)
+        if section.padded and not isinstance(network.tower, PackedTower):
+            raise ModelError(f"{source.name}: reranker.padded is for plain BERT, and this is none")
         if section.head == "pooler":
-            files = [load_tensors(path) for path in source.weights]
+            files = [load_tensors(path) for path in (*source.weights, *[base / HEAD] * known)]
             weights = {name: value for one in files for name, value in one.items()}
             pooler = pooler_in(weights, source.dim)
             if pooler is None:
@@ -146,6 +156,9 @@ class CandidateTask(HeadTask[RerankerSection, JudgedRanking, RerankerManifest]):
                     hint="Set reranker.head = cls, or name a model with a pooler, such as BERT.",
                 )
             network.pooler = pooler.to(told.hardware.device)
+        if known:
+            own = load_tensors(base / HEAD)
+            network.head.load_state_dict({name: own[name] for name in ("weight", "bias")})
         self._documents = data.documents
         self._pairs = PairInputs(self._inputs)
         dropping = section.model_copy(update={"gold": "drop"})
@@ -153,6 +166,13 @@ class CandidateTask(HeadTask[RerankerSection, JudgedRanking, RerankerManifest]):
             one for given in data.held_out if given.right for one in learnable(given, dropping)
         ]
         examples = [one for given in data.train for one in learnable(given, section)]
+        if not (examples and self._held_out):
+            what = "held-out" if examples else "annotated"
+            raise UsageError(
+                f"no reranker can be trained: no {what} mention has its gold among the first "
+                f"{section.candidates} candidates",
+                hint="Raise reranker.candidates, or train what finds candidates first.",
+            )
         most = section.most_mentions
         super().__init__(SOURCES_OF_RERANKER, network, section, told, examples, most)
 
@@ -161,7 +181,8 @@ class CandidateTask(HeadTask[RerankerSection, JudgedRanking, RerankerManifest]):
         network, section = self.network, self.section
         device = network.head.weight.device
         ids, seconds = self._pairs.pairs([one.ranking for one in batch])
-        packed = pack(ids, device, seconds if section.segments else None)
+        at = section.inputs.mention_tokens if section.padded else 0
+        packed = pack(ids, device, seconds if section.segments else None, second_at=at)
         firsts = pooled(pool(network.tower(packed), packed, "cls"), network.pooler)
         firsts = F.dropout(firsts, network.dropout, network.training)
         logits = network.head(firsts).squeeze(1)
@@ -176,7 +197,8 @@ class CandidateTask(HeadTask[RerankerSection, JudgedRanking, RerankerManifest]):
         """By the loss of held-out mentions: of epochs that answer as many right, by how surely."""
         network, nothing = self.network, self.section.nothing
         head = head_of(network.head.weight, network.head.bias, network.pooler)
-        reader = CrossEncoder(self._pairs, network.encoder("cls"), head, self.section.segments)
+        encoder, section = network.encoder("cls"), self.section
+        reader = CrossEncoder(self._pairs, encoder, head, section.segments, section.padded)
         answers = reader.logits([one.ranking for one in self._held_out])
         losses, right = [], []
         for one, logits in zip(self._held_out, answers, strict=True):
@@ -196,6 +218,7 @@ class CandidateTask(HeadTask[RerankerSection, JudgedRanking, RerankerManifest]):
             inputs=self.section.inputs,
             tag_ids=self._inputs.tag_ids,
             segments=self.section.segments,
+            padded=self.section.padded,
             libraries=self.told.libraries,
         )
         return RERANKER.write(place, tower, head, manifest)

@@ -172,7 +172,8 @@ def make_plan(data: TrainingData, recipe: Recipe, sources: str) -> list[Stage]:
         groups = tuple(_group(data, letter) for letter in sorted(letters))
         for number, section in enumerate(recipe.rounds(), 1):
             name = letters if number == 1 else f"{letters}-again"
-            stages.append(Stage(name, section, groups))
+            some = tuple(_some_of(group, section.most_mentions, recipe.seed) for group in groups)
+            stages.append(Stage(name, section, some))
     if "O" in sources:
         stages.append(Stage("O", recipe.overlap, (_group(data, "O"),)))
     return stages
@@ -257,6 +258,14 @@ def _nothing_to_learn(
         "; ".join(f"stage {letter}: {why}" for letter, why in missing.items()),
         hint=" ".join(hints),
     )
+
+
+def _some_of(group: Group, most: int, seed: int) -> Group:
+    """A group with at most so many of its mentions, drawn at random; 0: with all."""
+    if not most or len(group.items) <= most:
+        return group
+    drawn = np.random.default_rng(seed).choice(group.items, most, replace=False)
+    return group._replace(items=np.sort(drawn))
 
 
 def _group(data: TrainingData, letter: str) -> Group:

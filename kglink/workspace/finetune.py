@@ -11,14 +11,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kglink.errors import KglinkError, UsageError
-from kglink.linking.describe import as_candidate
+from kglink.evaluation.candidate_files import Place, read_candidates
+from kglink.evaluation.candidate_files import judged_mentions as mentions_with_gold
+from kglink.evaluation.rankings import in_text
+from kglink.linking.describe import as_candidate, described
 from kglink.linking.fit import FOLDS, JudgedMention, fold_of, judged_mentions
 from kglink.linking.kinds import joint_ranking
 from kglink.linking.pipeline import BATCH_MENTIONS, Linker
 from kglink.linking.scoring import read_scoring
 from kglink.models.head_folder import RERANKER
 from kglink.models.static_folder import STATIC
-from kglink.records import Document, OnProgress, Progress, Ranking
+from kglink.records import Candidate, Document, OnProgress, Progress, Ranking
 from kglink.training.detector import (
     SOURCES_OF_DETECTOR,
     DetectorReport,
@@ -365,12 +368,12 @@ def mentions_to_read(opened: Opened, told: RunSettings, progress: OnProgress) ->
     store, section = opened.store, told.recipe.reranker
     space = opened.space()
     kbs, depth = space.kbs(), max(DEPTH, section.candidates)
-    parts: tuple[list[Document], list[Document]] = ([], [])
+    parts: tuple[dict[str, list[Document]], dict[str, list[Document]]] = ({}, {})
     used = sources_of_documents(store, told.docs)
     for name in used:
         splits = splits_of(store, name, told.recipe.selection, told.seed)
         for document, held_back in splits.divided(store):
-            parts[held_back].append(document)
+            parts[held_back].setdefault(name, []).append(document)
     memory_without = memory_of(store, remembered=is_remembered(store, used))
     link = opened.settings.link.model_copy(update={"evidence": section.found_by, "rerank": 0})
     search = search_of(space, opened.encoder, link, store, opened.registry)
@@ -388,12 +391,45 @@ def mentions_to_read(opened: Opened, told: RunSettings, progress: OnProgress) ->
                 progress(Progress("candidates of mentions", done, len(chosen)))
                 yield from found
 
-    learnt, held_out = parts
-    return ToRead(
-        list(judged(learnt, section.most_mentions * section.epochs)),
-        list(judged(held_out, MOST_HELD_OUT)),
-        tuple(used),
-    )
+    most = section.most_mentions * section.epochs, MOST_HELD_OUT
+    if section.lists:
+        files = (Path(section.lists) / f"{stem}.json" for stem in ("train", "val"))
+        found = [
+            list(islice(_listed(opened, path, part, kbs, section.candidates), count))
+            for path, part, count in zip(files, parts, most, strict=True)
+        ]
+    else:
+        found = [
+            list(judged([*chain.from_iterable(part.values())], count))
+            for part, count in zip(parts, most, strict=True)
+        ]
+    train, valid = found
+    return ToRead(train, valid, tuple(used))
+
+
+def _listed(
+    opened: Opened,
+    path: Path,
+    documents: Mapping[str, Sequence[Document]],
+    kbs: Sequence[str],
+    depth: int,
+) -> Iterator[JudgedRanking]:
+    """The mentions of some documents with the candidates that a file lists for them."""
+    store = opened.store
+    known = [info.name for info in store.kbs() if info.entities]
+    lists = read_candidates(path, documents, known=known, kbs=kbs, existing=store.existing)
+    for docs, some in documents.items():
+        places = iter(mentions_with_gold(some, kbs))
+        while batch := list(islice(places, BATCH_MENTIONS)):
+            rankings = []
+            for document, one in batch:
+                ids = lists[Place(docs, document.id, one.start, one.end)].ids[:depth]
+                candidates = tuple(Candidate(own, "", 1 / (at + 1)) for at, own in enumerate(ids))
+                rankings.append(Ranking(in_text(document, one), candidates))
+            told = described(store, rankings, depth)
+            for ranking, (_, one) in zip(told, batch, strict=True):
+                if ranking.candidates:
+                    yield JudgedRanking(ranking, frozenset(one.gold or ()))
 
 
 def _with_candidates(

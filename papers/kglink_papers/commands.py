@@ -148,14 +148,14 @@ def _print_plan(asked: Reproducer, data: Path | None, *, as_json: bool) -> None:
 
     told = [
         {
-            "run": model.name,
-            "recipe": model.row.recipe,
-            "state": state,
-            "learns_from": [*model.training.source_kbs, *model.training.target_kbs],
-            "steps": steps,
+            "run": run.name,
+            "recipe": run.recipe,
+            "state": run.state,
+            "learns_from": list(run.docs),
+            "steps": run.steps,
             "seconds": None,
         }
-        for model, state, steps in asked.plan(data)
+        for run in asked.plan(data)
     ]
     runs = {run.info.name: run.info for run in Runs(asked.opened.folder).all()}
     paces = [
@@ -218,7 +218,9 @@ def _write_report(workspace: Workspace, done: ReproducedTable, path: Path) -> No
 
 
 def convert(
-    weights: Annotated[Path, typer.Argument(help="BLINK's bi-encoder, such as one .bin file.")],
+    weights: Annotated[
+        Path, typer.Argument(help="BLINK's bi-encoder or cross-encoder, such as one .bin file.")
+    ],
     folder: Annotated[Path, typer.Argument(help="The new model folder.")],
     like: Annotated[
         str,
@@ -231,6 +233,9 @@ def convert(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Turn BLINK's released weights into a model folder, to fine-tune from or to search with.
+
+    A cross-encoder becomes a reranker that reads as BLINK's does, with padding between mention
+    and candidate; tables of the papers end with it where `reranker.base` names it.
 
     The file is a pickle, which is a program; it is read without being run, so that a file of
     somebody else can do no harm.
@@ -245,4 +250,9 @@ def convert(
     if done.unused:
         shown = ", ".join(done.unused[:3]) + (", ..." if len(done.unused) > 3 else "")
         note("unused", f"{len(done.unused)} tensors that the towers lack: {shown}")
-    note("next", f"kglink finetune --recipe joint/tos --set model.base={done.folder}")
+    what = (
+        "reproduce joint/table-3 --set reranker"
+        if done.reranker
+        else "finetune --recipe joint/tos --set model"
+    )
+    note("next", f"kglink {what}.base={done.folder}")

@@ -1,7 +1,7 @@
-"""A model of kglink from the weights of a bi-encoder that BLINK has released.
+"""A model of kglink from the weights of a bi-encoder or a cross-encoder that BLINK has released.
 
-The file holds two BERTs, of contexts and of candidates. Configuration and tokenizer, which it does
-not hold, are those of the BERT that BLINK began with.
+The file holds two BERTs, of contexts and of candidates, or one that reads both, with a last layer.
+Configuration and tokenizer, which it does not hold, are those of the BERT that BLINK began with.
 """
 
 from __future__ import annotations
@@ -13,16 +13,28 @@ from typing import NamedTuple
 from torch import Tensor
 
 from kglink.errors import ModelError, UsageError
+from kglink.files.manifest import library_versions
 from kglink.models.bi_encoder import load_bi_encoder
+from kglink.models.cross_encoder import pooler_in
 from kglink.models.hardware import choose_hardware
-from kglink.models.model_folder import BaseInfo
+from kglink.models.head_folder import RERANKER, RerankerManifest
+from kglink.models.inputs import Inputs, tokenizer_files
+from kglink.models.model_folder import BaseInfo, TowerFiles
+from kglink.models.opening import resolve_model
 from kglink.models.packed import PackedTower
 from kglink.models.settings import BiEncoderSettings, InputSettings
-from kglink.models.source import file_sha256
+from kglink.models.source import file_sha256, read_config
+from kglink.models.towers import load_tower
 from kglink_papers.torch_archive import read_torch_archive
 
 #: Of the tower of mentions, then of that of entities.
 _TOWERS = ("context_encoder.bert_model.", "cand_encoder.bert_model.")
+#: Of a cross-encoder: the BERT, and the layer behind its pooler that gives the score.
+_READER, _SCORE = "encoder.bert_model.", "encoder.additional_linear."
+#: As BLINK's cross-encoder was trained on Wikipedia: 32 tokens of a mention, padding behind them.
+_READ = InputSettings(
+    mention_tokens=32, entity_tokens=128, parts=("title", "description"), aliases=0
+)
 #: As BLINK reads: the first state of [CLS], compared by dot product.
 _SETTINGS = BiEncoderSettings(
     shared=False,
@@ -44,6 +56,8 @@ class Converted(NamedTuple):
     unused: tuple[str, ...]
     """The names of the others."""
     fingerprint: str
+    reranker: bool = False
+    """Whether it is a cross-encoder."""
 
     def as_json(self) -> dict[str, object]:
         """What `kglink convert --json` says."""
@@ -51,7 +65,7 @@ class Converted(NamedTuple):
 
 
 def convert_blink(weights: Path, folder: Path, like: str) -> Converted:
-    """Write a model folder with the weights of a released file.
+    """Write a model folder, or the folder of a reranker, with the weights of a released file.
 
     ``like`` is the BERT whose configuration and tokenizer it takes, such as
     ``google-bert/bert-large-uncased``: a folder or a name on the hub.
@@ -62,12 +76,16 @@ def convert_blink(weights: Path, folder: Path, like: str) -> Converted:
             hint="Name a new folder.",
         )
     found = read_torch_archive(weights)
+    digest = file_sha256(weights)
+    if any(name.startswith(_SCORE) for name in found):
+        return _convert_reranker(weights.name, digest, found, folder, like)
     parts = [_part(found, prefix) for prefix in _TOWERS]
     if not all(parts):
         heads = sorted({name.split(".")[0] for name in found})
         raise ModelError(
-            f"{weights}: holds no bi-encoder of BLINK, which has {' and '.join(_TOWERS)}",
-            hint=f"Its names begin with {', '.join(heads[:5])}. A cross-encoder is not read.",
+            f"{weights}: holds no bi-encoder of BLINK, which has {' and '.join(_TOWERS)}, and no "
+            f"cross-encoder, which has {_READER} and {_SCORE}",
+            hint=f"Its names begin with {', '.join(heads[:5])}.",
         )
     model = load_bi_encoder(like, settings=_SETTINGS, hardware=choose_hardware("cpu", "fp32"))
     taken: set[str] = set()
@@ -75,12 +93,42 @@ def convert_blink(weights: Path, folder: Path, like: str) -> Converted:
         if not isinstance(tower, PackedTower):
             raise ModelError(f"{like}: is no plain BERT, and BLINK's towers are")
         taken |= {prefix + name for name in tower.load(part)}
-    digest = file_sha256(weights)
     model.base = BaseInfo(name=weights.name, fingerprint=digest[:16])
     model.history = ({"kind": "convert", "file": weights.name, "sha256": digest, "like": like},)
     manifest = model.save(folder)
     unused = tuple(sorted(found.keys() - taken))
     return Converted(folder, len(taken), unused, manifest.fingerprint)
+
+
+def _convert_reranker(
+    name: str, digest: str, found: Mapping[str, Tensor], folder: Path, like: str
+) -> Converted:
+    """The folder of a reranker that reads as BLINK's cross-encoder does."""
+    source = resolve_model(like)
+    inputs = Inputs(source, _READ, rows=int(read_config(source.path)["vocab_size"]))
+    tower = load_tower(source, choose_hardware("cpu", "fp32"), rows=inputs.rows)
+    if not isinstance(tower, PackedTower):
+        raise ModelError(f"{like}: is no plain BERT, and BLINK's cross-encoder is")
+    part, score = _part(found, _READER), _part(found, _SCORE)
+    taken = {_READER + one for one in tower.load(part)} | {_SCORE + one for one in score}
+    pooler = {one: value for one, value in part.items() if one.startswith("pooler.")}
+    taken |= {_READER + one for one in pooler}
+    if score.keys() != {"weight", "bias"} or pooler_in(pooler, source.dim) is None:
+        raise ModelError(f"{name}: lacks the pooler or the last layer of BLINK's cross-encoder")
+    head = {one: value.float().contiguous() for one, value in (score | pooler).items()}
+    manifest = RerankerManifest(
+        base=BaseInfo(name=name, fingerprint=digest[:16]),
+        documents=(),
+        inputs=_READ,
+        tag_ids=inputs.tag_ids,
+        segments=True,
+        padded=True,
+        libraries=library_versions(),
+    )
+    files = TowerFiles(tower.config, tower.weights(), tokenizer_files(source))
+    RERANKER.write(folder, files, head, manifest)
+    unused = tuple(sorted(found.keys() - taken))
+    return Converted(folder, len(taken), unused, digest[:16], reranker=True)
 
 
 def _part(found: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from kglink.errors import SourceError, UsageError
 from kglink.records import OnProgress
@@ -16,7 +16,9 @@ from kglink.workspace.kept_options import read_random_split
 if TYPE_CHECKING:
     from kglink.workspace.opened import Opened
 
-_KB, _TARGET = "{kb}", "{target}"
+_KB, _TARGET, _DATA = "{kb}", "{target}", "{data}"
+#: Which mentions a figure is of: those whose entity training has seen, or has not; empty: all.
+Mentions = Literal["", "seen", "unseen"]
 
 
 class Column(NamedTuple):
@@ -25,11 +27,31 @@ class Column(NamedTuple):
     name: str
     part: str
     metric: str
+    average: Literal["", "micro", "macro"] = ""
+    """Empty: that of the table."""
+    mentions: Mentions = ""
+    depth: int = 0
+    """How many candidates a cross-encoder reads; 0: as many as its recipe says."""
 
     @property
     def is_of_overlaps(self) -> bool:
         """Whether the figure is one of overlaps, not of mentions."""
         return self.metric in ("MRR", "ACS")
+
+    @property
+    def is_count(self) -> bool:
+        """Whether the figure is a number of things in the data."""
+        return self.metric in ("mentions", "pairs", "kept pairs")
+
+    @property
+    def is_of_clusters(self) -> bool:
+        """Whether the figure is of mentions that were clustered."""
+        return self.metric in ("linked accuracy", "mention R@64") or "ARI" in self.metric
+
+    @property
+    def is_one_value(self) -> bool:
+        """Whether the figure is of all mentions together, so that no mention has a value."""
+        return self.is_count or (self.is_of_clusters and self.metric != "linked accuracy")
 
 
 class Part(NamedTuple):
@@ -96,12 +118,14 @@ class Layout:
                 return Training((self.source,), (), tuple(self.docs["source"]))
             docs = dict.fromkeys((*self.docs["source"], *_named(self.docs["target"], target)))
             return Training((self.source,), (target,), tuple(docs))
-        source_kbs, target_kbs = self._kbs_of(self.source_kbs), self._kbs_of(self.target_kbs)
-        return Training(source_kbs, target_kbs, (*source_kbs, *target_kbs))
+        kbs = [self._kbs_of(one) for one in (self.source_kbs, self.target_kbs)]
+        sides = [self.parts.get(one, {}).get("docs") for one in (self.source_kbs, self.target_kbs)]
+        used = (kb for own, named in zip(sides, kbs, strict=True) for kb in own or named)
+        return Training(kbs[0], kbs[1], tuple(used))
 
     def parts_of(self, column: Column, row: str) -> list[Part]:
         """What a figure is of; several are judged one after the other, each in its own KB."""
-        if target := self.targets.get(column.part):
+        if (target := self.targets.get(column.part)) and not column.is_count:
             kbs = (self.source, target)
             if column.is_of_overlaps:
                 return [Part((), "", kbs)]
@@ -112,7 +136,8 @@ class Layout:
             one for one in self.parts.values() if column.part in one.get("kbs", ())
         )
         each = self._kbs_of(told.get("of", column.part)) or (column.part,)
-        return [Part((kb,), told["split"], (kb,), told.get("documents", "")) for kb in each]
+        docs, split, documents = told.get("docs"), told["split"], told.get("documents", "")
+        return [Part(tuple(docs or (kb,)), split, (kb,), documents) for kb in each]
 
     def mentions(self, part: str) -> int:
         """How many mentions the paper has of a part; 0: nobody says so."""
@@ -143,13 +168,19 @@ def missing_kbs(opened: Opened, layout: Layout) -> list[str]:
     return [kb for source in layout.kbs for kb in source.names if kb not in whole]
 
 
-def check_folder(layout: Layout, folder: Path | None, missing: list[str]) -> None:
-    """Refuse a folder that does not hold the data, before anything is added."""
-    if not missing:
+def check_folder(
+    layout: Layout, folder: Path | None, missing: Sequence[str], more: Sequence[str] = ()
+) -> None:
+    """Refuse a folder that does not hold the data, before anything is added.
+
+    ``more``: files that are read each time, and not added.
+    """
+    if not (missing or more):
         return
     shape = f"It is {layout.shape}."
     if folder is None:
-        some = ", ".join(missing[:3]) + (", ..." if len(missing) > 3 else "")
+        lacks = missing or more
+        some = ", ".join(lacks[:3]) + (", ..." if len(lacks) > 3 else "")
         raise UsageError(
             f"the workspace does not have {some}: the data are {layout.title}",
             hint=f"Name them: --data DIR. {shape}",
@@ -158,14 +189,15 @@ def check_folder(layout: Layout, folder: Path | None, missing: list[str]) -> Non
         raise SourceError(f"{folder} is not a folder", hint=f"--data names one. {shape}")
     needs = [
         one.replace(_KB, kb)
-        for one in layout.needs
+        for one in (*(layout.needs if missing else ()), *more)
         for kb in (layout.kbs[0].names if _KB in one else ("",))
     ]
     lacking = [one for one in needs if not list(folder.glob(f"{one}*"))]
     if lacking:
-        more = f" and {len(lacking) - 1} other files" if len(lacking) > 1 else ""
+        left = len(lacking) - 1
+        others = f" and {left} other file{'s' * (left > 1)}" if left else ""
         raise SourceError(
-            f"{folder} does not hold {layout.title}: it lacks {lacking[0]}{more}", hint=shape
+            f"{folder} does not hold {layout.title}: it lacks {lacking[0]}{others}", hint=shape
         )
 
 
@@ -174,7 +206,6 @@ def add_data(
 ) -> None:
     """Add the KBs that the workspace does not have; an interrupted one goes on where it was."""
     missing = missing_kbs(opened, layout)
-    check_folder(layout, folder, missing)
     if folder is None:
         return
     for source in layout.kbs:
@@ -189,7 +220,9 @@ def add_data(
                 folder / source.path.replace(_KB, kb),
                 adapter=source.adapter,
                 options={
-                    key: value.replace(_KB, kb) if isinstance(value, str) else value
+                    key: value.replace(_KB, kb).replace(_DATA, str(folder.resolve()))
+                    if isinstance(value, str)
+                    else value
                     for key, value in source.options.items()
                 },
                 links_to=source.links_to,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import resources
 from types import MappingProxyType
@@ -31,6 +31,20 @@ MEANINGS = {
     "MRR": "MRR is the mean over overlaps of 1 / place of the counterpart where all entities are "
     "searched with the target KB's; the entity itself stands first, so that .5 is the most.",
     "ACS": "ACS is the mean cosine of the two entities of an overlap.",
+    "accuracy": "accuracy is the share of mentions whose first candidate is right; where the gold "
+    "was not found, it is wrong.",
+    "normalised": "normalised accuracy leaves out mentions whose gold is not among the candidates.",
+    "oracle": "oracle figures are accuracy where the gold is put among the candidates: of the "
+    "row's own list (self) in the place of the last, or behind the lists of all rows (union).",
+    "linked": "linked accuracy is that of mentions linked by clusters, as validation chose them.",
+    "ARI": "ARI is the adjusted Rand index of clusters of mentions, cut as validation chose.",
+    "discovery": "discovery ARI is ARI of clusters with entities where a tenth of the golds is "
+    "taken out of the KB.",
+    "mention R@": "mention R@64 is the share of a mention's like that is among its 64 nearest "
+    "mentions.",
+    "mentions": "mentions are those of a split.",
+    "pairs": "pairs are those of entities with equal titles.",
+    "kept pairs": "kept pairs are those whose descriptions have a cosine of .5 or more.",
 }
 
 
@@ -56,6 +70,16 @@ class Row:
     """What finds candidates, as the setting `link.evidence` has it."""
     not_run: str = ""
     """Why the row is not run; empty where it is."""
+    part: str = ""
+    """What is judged in the place of the column's part."""
+    lists: str = ""
+    """The file in the data folder whose candidates are read; empty: those that the model finds."""
+    teacher: str = ""
+    """The recipe of the bi-encoder and the cross-encoder that the row learns from."""
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    """Values of the recipe that are others in this row."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of the space that the row is searched with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +95,7 @@ class ReferenceTable:
     cited: str
     """The column that recipes quote; empty: none."""
     rows: tuple[Row, ...]
+    unit: Literal["percent", "share"] = "percent"
 
     def row(self, name: str) -> Row:
         """The row of this name."""
@@ -92,7 +117,10 @@ class Protocol:
     rows: tuple[Row, ...]
     baselines: tuple[str, ...]
     average: Average = "micro"
-    reranked: bool = False
+    reranked: int = 0
+    """How many candidates a cross-encoder orders anew that nobody trains; 0: none."""
+    differs: tuple[str, ...] = ()
+    """What differs from the paper in every run."""
     adapted: tuple[str, ...] = ()
     """What differs from the paper where the protocol is adapted to other data."""
 
@@ -125,6 +153,8 @@ class Protocol:
     def baseline_of(self, row: str) -> str:
         """The baseline that a row is tested against: the one it shares most of its name with."""
         words = set(row.split(", "))
+        if not self.baselines:
+            return row
         return max(self.baselines, key=lambda one: (one == row, len(words & set(one.split(", ")))))
 
     def paper(self, row: Row, column: Column) -> tuple[float, float]:
@@ -136,10 +166,16 @@ class Protocol:
         )
 
     @property
+    def unit(self) -> Literal["percent", "share", "count"]:
+        """What its figures are."""
+        if all(one.is_count for one in self.columns):
+            return "count"
+        return self.table.unit
+
+    @property
     def scale(self) -> float:
         """What a share is multiplied with: four of the papers print percent."""
-        figures = (value for row in self.table.rows for value in row.figures)
-        return 100.0 if any(value > 1 for value in figures) else 1.0
+        return 100.0 if self.unit == "percent" else 1.0
 
 
 @cache
@@ -168,9 +204,10 @@ def protocols() -> Mapping[str, Protocol]:
             data=layouts[values["data"]],
             columns=tuple(_columns(values.get("columns", table.columns), values)),
             rows=tuple(_rows(table, values)),
-            baselines=tuple(values["baselines"]),
+            baselines=tuple(values.get("baselines", ())),
             average=values.get("average", "micro"),
-            reranked=values.get("reranked", False),
+            reranked=values.get("reranked", 0),
+            differs=tuple(values.get("differs", ())),
             adapted=tuple(values.get("adapted", ())),
         )
     return MappingProxyType(found)
@@ -181,8 +218,8 @@ def find_protocol(name: str) -> Protocol:
     found = protocols().get(name)
     if found is None:
         more = (
-            f"Nothing makes {name} yet: its rows have no recipe, or its data no layout. "
-            if name in reference_figures()
+            f"Its data are of two kinds: {', '.join(kinds)}. "
+            if (kinds := [one for one in protocols() if one.startswith(f"{name}-")])
             else ""
         )
         raise UnknownNameError(
@@ -202,7 +239,8 @@ def _columns(names: Sequence[str], values: Mapping[str, Any]) -> Iterator[Column
             continue  # of seeds it is computed; how fast others' machines were is no figure
         if "metric" in values:
             part, metric = name, values["metric"]
-        yield Column(name, part or values["part"], metric)
+        told = {"part": part or values.get("part", ""), "metric": metric}
+        yield Column(name, **told | values.get("figures", {}).get(name, {}))
 
 
 def _rows(table: ReferenceTable, values: Mapping[str, Any]) -> Iterator[Row]:
@@ -211,15 +249,14 @@ def _rows(table: ReferenceTable, values: Mapping[str, Any]) -> Iterator[Row]:
             for told in values["rows"]:
                 yield Row(**{**told, "name": f"{told['name']}, {side}" if side else told["name"]})
         return
-    untrained = values.get("untrained", {})
+    run = values.get("run", {})
+    every = values.get("every", {})
     for row in table.rows:
-        if row.name in untrained:
-            yield replace(row, untrained=True, **untrained[row.name])
+        if row.name in run:
+            yield replace(row, **every | run[row.name])
         elif not row.name.startswith(values.get("only", "")):
             yield replace(row, recipe="", not_run=f"is of other data than {values['data']}")
         elif row.by:
             yield replace(row, recipe="", not_run=f"figures of {row.by}")
-        elif row.reranked or not row.recipe:
-            yield replace(row, recipe="", not_run="`kglink reproduce` trains nothing for it")
         else:
-            yield row
+            yield replace(row, **every)

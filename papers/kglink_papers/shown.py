@@ -100,7 +100,7 @@ def _cells(shape: Shape) -> Table:
             rows.append(
                 [
                     *(row["name"], column, cell["items"]),
-                    Figure(cell["mean"], tuple(cell["interval"]), digits),
+                    Figure(cell["mean"], cell["interval"] and tuple(cell["interval"]), digits),
                     _shown(cell["deviation"], shape),
                     "-" if paper is None else f"{cell['mean'] - paper:+.{digits}f}",
                     f"{test['difference']:+.{digits}f}" if test else "-",
@@ -133,7 +133,7 @@ def _shown(value: float | None, shape: Shape) -> str:
 
 
 def _digits(shape: Shape) -> int:
-    return 2 if shape["unit"] == "percent" else 4
+    return {"percent": 2, "share": 4, "count": 0}[shape["unit"]]
 
 
 # ------------------------------------------------------------------------------- on a page
@@ -181,8 +181,10 @@ def charts_of(shape: Shape) -> Iterator[Drawing]:
                 ],
             )
             for row in shape["rows"]
-            if (cell := row["cells"][at])
+            if (cell := row["cells"][at]) and cell["interval"]
         ]
+        if not groups:
+            continue
         title = f"{column}: the mean over seeds, with 95% intervals over mentions"
         yield bar_chart(f"reproduced-{at}", title, column, groups, [column])
 

@@ -38,7 +38,8 @@ class Cell:
     mean: float
     deviation: float | None
     """Over seeds; None of one seed."""
-    interval: tuple[float, float]
+    interval: tuple[float, float] | None
+    """None where the figure is one of all mentions together, which have no values."""
     paper: float | None
     baseline: str | None
     """The row that the figure is tested against, if any."""
@@ -91,7 +92,7 @@ class ReproducedTable:
             "meanings": list(protocol.meanings),
             "differs": list(self.differs),
             "columns": [one.name for one in columns],
-            "unit": "percent" if protocol.scale > 1 else "share",
+            "unit": protocol.unit,
             "average": protocol.average,
             "baselines": list(protocol.baselines),
             "comparisons": self.comparisons,
@@ -114,10 +115,13 @@ def table_of(
     against = {place: (protocol.baseline_of(place[0]), place[1]) for place in judged}
     pairs = {one: other for one, other in against.items() if one != other and other in judged}
     columns = {one.name: one for one in protocol.columns}
-    average, scale = protocol.average, protocol.scale
+    pairs = {one: other for one, other in pairs.items() if not columns[one[1]].is_one_value}
+    scale = protocol.scale
     cells = {}
     for place, seeds in judged.items():
         row, column = place
+        average: Average = columns[column].average or protocol.average
+        alone = columns[column].is_one_value
         parts = _over_seeds(seeds)
         each = [_average(values, average) * scale for values in seeds.values()]
         groups = parts if average == "macro" else [np.concatenate(parts)]
@@ -136,7 +140,7 @@ def table_of(
             items=sum(map(len, parts)),
             mean=statistics.mean(each),
             deviation=statistics.stdev(each) if len(each) > 1 else None,
-            interval=(low * scale, high * scale),
+            interval=None if alone else (low * scale, high * scale),
             paper=_known(protocol.paper(protocol.row(row), columns[column])[0]),
             baseline=baseline[0] if baseline else None,
             test=test,
@@ -151,10 +155,15 @@ def value_of(metric: str) -> tuple[str, Callable[[Rank], float]]:
     if metric.startswith("R@"):
         k = int(metric[2:])
         return "ranks", lambda rank: hit(rank, k)
-    if metric == "AP@1":
+    if not metric.startswith("MAP@"):
         return "reranked", lambda rank: hit(rank, 1)
     within = int(metric.removeprefix("MAP@"))
     return "reranked", lambda rank: reciprocal(rank, within=within)
+
+
+def deepest(metric: str) -> int:
+    """How many candidates a metric needs."""
+    return int(metric[2:]) if metric.startswith("R@") else 0
 
 
 def _over_seeds(judged: Judged) -> list[FloatArray]:

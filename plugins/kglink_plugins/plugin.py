@@ -380,6 +380,16 @@ class NceSettings(ObjectiveSettings):
     )
 
 
+class OverlapLossSettings(ObjectiveSettings):
+    """What each pair is divided by."""
+
+    include_gold: bool = Field(
+        True,
+        description="Count a pair itself in the sums of its row and column, as the diagonal of "
+        "Bosch's eq. 2; without it the loss has no least value.",
+    )
+
+
 class DistillationSettings(PluginSettings):
     """How far a student listens to its teacher."""
 
@@ -406,7 +416,7 @@ register_objectives = offers(
         "softmax of the right answer, and of each other one that it is not it (ArboEL)"),
     Row("bce", "losses:Bce", ObjectiveSettings,
         "every pair right or wrong by itself (AMH)"),
-    Row("overlap", "losses:OverlapLoss", ObjectiveSettings,
+    Row("overlap", "losses:OverlapLoss", OverlapLossSettings,
         "softmax over rows and over columns: overlaps find each other (loss O)"),
     Row("distillation", "losses:Distillation", DistillationSettings,
         "the right answer, and what a teacher scored (BLINK)"),
@@ -587,12 +597,18 @@ class FactorySettings(IndexSettings):
         200, ge=1, description="Nodes that an HNSW index keeps per row while it is built."
     )
 
+    distances: bool = Field(
+        False,
+        description="Search by distances: each row gets one coordinate more, so that the nearest "
+        "row is the one of the largest product, as BLINK's graphs do.",
+    )
+
     @classmethod
     def presets(cls) -> Mapping[str, IndexPreset]:
         """Indexes worth choosing between."""
         # docs/spaces.md has what was measured. Both HNSW presets are those of BLINK's Table 7,
-        # without its reduction to L2 distances: for rows of one length that makes the same graph,
-        # and for others a worse one.
+        # without its reduction to L2 distances (`distances`): for rows of one length that makes
+        # the same graph, and for others a worse one.
         return {
             "hnsw-accurate": IndexPreset(
                 {"factory": "HNSW128", "ef_construction": 200, "ef_search": 256},

@@ -10,8 +10,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from conftest import Kglink
 
+from kglink.models.hardware import choose_hardware
+from kglink.models.head_folder import RERANKER, RerankerManifest
+from kglink.models.inputs import Inputs, tokenizer_files
+from kglink.models.model_folder import BaseInfo, TowerFiles
+from kglink.models.opening import resolve_model
+from kglink.models.settings import InputSettings
+from kglink.models.source import read_config
+from kglink.models.towers import load_tower
 from kglink.workspace import init_workspace
 from kglink_cli.report_page.drawing import Words
 from kglink_papers import protocols
@@ -20,7 +29,14 @@ from kglink_papers.data import Layout
 from kglink_papers.protocols import find_protocol
 from kglink_papers.shown import best_of, charts_of, section_of, tables_of
 from kglink_papers.table import table_of
-from paper_data import write_disease, write_joint, write_zeshel
+from paper_data import (
+    write_disease,
+    write_fandom,
+    write_joint,
+    write_medmentions,
+    write_wikipedia,
+    write_zeshel,
+)
 from training_world import world_of, write_world_model
 
 ZESHEL = find_protocol("amh/table-2").data
@@ -28,6 +44,8 @@ ZESHEL = find_protocol("amh/table-2").data
 SMALL = (
     "model.inputs.mention_tokens=16", "model.inputs.entity_tokens=16", "train.epochs=1",
     "train.batch=8", "overlap.batch=8", "overlap.epochs=1", "overlap.method=full",
+    "reranker.inputs.mention_tokens=16", "reranker.inputs.entity_tokens=16", "reranker.epochs=1",
+    "reranker.batch=16", "reranker.candidates=16",
 )  # fmt: skip
 ALL = [one.name for one in protocols.protocols().values()]
 
@@ -45,8 +63,36 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_zeshel(folder / "zeshel", ZESHEL)
     write_joint(folder / "joint", find_protocol("joint/table-3").data)
     write_disease(folder / "disease")
+    write_wikipedia(folder / "tac")
+    (folder / "wikilinksned").symlink_to(folder / "tac")
+    write_medmentions(folder / "medmentions")
+    write_fandom(folder / "fandom")
     write_world_model(folder / "tiny", world_of())
+    write_reader(folder / "reader", folder / "tiny")
     return folder
+
+
+def write_reader(folder: Path, base: Path) -> None:
+    """A cross-encoder as `kglink convert` writes BLINK's: random, with padding and a pooler."""
+    source = resolve_model(str(base))
+    read = InputSettings(mention_tokens=16, entity_tokens=16, parts=("title", "description"))
+    inputs = Inputs(source, read, rows=int(read_config(source.path)["vocab_size"]))
+    tower = load_tower(source, choose_hardware("cpu", "fp32", 1), rows=inputs.rows)
+    generator = torch.Generator().manual_seed(1)
+    dim = source.dim
+    sizes = {"weight": (1, dim), "bias": (1,), "pooler.dense.weight": (dim, dim)}
+    sizes["pooler.dense.bias"] = (dim,)
+    head = {name: torch.randn(size, generator=generator) for name, size in sizes.items()}
+    manifest = RerankerManifest(
+        base=BaseInfo(name="reader", fingerprint="0" * 16),
+        documents=(),
+        inputs=read,
+        tag_ids=inputs.tag_ids,
+        segments=True,
+        padded=True,
+    )
+    files = TowerFiles(tower.config, tower.weights(), tokenizer_files(source))
+    RERANKER.write(folder, files, head, manifest)
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +119,14 @@ def _few_mentions_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def settings(data: Path, *more: str) -> list[str]:
     return [
-        word for one in (f"model.base={data / 'tiny'}", *SMALL, *more) for word in ("--set", one)
+        word
+        for one in (
+            f"model.base={data / 'tiny'}",
+            f"reranker.base={data / 'reader'}",
+            *SMALL,
+            *more,
+        )
+        for word in ("--set", one)
     ]
 
 
@@ -81,7 +134,7 @@ def test_the_list_says_what_each_is(kglink: Kglink) -> None:
     found = json.loads(kglink("reproduce", "--json").out)
     assert [one["name"] for one in found] == [one.name for one in protocols.protocols().values()]
     by_name = {one["name"]: one for one in found}
-    assert by_name["amh/table-2"]["rows"] == 13
+    assert by_name["amh/table-2"]["rows"] == 14
     assert by_name["joint/table-3-disease"]["adapted"]
     assert "ADAPTED" in kglink("reproduce").out
 
@@ -97,9 +150,12 @@ def test_a_dry_run_names_every_run_and_adds_nothing(
     runs = [one["run"] for one in told]
     assert len(set(runs)) == len(runs)
     recipes = {row.recipe for row in protocol.rows if not row.not_run}
+    recipes |= {row.reranker for row in protocol.rows_to_run if row.reranker}
+    recipes |= {row.teacher for row in protocol.rows_to_run if row.teacher}
     assert {one["recipe"] for one in told} == recipes
     trained = [one for one in told if one["state"] == "new"]
-    assert {name.rpartition("-")[2] for name in (one["run"] for one in trained)} == {"0", "1"}
+    seeds = {name.removesuffix("-reranker")[-1] for name in (one["run"] for one in trained)}
+    assert seeds == ({"0", "1"} if trained else set())
     assert json.loads(kglink("-w", workspace, "kbs", "--json").out) == []
 
 
@@ -124,14 +180,14 @@ def test_a_table_is_made_once_and_then_only_read(
     told = json.loads(first.out)
     assert first.err.count("added") == 16
     row = next(one for one in told["rows"] if one["name"] == "Wu et al.")
-    assert [cell["items"] for cell in row["cells"]] == [48] * 4
+    assert [cell["items"] for cell in row["cells"]] == [56] * 4
     assert row["paper"] == [42.79, 89.36, 40.82, 79.13]
     assert row["cells"][1]["mean"] == 100
     assert 0 < row["cells"][0]["mean"] < 100
     assert [len(runs) for runs in told["runs"].values()] == [1]
     differs = "; ".join(told["differs"])
     assert "train.epochs = 1, in place of" in differs
-    assert "val R@1: of 48 mentions; the paper's data have 10,000" in differs
+    assert "val R@1: of 56 mentions; the paper's data have 10,000" in differs
     assert "one seed" in differs
     again = kglink(*of, "--json")
     assert json.loads(again.out) == told
@@ -165,7 +221,7 @@ def test_what_is_written_for_papers_and_what_is_left_to_run(
     of[of.index("--seeds") + 1] = "2"
     told = json.loads(kglink(*of, "--dry-run", "--json").out)
     assert [one["state"] for one in told] == ["done", "new"]
-    assert told[1]["steps"] == 96 // 8
+    assert told[1]["steps"] == 112 // 8
     assert told[1]["seconds"] is not None
 
 
@@ -187,6 +243,21 @@ def test_what_cannot_be_is_refused_before_anything_is_done(
     bad = kglink(*of, "amh/table-2", "--data", data / "zeshel", "--set", "train.epoch=1", code=2)
     assert "epochs" in bad.err
     assert "which table?" in kglink(*of, "--dry-run", code=2).err
+    for name, lacks in (
+        ("blink/table-5", "tac/entity.jsonl and 2 other files"),
+        ("arboel/table-3", "umls/MRCONSO.RRF and 5 other files"),
+        ("joint/table-3-fandom", "general/general.jsonl and 3 other files"),
+    ):
+        told = kglink(*of, name, "--data", data / "joint", *settings(data), code=1).err
+        assert lacks in " ".join(told.split())
+    none = ("--set", f"model.base={data / 'tiny'}", "--rows", "without fine-tuning")
+    released = kglink(*of, "blink/table-4", "--data", data / "tac", *none, code=2).err
+    assert "--set reranker.base=FOLDER" in " ".join(released.split())
+    (tmp_path / "zeshel").mkdir()
+    for part in ("documents", "mentions"):
+        (tmp_path / "zeshel" / part).symlink_to(data / "zeshel" / part)
+    lists = kglink(*of, "blink/table-3", "--data", tmp_path / "zeshel", code=1).err
+    assert "lacks tfidf_candidates/train.json and 2 other files" in " ".join(lists.split())
     assert json.loads(kglink("-w", workspace, "kbs", "--json").out) == []
 
 
@@ -196,24 +267,38 @@ def test_every_protocol_runs_from_end_to_end(
     name: str, data: Path, workspaces: dict[str, Path], kglink: Kglink
 ) -> None:
     protocol = find_protocol(name)
-    more = ("train.transformation.layer=1",) if name == "t-biencoder/layers" else ()
+    read_anew = any(row.reranked for row in protocol.rows_to_run)
+    seeds = 1 if read_anew or len(protocol.rows_to_run) > 5 else 2
+    more = ("train.transformation.layer=1",) if name == "t-biencoder/table-6" else ()
     layout = protocol.data.name
+    # Of a curve of many points a few are enough.
+    rows = [row.name for row in protocol.rows_to_run]
+    run = {*protocol.baselines, *(rows[::3] if len(rows) > 14 else rows)}
     told: dict[str, Any] = json.loads(
         kglink(
             *("-w", workspaces[layout], "reproduce", name, "--data", data / layout),
-            *("--seeds", "2", "--json", *settings(data, *more)),
+            *(word for one in run for word in ("--rows", one)),
+            *("--seeds", str(seeds), "--json", *settings(data, *more)),
         ).out
     )
-    run = {row.name for row in protocol.rows if not row.not_run}
+    columns = {one.name: one for one in protocol.columns}
     for row in told["rows"]:
         assert (row["name"] in run) is all(row["cells"])
         if row["name"] in run:
-            assert row["seeds"] == ([0] if row["untrained"] else [0, 1])
-            tested = row["name"] not in protocol.baselines
-            assert all((cell["test"] is not None) is tested for cell in row["cells"])
-            # The cosine of a vector with itself may be a rounding above one.
-            assert all(0 <= cell["mean"] <= protocol.scale + 1e-5 for cell in row["cells"])
-    assert told["comparisons"] == (len(run) - len(protocol.baselines)) * len(told["columns"])
+            known = row["untrained"] and not protocol.row(row["name"]).reranker
+            assert row["seeds"] == ([0] if known else list(range(seeds)))
+            for cell, column in zip(row["cells"], told["columns"], strict=True):
+                alone = columns[column].is_one_value
+                tested = row["name"] != protocol.baseline_of(row["name"]) and not alone
+                assert (cell["test"] is not None) is tested
+                assert (cell["interval"] is None) is alone
+                if not columns[column].is_count:
+                    # The cosine of a vector with itself may be a rounding above one; ARI of
+                    # chance may be below nought.
+                    least = -0.5 * protocol.scale if "ARI" in columns[column].metric else 0
+                    assert least <= cell["mean"] <= protocol.scale + 1e-5
+    compared = len(run) - len(protocol.baselines) if protocol.baselines else 0
+    assert told["comparisons"] == max(1, compared * len(told["columns"]))
 
 
 @pytest.mark.slow
@@ -233,7 +318,7 @@ def test_the_report_of_a_table_tells_what_the_command_tells(
     assert "0.4227" in text  # the paper's, of a row that is not run
     assert "mentions of the source KB (Wikipedia)" in text
     assert text.count("95% intervals over mentions") >= len(told["columns"])
-    assert "no cross-encoder orders" in text
+    assert "no cross-encoder orders" not in text
     refused = kglink(*of, "--rows", "BLINK", "--report", tmp_path / "none" / "x.html", code=2)
     assert "there is no folder" in refused.err
 

@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from cluster_choice import best_choice, threshold_grid
 from kglink.clusters.clustering import (
     NO_ENTITY,
     ClusteringChoice,
@@ -19,6 +18,7 @@ from kglink.clusters.clustering import (
     cluster,
 )
 from kglink.clusters.neighbours import Neighbours, nearest_others
+from kglink_papers.clusters import best_choice, threshold_grid
 
 FloatArray = npt.NDArray[np.float32]
 #: A source, which is ("e", entity) or a mention; a target; and what orders it among others.

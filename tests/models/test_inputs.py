@@ -171,6 +171,15 @@ HERON = Entity(
         ({"parts": ("title",)}, "grey heron [unused2]"),
         ({"parts": ("type", "title", "description")}, "bird grey heron [unused2] a wading bird"),
         ({"parts": ("title", "description", "type")}, "grey heron [unused2] a wading bird. bird"),
+        (  # as ArboEL reads UMLS
+            {"parts": ("title", "type", "aliases"), "brackets": True},
+            "grey heron [unused2] ( bird : ardea ; crane ; fisher )",
+        ),
+        (
+            {"parts": ("title", "aliases"), "brackets": True, "aliases": 1},
+            "grey heron [unused2] ( ardea )",
+        ),
+        ({"parts": ("title",), "brackets": True}, "grey heron [unused2]"),
     ],
 )
 def test_the_template_of_entity_texts(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import pickle
 import struct
 import time
@@ -16,10 +17,15 @@ import numpy as np
 import pytest
 import torch
 from conftest import Kglink
+from transformers import BertModel
 
-from kglink.errors import ModelError
+from kglink.errors import ModelError, UsageError
 from kglink.models import choose_hardware
 from kglink.models.bi_encoder import load_bi_encoder
+from kglink.models.cross_encoder import open_cross_encoder
+from kglink.models.sentence_export import export_model
+from kglink.models.source import describe_folder
+from kglink.records import Candidate, EntityId, MentionInText, Ranking
 from kglink_papers.convert import convert_blink
 from kglink_papers.torch_archive import read_torch_archive
 from tiny_models import HIDDEN, bert_weights, write_model
@@ -266,6 +272,49 @@ def test_blinks_file_becomes_a_model_of_two_towers(
         for name, value in tower.weights().items():
             assert torch.equal(value, state[f"{prefix}.bert_model.{name}"])
     assert model.base.name == "biencoder.bin"
+
+
+def test_blinks_cross_encoder_becomes_a_reranker(
+    tmp_path: Path, bert: Path, kglink: Kglink
+) -> None:
+    """Its logits are those of transformers on BLINK's input: padding up to 32, then the entity."""
+    generator = torch.Generator().manual_seed(3)
+
+    def drawn(*shape: int) -> torch.Tensor:
+        return torch.randn(shape, generator=generator)
+
+    tower = load_bi_encoder(bert, hardware=CPU).mention.weights()
+    state = {f"encoder.bert_model.{name}": value for name, value in tower.items()}
+    pooler, bias = drawn(HIDDEN, HIDDEN) / HIDDEN, drawn(HIDDEN)
+    state |= {"encoder.bert_model.pooler.dense.weight": pooler}
+    state |= {"encoder.bert_model.pooler.dense.bias": bias}
+    weight, shift = drawn(1, HIDDEN), drawn(1)
+    state |= {"encoder.additional_linear.weight": weight, "encoder.additional_linear.bias": shift}
+    path = saved(tmp_path / "crossencoder.bin", OrderedDict(state))
+    told = json.loads(kglink("convert", path, tmp_path / "reader", "--like", bert, "--json").out)
+    assert (told["reranker"], told["tensors"], told["unused"]) == (True, len(state), [])
+    ours = open_cross_encoder(tmp_path / "reader", CPU)
+    candidates = (
+        Candidate(EntityId("kb", "1"), "heron", 1.0, description="a bird of the river"),
+        Candidate(EntityId("kb", "2"), "mercury", 0.5, description="the planet"),
+    )
+    ranking = Ranking(MentionInText("the amber heron of the river", 4, 15), candidates)
+    (logits,) = ours.logits([ranking])
+    model = BertModel.from_pretrained(tmp_path / "reader" / "encoder").train(False)
+    for logit, pair, begin in zip(logits, *ours.reader.pairs([ranking]), strict=True):
+        row = torch.zeros(1, 32 + len(pair) - begin, dtype=torch.long)
+        row[0, :begin] = torch.from_numpy(pair[:begin].astype(np.int64))
+        row[0, 32:] = torch.from_numpy(pair[begin:].astype(np.int64))
+        kinds = (torch.arange(row.shape[1]) >= 32).long().unsqueeze(0)
+        states = model(input_ids=row, attention_mask=(row != 0).long(), token_type_ids=kinds)
+        first = torch.tanh(states.last_hidden_state[0, 0] @ pooler.T + bias)
+        assert logit == pytest.approx((first @ weight[0] + shift).item(), abs=1e-4)
+    del state["encoder.bert_model.pooler.dense.bias"]
+    path = saved(tmp_path / "half.bin", OrderedDict(state))
+    lacks = kglink("convert", path, tmp_path / "no", "--like", bert, code=1).err
+    assert "lacks the pooler" in lacks
+    with pytest.raises(UsageError, match="with padding between"):
+        export_model(describe_folder(str(bert), bert), tmp_path / "out", tmp_path / "reader")
 
 
 def test_the_command(kglink: Kglink, tmp_path: Path, bert: Path) -> None:

@@ -18,7 +18,7 @@ from kglink.models.inputs import IdArray
 from kglink.models.loading import load_transformer
 from kglink.models.packed import PackedTower
 from kglink.models.padded import PaddedTower
-from kglink.models.runtime import TokenEncoder
+from kglink.models.runtime import SecondTexts, TokenEncoder
 from kglink.models.source import ModelSource, read_config
 from kglink.models.tower import TokenBatch, Tower, encoded, pack, pool
 from kglink.models.towers import load_tower, training_dtype
@@ -106,9 +106,38 @@ def test_two_texts_read_together_are_told_apart_as_transformers_does(minilm: Tow
         for one, other in zip(by_text(tower(batch), batch), expected, strict=True):
             torch.testing.assert_close(one, other, atol=1e-5, rtol=0)
         encoder = TokenEncoder("two", tower.snapshot(FP32), FP32, "cls")
-        firsts = encoder.firsts(texts, lambda states: states, seconds)
+        firsts = encoder.firsts(texts, lambda states: states, SecondTexts(seconds))
         wanted = torch.stack([states[0] for states in expected]).detach().numpy()
         np.testing.assert_allclose(firsts, wanted, atol=1e-5)
+
+
+def test_padding_between_two_texts_moves_the_second_as_in_transformers(minilm: Tower) -> None:
+    """BLINK's layout: the first text is padded to 24 tokens, and nothing attends to the padding."""
+    lengths, seconds, at = [64, 7, 33], [20, 3, 24], 24
+    texts = texts_of(lengths, 30000)
+    model = reference(resolve_model().path)
+    expected = []
+    for text, second in zip(texts, seconds, strict=True):
+        gap = [0] * (at - second)
+        row = torch.tensor([[*text[:second].tolist(), *gap, *text[second:].tolist()]])
+        mask = torch.ones_like(row)
+        mask[0, second:at] = 0
+        kinds = (torch.arange(row.shape[1]) >= at).long().unsqueeze(0)
+        found = model(input_ids=row, attention_mask=mask, token_type_ids=kinds)
+        expected.append(found.last_hidden_state[0, 0])
+    wanted = torch.stack(expected).detach()
+    batch = pack(texts, seconds=seconds, second_at=at)
+    torch.testing.assert_close(pool(minilm(batch), batch, "cls"), wanted, atol=1e-5, rtol=0)
+    encoder = TokenEncoder("two", minilm.snapshot(FP32), FP32, "cls")
+    firsts = encoder.firsts(texts, lambda states: states, SecondTexts(seconds, at))
+    np.testing.assert_allclose(firsts, wanted.numpy(), atol=1e-5)
+    source = resolve_model()
+    whole = load_transformer("AutoModel", source, dtype=torch.float32)
+    other = PaddedTower(whole, read_config(source.path), source.dim, torch.float32).eval()
+    with pytest.raises(ModelError, match="plain BERT"):
+        TokenEncoder("two", other, FP32, "cls").firsts(
+            texts, lambda states: states, SecondTexts(seconds, at)
+        )
 
 
 def test_gradients_are_those_of_transformers(tower: Tower, source: ModelSource) -> None:

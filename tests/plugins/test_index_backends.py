@@ -31,6 +31,11 @@ BACKENDS: dict[str, tuple[IndexBackend, float]] = {
     "SQbf16": (FactoryBackend(FactorySettings(factory="SQbf16")), 1e-2),
     "IVF8": (FactoryBackend(FactorySettings(factory="IVF8,Flat", nprobe=8)), 1e-6),
     "HNSW32": (FactoryBackend(FactorySettings(factory="HNSW32", ef_search=ROWS)), 1e-6),
+    "distances": (FactoryBackend(FactorySettings(factory="Flat", distances=True)), 1e-5),
+    "HNSW32-distances": (
+        FactoryBackend(FactorySettings(factory="HNSW32", ef_search=ROWS, distances=True)),
+        1e-5,
+    ),
     "rotated": (FactoryBackend(FactorySettings(factory="RR24,SQfp16")), 1e-3),
 }
 
@@ -113,6 +118,25 @@ def test_fewer_rows_than_asked_for(case: tuple[IndexBackend, float, VectorIndex]
     assert (rows[:, 4:] == -1).all()
     assert np.isneginf(scores[:, 4:]).all()
     assert np.isfinite(scores[:, :4]).all()
+
+
+@pytest.mark.parametrize("factory", ["Flat", "HNSW32"])
+def test_distances_find_the_largest_products_of_rows_of_any_length(
+    factory: str, tmp_path: Path
+) -> None:
+    """BLINK's reduction: with one coordinate more all rows have one length."""
+    lengths = np.random.default_rng(2).uniform(0.1, 20, (ROWS, 1)).astype(np.float32)
+    rows = VECTORS * lengths
+    settings = FactorySettings(factory=factory, distances=True, ef_search=ROWS)
+    FactoryBackend(settings).build(batches(rows), DIM).save(tmp_path / "index")
+    found = FactoryBackend(settings).load(tmp_path / "index")
+    assert found.size == ROWS
+    scores, ids = found.search(QUERIES, 10)
+    wanted, best = oracle(QUERIES, rows, 10)
+    assert ids.tolist() == best
+    np.testing.assert_allclose(scores, wanted, atol=1e-3)
+    with pytest.raises(SpaceError, match="damaged"):
+        FactoryBackend(FactorySettings(factory=factory)).load(tmp_path / "index")
 
 
 @pytest.mark.parametrize("ranges", [[], [RowRange(7, 7)]], ids=["no-range", "empty-range"])

@@ -25,8 +25,11 @@ WORDS = (
 )
 
 
-def write_zeshel(folder: Path, layout: Layout, pages: int = 6) -> Path:
-    """Sixteen worlds; every page mentions two others, in the file that its world is of."""
+def write_zeshel(folder: Path, layout: Layout, pages: int = 7) -> Path:
+    """Sixteen worlds; every page mentions two others, in the file that its world is of.
+
+    Each mention of validation and test has five candidates, most of them with the right one.
+    """
     parts = {kb: name for name in ("train", "val", "test") for kb in layout.parts[name]["kbs"]}
     files: dict[str, list[dict[str, object]]] = {
         name: [] for name in ("train", "heldout_train_seen", "heldout_train_unseen", "val", "test")
@@ -39,6 +42,126 @@ def write_zeshel(folder: Path, layout: Layout, pages: int = 6) -> Path:
         _write_world(folder, kb, pages, [files[stem] for stem in stems])
     for stem, mentions in files.items():
         _write(folder / "mentions" / f"{stem}.json", mentions)
+    rng = random.Random("tfidf")
+    for stem in ("train", "val", "test"):
+        lists = [
+            {"mention_id": one["mention_id"], "tfidf_candidates": rng.sample(_ids(one, pages), 5)}
+            for one in files[stem]
+        ]
+        _write(folder / "tfidf_candidates" / f"{stem}.json", lists)
+    return folder
+
+
+def _ids(mention: Mapping[str, object], pages: int) -> list[str]:
+    return [f"{str(mention['corpus'])[:6].upper()}{at:010d}" for at in range(pages)]
+
+
+def write_wikipedia(folder: Path, pages: int = 30) -> Path:
+    """A catalogue of Wikipedia, TAC's part of it, and mentions of both benchmarks."""
+    rng = random.Random("wikipedia and benchmarks")
+    titles = _titles(rng, pages)
+    pages_of = [
+        {
+            "text": f" {title} is {' '.join(rng.choices(WORDS, k=8))} .",
+            "idx": f"https://en.wikipedia.org/wiki?curid={100 + at}",
+            "title": title,
+            "entity": title,
+        }
+        for at, title in enumerate(titles)
+    ]
+    _write(folder / "wikipedia" / "entity.jsonl", pages_of)
+    _write(folder / "tac" / "entity.jsonl", pages_of[: pages // 2])
+    counts = {"tac/train": 300, "tac/test": 30, "wikilinksned/train": 300, "wikilinksned/valid": 30,
+              "wikilinksned/test": 30}  # fmt: skip
+    for stem, count in counts.items():
+        lines: list[dict[str, object]] = []
+        for at in range(count):
+            gold = rng.randrange(pages // 2)
+            lines.append(
+                {
+                    "context_left": f"{rng.choice(WORDS)} near",
+                    "mention": titles[gold].lower(),
+                    "context_right": f"{rng.choice(WORDS)} .",
+                    "query_id": f"{stem}-{at}",
+                    "label_id": str(100 + gold),
+                    "Wikipedia_ID": str(100 + gold),
+                    "Wikipedia_title": titles[gold],
+                }
+            )
+        _write(folder / f"{stem}.jsonl", lines)
+    return folder
+
+
+def write_medmentions(folder: Path, concepts: int = 24) -> Path:
+    """Concepts of UMLS with two names each, and abstracts with three mentions each."""
+    rng = random.Random("umls")
+    titles = _titles(rng, 2 * concepts)
+    names, types = [], []
+    for at in range(concepts):
+        cui = f"C{at:07d}"
+        for number, title in enumerate(titles[2 * at : 2 * at + 2]):
+            first = ("P", "PF", "Y") if not number else ("S", "VO", "N")
+            names.append(
+                f"{cui}|ENG|{first[0]}|L{at}|{first[1]}|S{at}{number}|{first[2]}|A{at}{number}||||"
+                f"MSH|MH|D{at}|{title}|0|N||\n"
+            )
+        types.append(f"{cui}|T033|A2.2|Finding|AT{at}||\n")
+    (folder / "umls").mkdir(parents=True)
+    (folder / "umls" / "MRCONSO.RRF").write_text("".join(names), encoding="utf-8")
+    (folder / "umls" / "MRSTY.RRF").write_text("".join(types), encoding="utf-8")
+    abstracts, lists = [], {"trng": 60, "dev": 15, "test": 15}
+    number = 0
+    for stem, count in lists.items():
+        ids = [str(1000 + number + at) for at in range(count)]
+        number += count
+        (folder / f"corpus_pubtator_pmids_{stem}.txt").write_text("\n".join(ids) + "\n")
+        for pmid in ids:
+            title, rows = "They saw", []
+            abstract = ""
+            for _ in range(3):
+                # Half of the concepts are those that the training's texts speak of.
+                at = rng.randrange(concepts // 2 if stem == "trng" else concepts)
+                surface = titles[2 * at + rng.randrange(2)].lower()
+                start = len(title) + 1 + len(abstract)
+                rows.append(f"{pmid}\t{start}\t{start + len(surface)}\t{surface}\tT033\tC{at:07d}")
+                abstract += f"{surface} near the {rng.choice(WORDS)}. "
+            abstracts.append("\n".join([f"{pmid}|t|{title}", f"{pmid}|a|{abstract}", *rows]) + "\n")
+    (folder / "corpus_pubtator.txt").write_text("\n".join(abstracts), encoding="utf-8")
+    return folder
+
+
+def write_fandom(folder: Path, pages: int = 12) -> Path:
+    """A general KB with comments, and a wiki of half of its titles with its links."""
+    rng = random.Random("fandom")
+    titles = _titles(rng, 2 * pages)
+
+    def entities(own: Sequence[str]) -> list[dict[str, object]]:
+        return [{"id": f"e{at}", "title": title, "description": f"{title} {rng.choice(WORDS)}"}
+                for at, title in enumerate(own)]  # fmt: skip
+
+    def documents(own: Sequence[str], kb: str, split: str, count: int) -> list[dict[str, object]]:
+        found: list[dict[str, object]] = []
+        for at in range(count):
+            gold = rng.randrange(len(own))
+            text = f"Near the {rng.choice(WORDS)} is {own[gold]} ."
+            start = text.index(own[gold])
+            mention = {"start": start, "end": start + len(own[gold]), "text": own[gold],
+                       "gold": [f"{kb}:e{gold}"]}  # fmt: skip
+            found.append(
+                {"id": f"{kb}-{split}-{at}", "text": text, "entities": [mention], "split": split}
+            )
+        return found
+
+    def lines(records: Sequence[Mapping[str, object]]) -> str:
+        return "".join(json.dumps(one) + "\n" for one in records)
+
+    _write_packed(folder / "general" / "general.jsonl.gz", lines(entities(titles)))
+    comments = lines(documents(titles, "general", "train", 20))
+    _write_packed(folder / "general" / "documents" / "reddit-comments.jsonl.gz", comments)
+    own = titles[:pages]
+    _write(folder / "fandom" / "beverly_hills_cop.jsonl", entities(own))
+    links = [*documents(own, "bhcop", "train", 20), *documents(own, "bhcop", "test", 12)]
+    _write(folder / "fandom" / "beverly_hills_cop_documents.jsonl", links)
     return folder
 
 

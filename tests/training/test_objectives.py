@@ -17,6 +17,7 @@ from kglink_plugins.plugin import (
     DistillationSettings,
     NceSettings,
     ObjectiveSettings,
+    OverlapLossSettings,
 )
 
 Scores = list[list[float]]
@@ -276,6 +277,13 @@ def test_overlap_loss_is_the_formula_of_a_pair() -> None:
 def test_a_counterpart_is_no_negative_of_an_overlap() -> None:
     # The cell (0, 1) is itself an overlap: neither row 0 nor column 1 is pushed away.
     assert loss(OverlapLoss(), [[2, MASKED], [0, 3]]) == close((LEAD[3] + LEAD[2]) / 2)
+
+
+def test_overlaps_without_the_diagonal_by_hand() -> None:
+    """Equation 2 to the letter: each pair is divided by the other cells of its row and column."""
+    without = OverlapLoss(OverlapLossSettings(include_gold=False))
+    # Rows: 1 - 2 and 0 - 3; columns: 0 - 2 and 1 - 3; the mean over two pairs of both directions.
+    assert loss(without, [[2, 1], [0, 3]]) == close((1 - 2 + 0 - 3) / 2 + (0 - 2 + 1 - 3) / 2)
 
 
 def test_distillation_by_hand() -> None:

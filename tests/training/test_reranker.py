@@ -12,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from kglink.errors import ModelError
+from kglink.errors import ConfigError, ModelError, UsageError
 from kglink.linking.read_together import ReadOrder, ReadTogether, to_read
 from kglink.models.cross_encoder import PairInputs, head_of, open_cross_encoder, pooler_in
 from kglink.models.head_folder import RERANKER
@@ -64,7 +64,10 @@ def test_recipes_of_the_papers_say_how_their_cross_encoders_learn(name: str) -> 
     found = (told.candidates, told.gold, told.head, told.batch, told.learning_rate)
     assert found == OF_PAPERS[name]
     assert (told.inputs.mention_tokens, told.inputs.entity_tokens) == (128, 128)
-    assert told.inputs.parts == ("title", "description")
+    medmentions = name.startswith("arboel/medmentions")
+    parts = ("title", "type", "aliases") if medmentions else ("title", "description")
+    assert told.inputs.parts == parts
+    assert told.inputs.brackets == medmentions
     assert told.inputs.strip_title_prefix == name.startswith("arboel")
     assert told.found_by == ("tfidf" if name.endswith("tfidf") else "vectors")
     assert not told.nothing
@@ -218,6 +221,35 @@ def test_what_lies_far_behind_the_best_is_not_read(
     (ordered,) = ReadOrder(reader).rank([asked])
     assert [str(one.id) for one in ordered.candidates] == [told[at][0] for at in (3, 1, 0, 2, 4)]
     assert [one.score for one in ordered.candidates] == pytest.approx([1, 1, 0.45, 0.45, 0])
+
+
+def test_another_goes_on_from_it_with_its_last_layer(tmp_path: Path) -> None:
+    """So a cross-encoder of Wikipedia is fine-tuned: what it knew it knows before it learns."""
+    data = ToRead(data_of(160, 0), data_of(40, 1), ("docs",))
+    first = train_reranker(data, reranker_job(tmp_path), tmp_path / "first")
+    more = {"base": str(first.folder), "epochs": 1, "learning_rate": 1e-9}
+    again = train_reranker(data, reranker_job(tmp_path, **more), tmp_path / "again")
+    assert again.right == first.right > 0.9
+    before, after = (
+        open_cross_encoder(one.folder, HARDWARE).logits([data.held_out[0].ranking])[0]
+        for one in (first, again)
+    )
+    np.testing.assert_allclose(after, before, atol=1e-4)
+    padded = train_reranker(data, reranker_job(tmp_path, padded=True), tmp_path / "padded")
+    assert padded.right > 0.9
+    assert padded.manifest.padded
+    with pytest.raises(ConfigError, match="segments"):
+        load_recipe("default", {"reranker": {"padded": True, "segments": False}})
+
+
+def test_where_no_gold_is_found_nothing_is_trained(tmp_path: Path) -> None:
+    lost = [one._replace(right=frozenset([EntityId("birds", "gone")])) for one in data_of(120, 0)]
+    told = reranker_job(tmp_path, gold="drop")
+    with pytest.raises(UsageError, match="no annotated mention has its gold among the first 6"):
+        train_reranker(ToRead(lost, data_of(30, 1), ("docs",)), told, tmp_path / "run")
+    data = ToRead(data_of(120, 0), lost[:30], ("docs",))
+    with pytest.raises(UsageError, match="no held-out mention"):
+        train_reranker(data, told, tmp_path / "run")
 
 
 def test_what_the_pooler_of_the_base_says_is_read_and_not_trained(tmp_path: Path) -> None:

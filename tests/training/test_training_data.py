@@ -132,6 +132,16 @@ def test_every_epoch_has_another_order_and_every_mention_at_most_once(
     assert len(epochs[0]) == len(stage.groups[0].items) // 8 * 8
 
 
+def test_a_part_of_the_mentions_is_drawn_once(data: TrainingData, recipe: Recipe) -> None:
+    whole = make_plan(data, recipe, "TS")[0]
+    few = recipe.model_copy(update={"train": section(most_mentions=10)})
+    stage, again = (make_plan(data, few, "TS")[0] for _ in range(2))
+    for group, other, every in zip(stage.groups, again.groups, whole.groups, strict=True):
+        assert len(group.items) == 10 < len(every.items)
+        assert set(group.items.tolist()) < set(every.items.tolist())
+        assert np.array_equal(group.items, other.items)
+
+
 def test_gradients_of_several_batches_make_one_step(data: TrainingData, recipe: Recipe) -> None:
     stage = make_plan(data, recipe, "T")[0]
     added = Stage("T", section(accumulate=3), stage.groups)

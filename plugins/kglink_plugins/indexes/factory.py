@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -59,33 +59,39 @@ class FactoryBackend:
 
     def build(self, batches: Iterable[FloatArray], dim: int) -> VectorIndex:
         """Index the rows of all batches, in their order."""
-        self._empty(dim, 0)  # A factory string that faiss refuses need not wait for the rows.
+        more = int(self._settings.distances)
+        # A factory string that faiss refuses need not wait for the rows.
+        self._empty(dim + more, 0)
         with tempfile.TemporaryFile() as file:
             rows = spool_rows(batches, dim, file)
-            index = self._empty(dim, len(rows))
+            longest = max((_squares(rows[at]).max() for at in _blocks(len(rows))), default=0.0)
+            index = self._empty(dim + more, len(rows))
             hint = (
                 f"Choose fewer lists (IVF{LISTS} takes as many as suit the rows) or a simpler "
                 "factory, or use kglink/flat."
             )
             with faiss_errors(f"cannot build {self._settings.factory}", hint=hint):
                 if not index.is_trained and len(rows):
-                    index.train(self._sample(rows))
-                for start in range(0, len(rows), _ADDED):
-                    index.add(rows[start : start + _ADDED])
+                    index.train(self._ready(self._sample(rows), longest))
+                for at in _blocks(len(rows)):
+                    index.add(self._ready(rows[at], longest))
         return _wrap(index)
 
     def load(self, path: Path) -> VectorIndex:
         """Open a file that ``save`` wrote, memory-mapped where its kind allows it."""
-        index = read_index(path)
+        index = read_index(path, distances=self._settings.distances)
         self._tune(index)
         return _wrap(index)
 
     def _empty(self, dim: int, rows: int) -> Any:
-        """A new index of the wanted kind for a number of rows, by inner products."""
+        """A new index of the wanted kind for a number of rows, by products or distances."""
         trained = min(rows, self._settings.train_rows)
         factory = self._settings.factory.replace(LISTS, str(suitable_lists(trained)))
         try:
-            index = faiss.index_factory(dim, factory, faiss.METRIC_INNER_PRODUCT)
+            metric = faiss.METRIC_INNER_PRODUCT
+            if self._settings.distances:
+                metric = faiss.METRIC_L2
+            index = faiss.index_factory(dim, factory, metric)
         except RuntimeError as error:
             raise ConfigError(
                 f"faiss cannot make an index {factory!r} of dimension {dim}",
@@ -103,6 +109,13 @@ class FactoryBackend:
         if isinstance(core, faiss.IndexHNSW):
             core.hnsw.efSearch = self._settings.ef_search
             core.hnsw.efConstruction = self._settings.ef_construction
+
+    def _ready(self, rows: FloatArray, longest: float) -> FloatArray:
+        """Rows as they are added: by distances all of one length, with one coordinate more."""
+        if not self._settings.distances:
+            return rows
+        rest = np.sqrt(np.maximum(longest - _squares(rows), 0))
+        return np.ascontiguousarray(np.column_stack([rows, rest]), np.float32)
 
     def _sample(self, rows: FloatArray) -> FloatArray:
         """Rows for training, drawn from all of them and the same each time."""
@@ -124,8 +137,9 @@ class FactoryIndex:
 
     def __init__(self, index: Any) -> None:
         self.size = int(index.ntotal)
-        self.dim = int(index.d)
         self._index = index
+        self._distances = index.metric_type == faiss.METRIC_L2
+        self.dim = int(index.d) - self._distances
         self._graph = _graph(index)
 
     def search(
@@ -162,10 +176,29 @@ class FactoryIndex:
         params = _parameters(self._index, selector, wider=wider)
         kind = type(self._index).__name__
         with faiss_errors(f"{kind} cannot be searched", hint="Use kglink/flat for this."):
-            scores, rows = self._index.search(queries, count, params=params)
+            asked = queries
+            if self._distances:
+                asked = np.column_stack([queries, np.zeros(len(queries), np.float32)])
+            scores, rows = self._index.search(asked, count, params=params)
         if rows.max(initial=-1) >= self.size:  # faiss checks graphs, but not the ids in lists
             raise DamagedSpaceError("the index names rows that it does not have")
+        if self._distances and self.size:
+            # All rows have one length with their last coordinate: |q - x|² = |q|² + that - 2 q x.
+            longest = float(_squares(self._index.reconstruct(0)[None])[0])
+            products = (_squares(queries)[:, None] + longest - scores) / 2
+            scores = np.where(rows >= 0, products, -np.inf).astype(np.float32)
         return scores, rows
+
+
+def _squares(rows: FloatArray) -> FloatArray:
+    """The squared length of each row."""
+    found: FloatArray = np.einsum("rd,rd->r", rows, rows)
+    return found
+
+
+def _blocks(rows: int) -> Iterator[slice]:
+    """The rows that are added together."""
+    return (slice(start, start + _ADDED) for start in range(0, rows, _ADDED))
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +229,9 @@ def _graph(index: Any) -> _Graph | None:
 
 def _wrap(index: Any) -> VectorIndex:
     """A flat index is exact, whoever made it."""
-    return FlatIndex(index) if isinstance(index, faiss.IndexFlat) else FactoryIndex(index)
+    products = index.metric_type == faiss.METRIC_INNER_PRODUCT
+    flat = isinstance(index, faiss.IndexFlat) and products
+    return FlatIndex(index) if flat else FactoryIndex(index)
 
 
 def _core(index: Any) -> Any:

@@ -191,13 +191,16 @@ def write_index(index: Any, path: Path) -> None:
         raise SpaceError(f"{failed}: {error.strerror}") from error
 
 
-def read_index(path: Path) -> Any:
-    """Open an index file, memory-mapped, and refuse anything but a whole one of `write_index`."""
+def read_index(path: Path, *, distances: bool = False) -> Any:
+    """Open an index file, memory-mapped, and refuse anything but a whole one of `write_index`.
+
+    ``distances``: it compares by these, not by inner products.
+    """
     rows, dim = _read_trailer(path)
     with faiss_errors(f"{path}: this is no whole index", hint="Build the space again."):
         index = faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)
-    inner_product = index.metric_type == faiss.METRIC_INNER_PRODUCT
-    if (index.ntotal, index.d) != (rows, dim) or not inner_product:
+    metric = faiss.METRIC_L2 if distances else faiss.METRIC_INNER_PRODUCT
+    if (index.ntotal, index.d, index.metric_type) != (rows, dim, metric):
         raise SpaceError(f"{path}: this index is damaged", hint="Build the space again.")
     return index
 

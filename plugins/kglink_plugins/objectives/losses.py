@@ -7,7 +7,12 @@ import torch.nn.functional as F  # noqa: N812 - the name that torch's documentat
 from torch import Tensor
 
 from kglink.errors import UsageError
-from kglink_plugins.plugin import DistillationSettings, NceSettings, ObjectiveSettings
+from kglink_plugins.plugin import (
+    DistillationSettings,
+    NceSettings,
+    ObjectiveSettings,
+    OverlapLossSettings,
+)
 
 
 def prepared(scores: Tensor, positive: Tensor, settings: ObjectiveSettings) -> Tensor:
@@ -135,16 +140,18 @@ class OverlapLoss:
     """Softmax NCE over rows plus softmax NCE over columns (Bosch, eq. 2).
 
     Rows are members of one KB, columns of the other; ``-2 s + lse(row) + lse(column)`` for each
-    pair. Cells of pairs that are overlaps themselves are right or masked, never wrong.
+    pair. The sums are over the whole row and column, or without the pair itself (`include_gold`).
+    Cells of pairs that are overlaps themselves are right or masked, never wrong.
     """
 
-    def __init__(self, settings: ObjectiveSettings | None = None) -> None:
-        self._settings = settings or ObjectiveSettings()
+    def __init__(self, settings: OverlapLossSettings | None = None) -> None:
+        self._settings = settings or OverlapLossSettings()
 
     def loss(self, scores: Tensor, positive: Tensor) -> Tensor:
         """A scalar; rows and columns without a right answer take no part."""
         logits = prepared(scores, positive, self._settings)
-        return nce(logits, positive) + nce(logits.mT, positive.mT)
+        loss = nce if self._settings.include_gold else against_others
+        return loss(logits, positive) + loss(logits.mT, positive.mT)
 
 
 class Distillation:
