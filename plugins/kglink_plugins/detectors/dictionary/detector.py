@@ -107,9 +107,9 @@ class NameDetector:
         """All places that bear a name or a part of one, with what speaks for each."""
         written: dict[tuple[int, int], float] = {}
         for span in self._exact.detect(text):
-            place = span.start, span.end
-            bare = self._without_joining(text, *place)
-            written[bare] = span.score if bare == place else EXACT
+            whole = span.start, span.end
+            bare = self._without_joining(text, *whole)
+            written[bare] = span.score if bare == whole else EXACT
         found = list(self._variants.places(text, written))
         spans = {(place.start, place.end) for place in found}
         for place in found:
