@@ -123,6 +123,24 @@ def test_words_that_only_look_like_a_name_are_none(text: str, found: set[str]) -
     assert {text[one.start : one.end] for one in names.detect(text)} == found
 
 
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("the song If I Can\u2019t here", "If I Can't"),
+        ("the film Bring it on won", "Bring It On"),
+        ("we watched on Golden Pond", "On Golden Pond"),
+        ("an in Situ carcinoma", "In Situ Carcinoma"),
+        ("See April, 29, and her cat.", "April"),
+        ("They met April. 2 others left.", "April"),
+        ("the gene DEC 1 here", "DEC"),
+    ],
+)
+def test_a_name_that_looks_like_other_words_is_found(text: str, name: str) -> None:
+    spans = detector(name).detect(text)
+    surfaces = [text[one.start : one.end].lower().replace("\u2019", "'") for one in spans]
+    assert name.lower() in surfaces
+
+
 def test_a_name_without_the_word_behind_it_is_written_as_it_is() -> None:
     facts = facts_of("It was in London on Sunday.", "London", "London, ON")
     assert facts["London"].written == 1

@@ -28,18 +28,18 @@ from kglink_plugins.plugin import DictionarySettings
 #: ("Wyo.") where no sentence ends in it.
 _PREFIX = re.compile(r"(?<!\w)[DO]['\u2019]\Z")
 _SHORT_FORM = re.compile(r"[^\W\d_]{1,5}")
-_CONTRACTED = re.compile(r"(?:['\u2019](?:d|ll|m|re|ve)|n['\u2019]t)\Z", re.IGNORECASE)
 #: A word that only joins a name to others: "[in] America", "London [on]".
 _JOIN = r"(?:and|at|by|for|from|in|is|on|or|to|with)"
 _JOINING = re.compile(rf"{_JOIN}\s+(?P<behind>[A-Z].*)|(?P<before>.*[A-Z].*)\s{_JOIN}", re.DOTALL)
-#: The month of a date, and the number before or behind it.
+#: Months, and the numbers before or behind one that make a date of it: "5 May", "Dec. 5".
 _MONTH = re.compile(
-    r"jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?"
-    r"|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?",
+    r"(?:january|february|march|april|may|june|july|august|september|october|november|december)"
+    r"|(?P<short>jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec)",
     re.IGNORECASE,
 )
 _DAY_BEFORE = re.compile(r"\b\d{1,2}(?:st|nd|rd|th)?(?: of)? \Z")
-_NUMBER_BEHIND = re.compile(r"\.?,? \d")
+_BEHIND = r" \d{1,2}\b|,? \d{4}\b"
+_DATE_BEHIND, _DATE_BEHIND_SHORT = re.compile(_BEHIND), re.compile(rf"\.?(?:{_BEHIND})")
 _DOT = re.compile(r"\.(?=[,;:]|[ \t]+[a-z])")
 #: A place that is less probably a mention is not proposed.
 LEAST_SCORE = 0.12
@@ -113,9 +113,9 @@ class NameDetector:
         found = list(self._variants.places(text, written))
         spans = {(place.start, place.end) for place in found}
         for place in found:
-            if self._is_cut(text, place.start, place.end):
-                continue
             bare = self._without_article(text, place.start, place.end), place.end
+            if self._is_cut(text, *bare):
+                continue
             if bare[0] > place.start and (bare in spans or text[slice(*bare)] in self._names):
                 yield Place(*bare, place.facts._replace(article=0.0), place.name)
             else:
@@ -123,29 +123,22 @@ class NameDetector:
 
     def detect(self, text: str) -> list[Span]:
         """The places that may be mentions, in reading order; some overlap."""
-        best: dict[tuple[int, int], tuple[float, int]] = {}
+        best: dict[tuple[int, int], tuple[float, Place]] = {}
         for place in self.places(text):
-            span = place.start, place.end
+            span = _with_signs(text, place.start, place.end)
             score = self._score(place.facts)
-            if score > best.get(span, (LEAST_SCORE, 0))[0]:
-                best[span] = score, place.name
-        spans = [
-            Span(*_with_signs(text, *span), score, self._otherwise(text[slice(*span)], name))
-            for span, (score, name) in best.items()
-        ]
-        return sorted(spans, key=lambda span: (span.start, span.end))
+            if score >= LEAST_SCORE and (span not in best or score > best[span][0]):
+                best[span] = score, place
+        return [Span(*span, best[span][0], self._otherwise(text, best[span][1]))
+                for span in sorted(best)]  # fmt: skip
 
     def _is_cut(self, text: str, start: int, end: int) -> bool:
-        """Whether a place goes through a word or a date, or has a word that no name has so."""
+        """Whether a place goes through a word or a date, or has a word that joins it to others."""
         if any(cuts_word(text, edge) or cuts_initials(text, edge) for edge in (start, end)):
             return True
-        surface = text[start:end]
-        if _MONTH.fullmatch(surface) and (
-            _NUMBER_BEHIND.match(text, end) or _DAY_BEFORE.search(text, max(0, start - 8), start)
-        ):
-            return True
-        is_more = _CONTRACTED.search(surface) or _JOINING.fullmatch(surface)
-        return is_more is not None and surface not in self._names
+        return _is_of_date(text, start, end) or (
+            self._without_joining(text, start, end) != (start, end)
+        )
 
     def _without_joining(self, text: str, start: int, end: int) -> tuple[int, int]:
         """A place without the word that joins it to others, where that leaves a name."""
@@ -168,16 +161,26 @@ class NameDetector:
         own_capital = article[0][0].isupper() and not begins_sentence(text, start)
         return start if own_capital else article.end()
 
-    def _otherwise(self, surface: str, name: int) -> str:
-        """The name that a surface is taken for, unless it is a name itself, in whatever case."""
-        if name < 0 or fold(surface) in self._folded:
+    def _otherwise(self, text: str, place: Place) -> str:
+        """The name that a place is taken for, unless it is a name itself, in whatever case."""
+        if place.name < 0 or fold(text[place.start : place.end]) in self._folded:
             return ""
-        known: str = self._names.restore_key(name)
+        known: str = self._names.restore_key(place.name)
         return known
 
     def _score(self, facts: Facts) -> float:
         odds = sum(map(float.__mul__, self._weights, facts), self._bias)
         return 1 / (1 + math.exp(-odds))
+
+
+def _is_of_date(text: str, start: int, end: int) -> bool:
+    """Whether a place is the month of a date."""
+    surface = text[start:end]
+    month = None if surface.isupper() else _MONTH.fullmatch(surface)
+    if month is None:
+        return False
+    behind = _DATE_BEHIND_SHORT if month["short"] else _DATE_BEHIND
+    return bool(behind.match(text, end) or _DAY_BEFORE.search(text, max(0, start - 8), start))
 
 
 def _with_signs(text: str, start: int, end: int) -> tuple[int, int]:

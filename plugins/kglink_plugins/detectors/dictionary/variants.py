@@ -114,7 +114,7 @@ class Facts(NamedTuple):
     number: float
     """It has a digit."""
     article: float
-    """It begins with an article in lower case that the name has with a capital."""
+    """It begins with an article in lower case, and no name is written so."""
     bridged: float
     """It is no name as it is written, and goes over a word such as "in" or "and"."""
     inside: float
