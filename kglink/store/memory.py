@@ -135,9 +135,10 @@ def _mentions(connection: Connection, kb_id: int) -> Iterator[list[GoldRow]]:
 CORRECTED = 10.0
 _BATCH = 2000
 _LOOKUP = 500
-#: A source is judged by at least so many mentions whose words stand in several of its texts. It
-#: is annotated at random where these words hardly mean the same again: 0 is chance, 1 always.
-_JUDGED_MENTIONS, _LEAST_AGREEING = 30, 0.2
+#: A source is judged by at least so many mentions whose words stand in several of its texts, and by
+#: so many words. It is annotated at random where these hardly mean the same again: 0 is chance, 1
+#: always.
+_JUDGED_MENTIONS, _JUDGED_WORDS, _LEAST_AGREEING = 30, 10, 0.2
 #: Less than the smallest part of a mention: what is left of sums that should be zero.
 _NOTHING = 1e-6
 #: What no text of a store has: NUL, and half of a surrogate pair.
@@ -180,10 +181,14 @@ def nothing_unmarked(
 def is_random(agreement: Agreement) -> bool:
     """Whether words mean one thing in one text of a source and any other in the next.
 
-    Where most mentions mean the same anyway, it cannot be told.
+    It cannot be told where most mentions mean the same anyway, or have words that stand in one text
+    alone: that "he" is somebody else in each text says nothing of names.
     """
-    mentions, _, by_chance = agreement
-    told = mentions >= _JUDGED_MENTIONS and 2 * by_chance <= mentions
+    told = (
+        agreement.mentions >= max(_JUDGED_MENTIONS, agreement.all_mentions / 2)
+        and agreement.words >= _JUDGED_WORDS
+        and 2 * agreement.by_chance <= agreement.mentions
+    )
     return told and agreement.share < _LEAST_AGREEING
 
 

@@ -52,13 +52,16 @@ WITH one AS MATERIALIZED (
 ), asked AS MATERIALIZED (
   SELECT source, kb, sum(texts) AS mentions FROM words GROUP BY source, kb
 )
-SELECT source, count(*), sum(agreeing), sum(by_chance) FROM (
-  SELECT source, max((meant.times - 1.0) / (texts - 1)) AS agreeing,
+SELECT source, count(*), sum(agreeing), sum(by_chance), count(DISTINCT kb || char(0) || key), (
+  SELECT count(DISTINCT kb || char(0) || key || char(0) || text) FROM one
+  WHERE one.source = mention.source
+) FROM (
+  SELECT source, kb, key, max((meant.times - 1.0) / (texts - 1)) AS agreeing,
     max(min(1.0, 1.0 * totals.times / mentions)) AS by_chance
   FROM one JOIN words USING (source, kb, key) JOIN meant USING (source, kb, key, entity)
   JOIN totals USING (source, kb, entity) JOIN asked USING (source, kb)
   GROUP BY source, kb, key, text
-) GROUP BY source
+) AS mention GROUP BY source
 """
 _SURFACES = "SELECT source, count(DISTINCT folded) FROM marked GROUP BY source"
 
@@ -89,6 +92,10 @@ class Agreement(NamedTuple):
     """How many of these another mention of the same words agrees with."""
     by_chance: float
     """How many any other mention would agree with."""
+    words: int
+    """How many different words they are."""
+    all_mentions: int
+    """Those whose words are marked in one text alone as well."""
 
     @property
     def share(self) -> float:

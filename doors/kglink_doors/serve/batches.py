@@ -24,6 +24,8 @@ BATCH_TEXTS = 64
 #: The share of the time that a batch took in which those who were answered together may ask again,
 #: to be answered together again: a batch twice as large takes far less than twice as long.
 _GATHERING = 0.25
+#: Seconds that this takes at most: who asks after a long batch does not wait for others.
+_MOST_GATHERING = 0.1
 #: Seconds between two looks for room.
 _LOOK = 0.03
 
@@ -107,7 +109,7 @@ class Batches:
         while batch := self._next():
             began = time.monotonic()
             self._answer(batch)
-            self._gathering = _GATHERING * (time.monotonic() - began)
+            self._gathering = min(_GATHERING * (time.monotonic() - began), _MOST_GATHERING)
             with self._changed:  # those who are answered now, and those who came meanwhile
                 linked = sum(len(one.texts) for one in batch)
                 self._asking = min(linked + len(self), BATCH_TEXTS)
