@@ -141,7 +141,7 @@ PLAIN_SCORING = Scoring(
 TRAINED_SCORING = Scoring(Weights.default(RETRIEVED, trained=True), _OF_SIMILARITY)
 #: For names alone, for vectors alone: those of names, or those of mentions in their texts.
 NAME_SCORING = Scoring(
-    Weights.of(similar=0.7, title=0.06, case=0.18, rarer=0.22, expanded=0.2),
+    Weights.of(similar=0.7, title=0.06, case=0.24, rarer=0.22, expanded=0.2),
     Calibration(score=6.4, lead=4.23, nil=3.27, bias=-5.0),
 )
 #: What counts beside names and vectors.

@@ -111,5 +111,5 @@ def test_a_threshold_for_one_call(workspace: Workspace) -> None:
     (few,) = workspace.link(TEXT, threshold=0.9)
     (many,) = workspace.link(TEXT, threshold=0.05)
     assert len([one for one in few.links if one.chosen]) < len(many.links)
-    with pytest.raises(UsageError, match="from 0 to 1"):
+    with pytest.raises(UsageError, match="no probability"):
         next(iter(workspace.link(TEXT, threshold=1.5)))

@@ -30,7 +30,8 @@ _PREFIX = re.compile(r"(?<!\w)[DO]['\u2019]\Z")
 _SHORT_FORM = re.compile(r"[^\W\d_]{1,5}")
 #: A word that only joins a name to others: "[in] America", "London [on]".
 _JOIN = r"(?:and|at|by|for|from|in|is|on|or|to|with)"
-_JOINING = re.compile(rf"{_JOIN}\s+(?P<behind>[A-Z].*)|(?P<before>.*[A-Z].*)\s{_JOIN}", re.DOTALL)
+_JOINS_BEFORE = re.compile(rf"{_JOIN}\s+(?=[A-Z])")
+_JOINS_BEHIND = re.compile(rf"\s{_JOIN}\Z")
 #: Months, and the numbers before or behind one that make a date of it: "5 May", "Dec. 5".
 _MONTH = re.compile(
     r"(?:january|february|march|april|may|june|july|august|september|october|november|december)"
@@ -143,11 +144,15 @@ class NameDetector:
     def _without_joining(self, text: str, start: int, end: int) -> tuple[int, int]:
         """A place without the word that joins it to others, where that leaves a name."""
         surface = text[start:end]
-        joining = None if surface in self._names else _JOINING.fullmatch(surface)
-        if joining is None or (joining["behind"] or joining["before"]) not in self._names:
+        if surface in self._names or surface.islower():
             return start, end
-        first, last = joining.span("behind" if joining["behind"] else "before")
-        return start + first, start + last
+        if joining := _JOINS_BEFORE.match(surface):
+            bare = start + joining.end(), end
+        elif joining := _JOINS_BEHIND.search(surface):
+            bare = start, start + joining.start()
+        else:
+            return start, end
+        return bare if text[slice(*bare)] in self._names else (start, end)
 
     def _without_article(self, text: str, start: int, end: int) -> int:
         """Where a place begins without its article: "the [United States]".
