@@ -192,7 +192,7 @@ class _Resolver:
             status = "ambiguous"
         if status == "new":
             alike = max(one.evidence.get("name", 0.0) for one in candidates)
-            nearest = f"no KB has a name that is more than {alike:.0%} alike" if alike else _UNLIKE
+            nearest = f"the nearest name that was found is {alike:.0%} alike" if alike else _UNLIKE
             return Resolved(row.name, status, probability, candidates, (nearest,))
         # What speaks for a candidate: how it bears the name, then what else adds to its score.
         with_context = bool(row.context)
