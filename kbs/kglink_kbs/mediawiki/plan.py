@@ -127,8 +127,12 @@ class Plan:
         """The documents of chunk ``number``, cleaned; behind them, by part, the links in them."""
         return Path(self.folder) / f"texts-{number:06}"
 
+    def tails(self) -> Path:
+        """The ends of titles, behind their last slash, that name parts of pages in this wiki."""
+        return Path(self.folder) / "tails"
+
     def asked(self, turn: int, part: int) -> Path:
-        """The redirects and subpages of a part that ask others where they lead, in each turn."""
+        """Redirects that ask where they lead, and subpages whose they are, in each turn."""
         return Path(self.folder) / f"asked-{turn}-{part:04}"
 
     def answered(self, turn: int, part: int) -> Path:
