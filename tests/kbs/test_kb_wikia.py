@@ -157,6 +157,11 @@ def test_subpages_are_parts_of_their_pages() -> None:
     assert found["Harbour"].popularity == 1
 
 
+def test_all_subpages_may_be_parts() -> None:
+    pages = [page(1, "Fate", SAID), page(2, "Fate/Zero", SAID), page(3, "Fate/Zero/A", SAID)]
+    assert set(titles_of(*pages, page(4, "A/B", SAID), subpages="part")) == {"Fate", "A/B"}
+
+
 def test_subpages_may_stay_entities() -> None:
     own = titles_of(*PARTS, subpages="own")
     assert len(own) == 7

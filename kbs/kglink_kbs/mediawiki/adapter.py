@@ -149,7 +149,7 @@ class _Reading:
             min_anchor_count=settings.min_anchor_count,
             documents=settings.documents,
             seed=settings.seed,
-            subpages=settings.subpages == "part",
+            subpages=settings.subpages,
         )
 
     @property
@@ -193,11 +193,11 @@ class _Reading:
     # -------------------------------------------------------------------- between the passes
     def _between_passes(self, plan: Plan, chunks: int, groups: int, workers: Workers) -> None:
         """Clean the texts that were drawn, then join links, redirects and pages."""
-        if plan.subpages:
+        if plan.subpages == "auto":
             tails: Counter[str] = Counter()
             for chunk in range(chunks):
                 add_names(tails, _about(plan, chunk)["tails"])
-            kept = [tail for tail, count in tails.items() if tail and count >= _LEAST_PARENTS]
+            kept = [one for one, count in tails.items() if one and count >= _LEAST_PARENTS]
             write_sections(plan.tails(), [json.dumps(kept).encode()])
         steps = [*self._cleaning(plan, chunks), *_joining(plan, chunks, groups)]
         total = sum(len(jobs) for jobs, _ in steps)

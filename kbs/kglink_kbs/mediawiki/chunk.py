@@ -219,7 +219,7 @@ class _Chunk:
     def _entity(self, page: RawPage, title: str, type_: str, text: str, lead: str) -> None:
         plan, number = self._plan, self._entities
         self._entities += 1
-        may_be_part = plan.subpages and bool(pages_above(title))
+        may_be_part = plan.subpages != "own" and bool(pages_above(title))
         described = self._description(title, text, lead)
         signs = self._signs.of(type_, text, lead, self._reader.categories, count=not may_be_part)
         url = plan.site.url(title)

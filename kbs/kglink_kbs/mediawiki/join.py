@@ -24,7 +24,7 @@ from kglink_kbs.mediawiki.plan import (
     read_section,
     write_sections,
 )
-from kglink_kbs.mediawiki.site import pages_it_may_be_part_of
+from kglink_kbs.mediawiki.site import pages_above, pages_it_may_be_part_of
 from kglink_kbs.mediawiki.types import TypeNames
 from kglink_kbs.mediawiki.wikitext import is_name
 
@@ -58,10 +58,11 @@ class PartResolver:
         out = Sections(plan.parts)
         for title, target in self._redirects(part):
             out.add(plan.part_of(target), f"{target}\t{title}\t")
-        tails = set(json.loads(read_section(plan.tails(), 0))) if plan.subpages else set()
-        for title in self._pages(part) if tails else ():
-            for rank, above in enumerate(pages_it_may_be_part_of(title, tails)):
-                out.add(plan.part_of(above), f"{above}\t{title}\t{rank:03}")
+        tails = set(json.loads(read_section(plan.tails(), 0)) if plan.subpages == "auto" else ())
+        for title in self._pages(part) if plan.subpages == "part" or tails else ():
+            above = pages_it_may_be_part_of(title, tails) if tails else pages_above(title)
+            for rank, one in enumerate(above):
+                out.add(plan.part_of(one), f"{one}\t{title}\t{rank:03}")
         write_sections(plan.asked(0, part), out.packed())
 
     def answer(self, turn: int, part: int) -> None:
@@ -90,8 +91,7 @@ class PartResolver:
         """Count the links to the part's titles, by entity, for the group of each."""
         plan = self._plan
         pages = self._pages(part)
-        answers = self._answers(part, TURNS)
-        redirects = {title: place for title, rank, place in answers if not rank}
+        redirects = {title: place for title, rank, place in self._answers(part, TURNS) if not rank}
         out = Sections(self._groups)
         for title, owner in self._owners(part).items():
             self._give_to(out, pages.pop(title), owner)

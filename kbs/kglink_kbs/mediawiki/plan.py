@@ -11,7 +11,7 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from zlib import crc32
 
 import zstandard
@@ -106,8 +106,8 @@ class Plan:
     min_anchor_count: int = 1
     documents: int = 0
     seed: int = 0
-    subpages: bool = False
-    """Whether they are parts of their pages, and no entities."""
+    subpages: Literal["auto", "part", "own"] = "own"
+    """``part``: no entities, but parts of their pages; ``auto``: so if their tails repeat."""
 
     def as_json(self) -> dict[str, Any]:
         """All of it as JSON values."""

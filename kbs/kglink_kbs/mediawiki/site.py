@@ -265,8 +265,7 @@ def tails_of(title: str) -> list[str]:
 def pages_it_may_be_part_of(title: str, tails: Set[str]) -> list[str]:
     """The titles of which the first that is a page has this one as a part.
 
-    ``tails`` are those that repeat in a wiki (``gallery``): titles that have none are things of
-    their own, and so are the pages that such parts belong to (``Fate/Zero/Gallery``).
+    ``tails`` repeat in a wiki (``gallery``); titles without one are things of their own.
     """
     above = pages_above(title)
     parts = [one for one in (*above, title) if not tails.isdisjoint(tails_of(one))]
