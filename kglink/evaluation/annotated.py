@@ -160,9 +160,9 @@ def _are_pages(texts: Sequence[AnnotatedText]) -> bool:
     for text in texts:
         own = {EntityId(text.docs, one) for one in text.ids}
         golds = {gold for mention in text.mentions for gold in mention.gold or ()}
-        if golds & own or any(gold.kb != text.docs for gold in golds):
+        if any(gold.kb != text.docs for gold in golds):
             return False
-        others = others or not golds.isdisjoint(about)
+        others = others or not (golds - own).isdisjoint(about)
     return others
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -140,41 +141,90 @@ PARTS = (
     page(4, "Harbour", "The harbour of [[Ada]] is a [[The bell|place]] of ships."),
     page(5, "The bell", "", redirect="Ada/Notes"),
     page(6, "A.", "", redirect="Ada"),
-    page(7, "A./Lamp", "A lamp that was lit by her every night."),
+    page(7, "A./Notes", "A lamp that was lit by her every night."),
     page(8, "Left/Right", "A house with two doors and no keeper at all."),
+    page(9, "Harbour/notes", "[[Ada]]"),
 )
 
 
 def test_subpages_are_parts_of_their_pages() -> None:
     problems = Problems()
     found = titles_of(*PARTS, problems=problems)
-    assert set(found) == {"Ada", "Harbour", "Left/Right"}
+    assert set(found) == {"Ada", "Harbour", "A./Notes", "Left/Right"}
     assert problems.passed_over == {"redirect": 2, "subpage": 3}
     assert found["Ada"].description == "She keeps the light of the Harbour and its bell."
-    surfaces = {alias.surface for alias in found["Ada"].aliases}
-    assert surfaces == {"A.", "The bell", "Ada", "place"}
+    assert {alias.surface for alias in found["Ada"].aliases} == {"A.", "Ada"}
     assert found["Harbour"].popularity == 1
+
+
+def test_all_subpages_may_be_parts() -> None:
+    pages = [page(1, "Fate", SAID), page(2, "Fate/Zero", SAID), page(3, "Fate/Zero/A", SAID)]
+    assert set(titles_of(*pages, page(4, "A/B", SAID), subpages="part")) == {"Fate", "A/B"}
 
 
 def test_subpages_may_stay_entities() -> None:
     own = titles_of(*PARTS, subpages="own")
-    assert len(own) == 6
+    assert len(own) == 7
     assert {alias.surface for alias in own["Ada/Notes"].aliases} == {"The bell", "place", "more"}
     with Source.from_bytes(export(*PARTS).encode()) as source:
         elsewhere = list(make(MediaWikiSettings()).read(source, Problems()))
-    assert len(elsewhere) == 6
+    assert len(elsewhere) == 7
 
 
-def test_links_to_subpages_are_no_mentions_and_those_through_redirects_mean_the_page() -> None:
-    dump = export(*PARTS, base=BASE).encode()
-    with Source.from_bytes(dump) as source:
-        records = list(make_wikia(MediaWikiSettings(documents=9)).read(source, Problems()))
-    golds = {
+def documents_of(*pages: str, wanted: int = 9) -> dict[str, list[str]]:
+    """The golds of the documents of an export of Fandom, by the keys of their pages."""
+    with Source.from_bytes(export(*pages, base=BASE).encode()) as source:
+        records = list(make_wikia(MediaWikiSettings(documents=wanted)).read(source, Problems()))
+    return {
         record.id: [gold.key for mention in record.mentions for gold in mention.gold or ()]
         for record in records
         if isinstance(record, Document)
     }
-    assert golds == {"4": ["1", "1"]}
+
+
+def test_links_to_subpages_are_no_mentions_and_no_subpage_is_drawn() -> None:
+    assert documents_of(*PARTS) == {"4": ["1"]}
+    parts = [page(n, f"Ada/{n}/Notes", "[[Harbour]]") for n in range(20, 60)]
+    assert documents_of(*PARTS, *parts, wanted=2) == {"4": ["1"]}
+
+
+def test_links_of_a_page_to_itself_are_no_mentions() -> None:
+    bell = page(2, "The bell", "", redirect="Ada")
+    pages = [page(1, "Ada", "[[The bell|It]] rings by the [[harbour]]."), bell]
+    assert documents_of(*pages, page(3, "Harbour", "[[Harbour]]")) == {"1": ["3"]}
+
+
+SAID = "is a thing of this world that all people know."
+
+
+def test_titles_with_a_slash_are_things_of_their_own_where_their_tails_do_not_repeat() -> None:
+    fate = ("Fate", "Fate/Zero", "Fate/stay night", "Fate/Zero/Gallery", "Fate/Gallery/1")
+    titles = (*fate, "AC", "AC/DC", "9/11", ".hack", ".hack//Sign", "Ada/Gallery", "Bo/Gallery")
+    pages = [page(n, title, f"'''{title}''' {SAID}") for n, title in enumerate(titles, 1)]
+    redirects = {"9": "AC", "Acca": "AC/DC", "Emiya": "Fate/Zero/Gallery"}
+    told = [page(n, one, "", redirect=to) for n, (one, to) in enumerate(redirects.items(), 90)]
+    found = titles_of(*pages, *told)
+    assert set(titles) - set(found) == {"Fate/Zero/Gallery"} | {"Fate/Gallery/1"}
+    names = {title: [alias.surface for alias in one.aliases] for title, one in found.items()}
+    assert {title: given for title, given in names.items() if given} == {
+        "AC": ["9"],
+        "AC/DC": ["Acca"],
+    }
+
+
+def test_a_page_with_a_slash_is_read_whole() -> None:
+    text = f"'''X''' {SAID} {'It is long. ' * 900}\n[[Category:Systems]]"
+    found = titles_of(*(page(n, title, text) for n, title in enumerate(("A/B", "C", "D", "E"), 1)))
+    assert {one.type for one in found.values()} == {"systems"}
+    late = "{{Stub}}" + "<!-- -->" * 900 + f"It {SAID}"
+    assert titles_of(page(1, "A/B", late))["A/B"].description == f"It {SAID}"
+
+
+def test_many_calls_on_top_of_a_page_are_read_at_once() -> None:
+    text = "{{A}}\n" * 20_000 + "word"
+    before = time.process_time()
+    assert titles_of(page(1, "Gate", text))["Gate"].type == ""
+    assert time.process_time() - before < 5
 
 
 @pytest.mark.parametrize(
@@ -182,7 +232,7 @@ def test_links_to_subpages_are_no_mentions_and_those_through_redirects_mean_the_
     [
         pytest.param(
             [page(1, "A/B", "x"), page(2, "A/C", "y"), page(3, "A/C/D", "z")],
-            {"A/B", "A/C"},
+            {"A/B", "A/C", "A/C/D"},
             id="nothing but subpages",
         ),
         pytest.param(
@@ -195,6 +245,11 @@ def test_links_to_subpages_are_no_mentions_and_those_through_redirects_mean_the_
             ],
             {"A/B", "C/D"},
             id="subpages of each other by redirects",
+        ),
+        pytest.param(
+            [page(n, title, "x") for n, title in enumerate(("A/N", "A/N/N", "B/N", "C/N"), 1)],
+            {"A/N", "B/N", "C/N"},
+            id="a subpage of what might be one",
         ),
         pytest.param([page(1, "/", "x"), page(2, "A//B/", "y")], {"/", "A//B/"}, id="bare slashes"),
     ],
@@ -212,8 +267,9 @@ def test_pages_do_not_vanish_into_each_other(pages: list[str], titles: set[str])
     ],
 )
 def test_an_export_without_articles_says_what_it_holds(pages: list[str], said: str) -> None:
-    with pytest.raises(SourceError, match=said):
+    with pytest.raises(SourceError, match=said) as refused:
         titles_of(*pages)
+    assert ("disambiguation=true" in str(refused.value.hint)) == ("disambiguation" in said)
 
 
 PROSE = "A gun that was carried by the ships of the [[North]] and by few others, late in the war."
@@ -253,6 +309,7 @@ def test_a_category_of_many_pages_is_a_type_where_no_box_is() -> None:
         ("== Notes ==\n* She was seen at the gate.\n* Red", "She was seen at the gate."),
         ("<gallery>\nFile:A.png|A gate of the old town at night.\n</gallery>", ""),
         ("Basic\n\nBasic II\n\nDamaged", ""),
+        ("Ada (Ada King, Lady of Selwyn; née Sel; York)",) * 2,
         ("{{Quote|門を守る者は誰もが眠らない。|Ada}}\nBrave.", "Brave."),
     ],
 )  # fmt: skip

@@ -17,10 +17,10 @@ from kglink.sources import Problems, Source, Step, check_text
 from kglink_kbs.mediawiki.chunk import Lottery
 from kglink_kbs.mediawiki.join import TURNS, Emitter
 from kglink_kbs.mediawiki.pages import BadPage, Export, Piece
-from kglink_kbs.mediawiki.plan import ABOUT, Plan, read_section
+from kglink_kbs.mediawiki.plan import ABOUT, Plan, read_section, write_sections
 from kglink_kbs.mediawiki.settings import MediaWikiSettings
 from kglink_kbs.mediawiki.site import Site, read_site
-from kglink_kbs.mediawiki.types import TypeNames
+from kglink_kbs.mediawiki.types import TypeNames, add_names
 from kglink_kbs.mediawiki.workers import Job, Workers, processors
 
 #: Bytes of a dump as it lies on disk for each part of the titles, and the most parts.
@@ -36,8 +36,16 @@ ALONE_BYTES = 2**18
 #: The steps of a reading, as progress names them.
 PAGES, NAMES, RECORDS = "1/3 pages", "2/3 names", "3/3 records"
 #: Whatever is kept from an interrupted run was written by this version of the steps.
-_FORMAT = 3
-
+_FORMAT = 4
+#: A tail of titles is that of parts where so many titles have it.
+_LEAST_PARENTS = 3
+#: How pages are taken that are left out.
+_TAKE = {
+    "page of other namespaces": "Articles stand in namespace 0; --set namespaces=KEY takes others.",
+    "disambiguation page": "--set disambiguation=true takes disambiguation pages.",
+    "list page": "--set lists=true takes lists.",
+    "redirect": "Redirects lead to pages that are not in this export, or are left out as well.",
+}
 #: Jobs that need not wait for each other, and the file that each is done with.
 _Jobs = tuple[list[Job], Callable[[Job], Path]]
 
@@ -106,8 +114,7 @@ class _Reading:
         if told := [f"{count:,} x {what}" for what, count in pages.items() if count]:
             raise SourceError(
                 f"{self._source.label} holds no article: {', '.join(told)}",
-                hint="Articles stand in namespace 0. Take others with --set namespaces=KEY, and "
-                "what is left out with --set disambiguation=true or --set lists=true.",
+                hint=" ".join(hint for what, hint in _TAKE.items() if pages[what]),
             )
 
     def _export(self, file: Source) -> Export:
@@ -142,7 +149,7 @@ class _Reading:
             min_anchor_count=settings.min_anchor_count,
             documents=settings.documents,
             seed=settings.seed,
-            subpages=settings.subpages == "part",
+            subpages=settings.subpages,
         )
 
     @property
@@ -186,6 +193,12 @@ class _Reading:
     # -------------------------------------------------------------------- between the passes
     def _between_passes(self, plan: Plan, chunks: int, groups: int, workers: Workers) -> None:
         """Clean the texts that were drawn, then join links, redirects and pages."""
+        if plan.subpages == "auto":
+            tails: Counter[str] = Counter()
+            for chunk in range(chunks):
+                add_names(tails, _about(plan, chunk)["tails"])
+            kept = [one for one, count in tails.items() if one and count >= _LEAST_PARENTS]
+            write_sections(plan.tails(), [json.dumps(kept).encode()])
         steps = [*self._cleaning(plan, chunks), *_joining(plan, chunks, groups)]
         total = sum(len(jobs) for jobs, _ in steps)
         done = 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Any
@@ -30,7 +31,7 @@ from kglink_kbs.mediawiki.plan import (
     read_section,
     write_sections,
 )
-from kglink_kbs.mediawiki.site import Titles, pages_above
+from kglink_kbs.mediawiki.site import Titles, pages_above, tails_of
 from kglink_kbs.mediawiki.types import TypeSigns, category_pattern
 from kglink_kbs.mediawiki.wikitext import (
     clean_prepared,
@@ -86,8 +87,8 @@ class Lottery:
         return here[left - 1] if left <= len(here) else self.bound - 1
 
 
-#: What may describe a page in a subpage stands in its first letters.
-MOST_OF_SUBPAGE = 4000
+#: Letters of a subpage's description that its page gets.
+_MOST_OF_SUBPAGE = 4000
 _ID = re.compile(r"[0-9]{1,18}")
 
 
@@ -139,6 +140,7 @@ class _Chunk:
         self._entities = 0
         self._elsewhere = 0
         self._signs = TypeSigns()
+        self._tails: Counter[str] = Counter()
 
     def bad(self, page: BadPage) -> None:
         """Keep what is wrong with a page."""
@@ -179,6 +181,7 @@ class _Chunk:
             "left_out": self._left_out,
             "lots": self._lots,
             "elsewhere": self._elsewhere,
+            "tails": self._tails,
             **self._signs.as_json(),
         }
 
@@ -214,22 +217,21 @@ class _Chunk:
         return wanted[kind]
 
     def _entity(self, page: RawPage, title: str, type_: str, text: str, lead: str) -> None:
-        plan, number, whole = self._plan, self._entities, text
+        plan, number = self._plan, self._entities
         self._entities += 1
-        above = pages_above(title) if plan.subpages else []
-        if above:
-            text, lead = text[:MOST_OF_SUBPAGE], lead[:MOST_OF_SUBPAGE]
+        may_be_part = plan.subpages != "own" and bool(pages_above(title))
         described = self._description(title, text, lead)
-        signs = self._signs.of(type_, text, lead, self._reader.categories, count=not above)
+        signs = self._signs.of(type_, text, lead, self._reader.categories, count=not may_be_part)
         url = plan.site.url(title)
         self._out.add(ENTITIES, json.dumps([page.id, title, described, type_, url, *signs]))
         place = f"{title}\t\t{self._number}\t{number}\t{page.id}"
-        if above:
-            place = "\t".join((place, described))
+        if may_be_part:
+            place = "\t".join((place, described[:_MOST_OF_SUBPAGE]))
+            self._tails[tails_of(title)[-1]] += 1
         self._out.add(plan.titles_section(plan.part_of(title)), place)
-        if plan.documents and (lot := draw_lot(plan.seed, page.id)) < self._bound:
+        if not may_be_part and (lot := draw_lot(plan.seed, page.id)) < self._bound:
             self._lots.append(lot)
-            self._out.add(DOCUMENTS, json.dumps([number, lot, whole]))
+            self._out.add(DOCUMENTS, json.dumps([number, lot, text]))
 
     def _description(self, title: str, text: str, lead: str) -> str:
         if not self._plan.sentences:

@@ -13,7 +13,7 @@ from kglink_kbs.mediawiki.kinds import is_list
 from kglink_kbs.mediawiki.markup import brace_regions
 
 #: A description needs no more of a text than this, whatever stands before it.
-_LONGEST_LEAD = 50_000
+LONGEST_LEAD = 50_000
 _SHORT_TEXT, _LONG_TEXT = 20_000, 100_000
 #: Letters of a value of a template that may be the description, and of one that surely is.
 _SHORT, _LONG = 30, 100
@@ -24,7 +24,7 @@ _WORDS_WITHOUT_STOP = 10
 #: Words that begin with a small letter, or with one that has no case: lists of names have few.
 _LEAST_SMALL = 0.4
 #: The same for what is no sentence, and how many words it has at least.
-_LEAST_SMALL_OF_FEW, _FEW_WORDS = 0.2, 3
+_LEAST_SMALL_OF_FEW, _FEW_WORDS = 0.15, 3
 _LIST_MARK = re.compile(r"(?m)^[ \t]*+[*#]++[:;]*+[ \t]*+")
 #: Stands before an item of a list while a text is made plain: XML cannot hold it.
 _ITEM = "\x07"
@@ -33,7 +33,7 @@ _WORD = re.compile(r"[^\W\d_][\w'’-]*+")
 #: Links and calls in a value, whose bars divide nothing; calls are taken out before.
 _LINK = re.compile(r"\[\[[^\[\]\n]*+\]\]")
 _NAME = re.compile(r"[^=\[\]{}<>\n]{0,80}=")
-#: Scripts whose letters have no case and need no spaces, by their first and last letters.
+#: A title with such a letter is described by a value of a template that has mostly such letters.
 _LATIN = re.compile(r"[A-Za-z\u00c0-\u024f]")
 
 
@@ -43,7 +43,7 @@ def description_of(title: str, text: str, lead: str, clean: Callable[[str], str]
     ``lead`` is the text before the first heading; ``clean`` makes wikitext plain. Of lists only
     items that are sentences count.
     """
-    lead = lead[:_LONGEST_LEAD]
+    lead = lead[:LONGEST_LEAD]
     if is_list(title):
         return clean(lead) or clean(text[:_SHORT_TEXT])
     return next(filter(None, _descriptions(title, text, lead, clean)), "")

@@ -7,9 +7,9 @@ it asks the part of its target where that leads, and is told, before links are c
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 from kglink.records import Alias, Document, Entity, EntityId, Mention, Record
@@ -24,7 +24,7 @@ from kglink_kbs.mediawiki.plan import (
     read_section,
     write_sections,
 )
-from kglink_kbs.mediawiki.site import pages_above
+from kglink_kbs.mediawiki.site import pages_above, pages_it_may_be_part_of
 from kglink_kbs.mediawiki.types import TypeNames
 from kglink_kbs.mediawiki.wikitext import is_name
 
@@ -38,8 +38,8 @@ class Place(NamedTuple):
     chunk: int
     number: int
     key: str
-    described: str = ""
-    """What a subpage says of its page."""
+    described: str | None = None
+    """What a page that may be a part of another says of it; None for any other page."""
 
 
 class PartResolver:
@@ -58,33 +58,31 @@ class PartResolver:
         out = Sections(plan.parts)
         for title, target in self._redirects(part):
             out.add(plan.part_of(target), f"{target}\t{title}\t")
-        for title in self._pages(part) if plan.subpages else ():
-            for depth, above in enumerate(pages_above(title)):
-                out.add(plan.part_of(above), f"{above}\t{title}\t{depth}")
+        tails = set(json.loads(read_section(plan.tails(), 0)) if plan.subpages == "auto" else ())
+        for title in self._pages(part) if plan.subpages == "part" or tails else ():
+            above = pages_it_may_be_part_of(title, tails) if tails else pages_above(title)
+            for rank, one in enumerate(above):
+                out.add(plan.part_of(one), f"{one}\t{title}\t{rank:03}")
         write_sections(plan.asked(0, part), out.packed())
 
     def answer(self, turn: int, part: int) -> None:
-        """Tell the redirects that asked this part; send those on that ask for a redirect."""
+        """Tell what asked this part; redirects to redirects ask on, those to subpages are lost."""
         plan = self._plan
         asked = list(read_lines((plan.asked(turn, n) for n in range(plan.parts)), part))
         pages = self._pages(part) if asked else {}
         redirects = dict(self._redirects(part)) if asked else {}
-        owners = self._answers(part, 1) if asked and turn else {}
+        parts = self._owners(part) if asked and turn else {}
         answers, further = Sections(plan.parts), Sections(plan.parts)
-        for target, title, depth in asked:
+        for target, title, rank in asked:
             place = pages.get(target)
-            is_subpage = place is not None and plan.subpages and "/" in target
-            if is_subpage and not depth and not turn:
-                further.add(part, f"{target}\t{title}\t{depth}")  # whose it is is not known yet
-            elif is_subpage and depth and turn:
-                pass  # only a page of the first level owns what lies below a redirect: no circles
-            elif place is not None:
-                place = owners.get(target, place)
-                told = (title, *map(str, place[:3]), depth)
-                answers.add(plan.part_of(title), "\t".join(told))
-            elif target in redirects:
-                on = redirects[target]
-                further.add(plan.part_of(on), f"{on}\t{title}\t{depth}")
+            if place is None:
+                if target in redirects and not rank:  # a redirect has no parts
+                    on = redirects[target]
+                    further.add(plan.part_of(on), f"{on}\t{title}\t")
+            elif place.described is not None and not rank and not turn:
+                further.add(part, f"{target}\t{title}\t")  # whether it is one is not known yet
+            elif rank or target not in parts:
+                answers.add(plan.part_of(title), "\t".join((title, *map(str, place[:3]), rank)))
         write_sections(plan.answered(turn, part), answers.packed())
         write_sections(plan.asked(turn + 1, part), further.packed())
 
@@ -93,12 +91,10 @@ class PartResolver:
         """Count the links to the part's titles, by entity, for the group of each."""
         plan = self._plan
         pages = self._pages(part)
-        redirects = self._answers(part)
+        redirects = {title: place for title, rank, place in self._answers(part, TURNS) if not rank}
         out = Sections(self._groups)
-        for title in pages.keys() & redirects.keys():
-            page, owner = pages[title], redirects.pop(title)
-            if page[:2] != owner[:2]:
-                self._give_to(out, pages.pop(title), owner)
+        for title, owner in self._owners(part).items():
+            self._give_to(out, pages.pop(title), owner)
         for title, place in redirects.items():
             out.add(self._group(place.chunk), f"r\t{place.chunk}\t{place.number}\t{title}")
         places = redirects | pages
@@ -143,16 +139,16 @@ class PartResolver:
                 pages.setdefault(title, Place(int(chunk), int(number), *rest))
         return pages
 
-    def _answers(self, part: int, turns: int = TURNS) -> dict[str, Place]:
-        plan = self._plan
-        files: list[Path] = [
-            plan.answered(turn, other) for turn in range(turns) for other in range(plan.parts)
-        ]
-        found: dict[str, tuple[str, Place]] = {}
-        for title, chunk, number, key, depth in read_lines(files, part):
-            told = depth, Place(int(chunk), int(number), key)
-            found[title] = min(found.get(title, told), told)  # the topmost page owns a subpage
-        return {title: place for title, (_, place) in found.items()}
+    def _owners(self, part: int) -> dict[str, Place]:
+        """The pages that the part's subpages belong to, as the first turn has told them."""
+        told = sorted(self._answers(part, 1), reverse=True)  # what counts most comes last
+        return {title: place for title, rank, place in told if rank}
+
+    def _answers(self, part: int, turns: int) -> Iterator[tuple[str, str, Place]]:
+        at, parts = self._plan.answered, range(self._plan.parts)
+        files = (at(turn, other) for turn in range(turns) for other in parts)
+        for title, chunk, number, key, rank in read_lines(files, part):
+            yield title, rank, Place(int(chunk), int(number), key)
 
 
 def group_of(chunk: int, chunks: int, groups: int) -> int:
@@ -255,7 +251,7 @@ class Emitter:
         mentions = tuple(
             Mention(start, end, text.words[start:end], (EntityId("", joined.golds[place]),))
             for place, (start, end) in enumerate(text.spans)
-            if place in joined.golds
+            if joined.golds.get(place, row.key) != row.key
         )
         return Document(row.key, text.words, mentions, row.title) if mentions else None
 

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from zlib import crc32
 
 import zstandard
@@ -106,8 +106,8 @@ class Plan:
     min_anchor_count: int = 1
     documents: int = 0
     seed: int = 0
-    subpages: bool = False
-    """Whether they are parts of their pages, and no entities."""
+    subpages: Literal["auto", "part", "own"] = "own"
+    """``part``: no entities, but parts of their pages; ``auto``: so if their tails repeat."""
 
     def as_json(self) -> dict[str, Any]:
         """All of it as JSON values."""
@@ -127,8 +127,12 @@ class Plan:
         """The documents of chunk ``number``, cleaned; behind them, by part, the links in them."""
         return Path(self.folder) / f"texts-{number:06}"
 
+    def tails(self) -> Path:
+        """The ends of titles, behind their last slash, that name parts of pages in this wiki."""
+        return Path(self.folder) / "tails"
+
     def asked(self, turn: int, part: int) -> Path:
-        """The redirects and subpages of a part that ask others where they lead, in each turn."""
+        """Redirects that ask where they lead, and subpages whose they are, in each turn."""
         return Path(self.folder) / f"asked-{turn}-{part:04}"
 
     def answered(self, turn: int, part: int) -> Path:

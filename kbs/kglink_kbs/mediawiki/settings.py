@@ -23,7 +23,7 @@ class MediaWikiSettings(PluginSettings):
     subpages: Literal["auto", "part", "own"] = Field(
         "auto",
         description="What X/Gallery is where a page X is: `part` of it, no entity, or its `own`; "
-        "`auto`: a part on Fandom.",
+        "`auto`: on Fandom a part, if three pages have a Gallery.",
     )
     namespaces: tuple[int, ...] = Field(
         (0,), description="Keys of the namespaces whose pages are entities; 0 holds the articles."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Set
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, NamedTuple
 from urllib.parse import quote, unquote_to_bytes
@@ -255,6 +255,23 @@ def pages_above(title: str) -> list[str]:
     parts = title.split("/")
     above = ("/".join(parts[:count]).rstrip() for count in range(1, len(parts)))
     return [one for one in dict.fromkeys(above) if one and not one.endswith(":")]
+
+
+def tails_of(title: str) -> list[str]:
+    """What stands behind each slash of a title, in small letters."""
+    return [part.strip().lower() for part in title.split("/")[1:]]
+
+
+def pages_it_may_be_part_of(title: str, tails: Set[str]) -> list[str]:
+    """The titles of which the first that is a page has this one as a part.
+
+    ``tails`` repeat in a wiki (``gallery``); titles without one are things of their own.
+    """
+    above = pages_above(title)
+    parts = [one for one in (*above, title) if not tails.isdisjoint(tails_of(one))]
+    if title not in parts:
+        return []
+    return [one for one in reversed(above) if one not in parts] + parts[:-1]
 
 
 def _namespaces(site: Site) -> dict[str, Namespace]:

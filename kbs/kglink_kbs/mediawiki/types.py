@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
+from kglink_kbs.mediawiki.describe import LONGEST_LEAD
 from kglink_kbs.mediawiki.languages import ABOUT_TEXT, BOX_WORDS, CANONICAL_NAMESPACES, CATEGORY
 from kglink_kbs.mediawiki.markup import without_braces
 from kglink_kbs.mediawiki.site import Site
@@ -84,6 +85,14 @@ class TypeSigns:
         }
 
 
+def add_names(names: Counter[str], more: Mapping[str, int]) -> None:
+    """Count ``more`` names; where they become too many, the rarest are forgotten."""
+    names.update(more)
+    if len(names) > _MOST_NAMES:
+        for name, _ in names.most_common()[_MOST_NAMES // 2 :]:
+            del names[name]
+
+
 class TypeNames:
     """Which templates and categories are types in a wiki."""
 
@@ -114,11 +123,8 @@ class TypeNames:
         categories: Counter[str] = Counter()
         for about in chunks:
             pages, typed = pages + about["pages"], typed + about["typed"]
-            for names, told in ((templates, "templates"), (categories, "categories")):
-                names.update(about[told])
-                if len(names) > _MOST_NAMES:
-                    for name, _ in names.most_common()[_MOST_NAMES // 2 :]:
-                        del names[name]
+            add_names(templates, about["templates"])
+            add_names(categories, about["categories"])
         return cls(0, {}, {}) if 2 * typed > pages else cls(pages, templates, categories)
 
     def name(self, template: str, categories: str) -> str:
@@ -145,6 +151,7 @@ def _own_word_for_box(templates: Mapping[str, int]) -> str:
 def _box(lead: str, text: str) -> str:
     """What the first box on top of a page is about, by its name."""
     top = lead[:_TOP] if "{{" in lead else text[:_TOP]
+    alone: bool | None = None
     for found in _TEMPLATE.finditer(top):
         words = [word.lower() for word in _WORD.findall(found[1])]
         is_box = any(word in BOX_WORDS for word in words)
@@ -152,8 +159,10 @@ def _box(lead: str, text: str) -> str:
         if not kept or any(word in ABOUT_TEXT for word in words):
             continue
         behind = top[found.end() - 1 : found.end() + _TOP]
-        if found[2] != "|":
-            is_box = is_box or not _WORD.search(_LINKS.sub("", without_braces(lead)))
+        if found[2] != "|" and not is_box:
+            if alone is None:  # the same for every call, and slow to find out
+                alone = not _WORD.search(_LINKS.sub("", without_braces(lead[:LONGEST_LEAD])))
+            is_box = alone
         if is_box or len(_PARAMETER.findall(behind)) >= _VALUES:
             return " ".join(kept)[:_LONGEST_TYPE]
     return ""

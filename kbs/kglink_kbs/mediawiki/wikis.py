@@ -20,17 +20,17 @@ _FANDOM = re.compile(
 )
 
 
-def make(settings: MediaWikiSettings) -> KBAdapter:
+def make(settings: MediaWikiSettings, auto: str = "own") -> KBAdapter:
     """The adapter; what it parses with is loaded now and not when plugins are listed."""
     from kglink_kbs.mediawiki.adapter import MediaWikiAdapter
 
-    return MediaWikiAdapter(settings)
+    subpages = auto if settings.subpages == "auto" else settings.subpages
+    return MediaWikiAdapter(settings.model_copy(update={"subpages": subpages}))
 
 
 def make_wikia(settings: MediaWikiSettings) -> KBAdapter:
     """The same with Fandom's ways: its articles have subpages."""
-    own = "part" if settings.subpages == "auto" else settings.subpages
-    return make(settings.model_copy(update={"subpages": own}))
+    return make(settings, "auto")
 
 
 def sniff_wikipedia(head: SourceHead) -> float:
