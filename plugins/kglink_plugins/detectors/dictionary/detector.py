@@ -21,7 +21,7 @@ from kglink_plugins.detectors.dictionary.cache import open_lexicon
 from kglink_plugins.detectors.dictionary.compiled import ARTICLE, Lexicon, guard_of
 from kglink_plugins.detectors.dictionary.finder import DictionaryDetector
 from kglink_plugins.detectors.dictionary.guard import EXACT, Guard, begins_sentence
-from kglink_plugins.detectors.dictionary.variants import Facts, Place, VariantFinder
+from kglink_plugins.detectors.dictionary.variants import BRIDGES, Facts, Place, VariantFinder
 from kglink_plugins.plugin import DictionarySettings
 
 #: What belongs to a name although no KB writes it: "O'" before a name, and the dot of a short form
@@ -29,7 +29,7 @@ from kglink_plugins.plugin import DictionarySettings
 _PREFIX = re.compile(r"(?<!\w)[DO]['\u2019]\Z")
 _SHORT_FORM = re.compile(r"[^\W\d_]{1,5}")
 #: A word that only joins a name to others: "[in] America", "London [on]".
-_JOIN = r"(?:and|at|by|for|from|in|is|on|or|to|with)"
+_JOIN = f"(?:{'|'.join(sorted(BRIDGES - {'as'}))})"
 _JOINS_BEFORE = re.compile(rf"{_JOIN}\s+(?=[A-Z])")
 _JOINS_BEHIND = re.compile(rf"\s{_JOIN}\Z")
 #: Months, and the numbers before or behind one that make a date of it: "5 May", "Dec. 5".

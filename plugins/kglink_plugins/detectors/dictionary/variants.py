@@ -64,7 +64,7 @@ _OF_BEFORE = re.compile(rf"\b[^\W\d_a-z]\w*{_OF}\Z")
 _OF_AFTER = re.compile(rf"{_OF}[^\W\d_a-z]")
 _SENTENCE = re.compile(r"[.!?;]\s")
 #: What joins the words of a name to others, "war in Iraq"; "of" and articles may belong to it.
-_BRIDGES = frozenset(("and", "as", "at", "by", "for", "from", "in", "is", "on", "or", "to", "with"))
+BRIDGES = frozenset(("and", "as", "at", "by", "for", "from", "in", "is", "on", "or", "to", "with"))
 #: What follows the name of a place, "Atlanta-based".
 _OF_A_PLACE = re.compile(r"-(?:based|backed|born|controlled|held|occupied|owned)\b")
 
@@ -201,7 +201,7 @@ class VariantFinder:
         other = _longest(others, len(words.forms))
         hits = [hit for hit in hits if hit.kind & PART != hit.kind or other[hit.first] < hit.stop]
         hits = _with_short_forms(hits, words, hashes)
-        bridges = np.concatenate([[0], np.cumsum([one.folded in _BRIDGES for one in words.forms])])
+        bridges = np.concatenate([[0], np.cumsum([one.folded in BRIDGES for one in words.forms])])
 
         def is_bridged(hit: Hit) -> bool:
             written = (words.starts[hit.first], words.ends[hit.stop - 1]) in exact
