@@ -56,11 +56,9 @@ def _ids(mention: Mapping[str, object], pages: int) -> list[str]:
     return [f"{str(mention['corpus'])[:6].upper()}{at:010d}" for at in range(pages)]
 
 
-def write_wikipedia(folder: Path, pages: int = 30) -> Path:
-    """A catalogue of Wikipedia, TAC's part of it, and mentions of both benchmarks."""
-    rng = random.Random("wikipedia and benchmarks")
-    titles = _titles(rng, pages)
-    pages_of = [
+def _catalogue(rng: random.Random, titles: Sequence[str]) -> list[dict[str, object]]:
+    """The pages of Wikipedia with these titles, as BLINK's catalogue has them."""
+    return [
         {
             "text": f" {title} is {' '.join(rng.choices(WORDS, k=8))} .",
             "idx": f"https://en.wikipedia.org/wiki?curid={100 + at}",
@@ -69,6 +67,13 @@ def write_wikipedia(folder: Path, pages: int = 30) -> Path:
         }
         for at, title in enumerate(titles)
     ]
+
+
+def write_wikipedia(folder: Path, pages: int = 30) -> Path:
+    """A catalogue of Wikipedia, TAC's part of it, and mentions of both benchmarks."""
+    rng = random.Random("wikipedia and benchmarks")
+    titles = _titles(rng, pages)
+    pages_of = _catalogue(rng, titles)
     _write(folder / "wikipedia" / "entity.jsonl", pages_of)
     _write(folder / "tac" / "entity.jsonl", pages_of[: pages // 2])
     counts = {"tac/train": 300, "tac/test": 30, "wikilinksned/train": 300, "wikilinksned/valid": 30,
@@ -169,15 +174,7 @@ def write_joint(folder: Path, layout: Layout, pages: int = 12) -> Path:
     """A catalogue of Wikipedia, four worlds that have half of their titles from it, and Reddit."""
     rng = random.Random("wikipedia")
     titles = _titles(rng, 3 * pages)
-    entities = [
-        {
-            "text": f" {title} is {' '.join(rng.choices(WORDS, k=8))} .",
-            "idx": f"https://en.wikipedia.org/wiki?curid={100 + at}",
-            "title": title,
-            "entity": title,
-        }
-        for at, title in enumerate(titles)
-    ]
+    entities = _catalogue(rng, titles)
     _write(folder / "wikipedia" / "entity.jsonl", entities)
     mentions: list[dict[str, object]] = []
     for kb in layout.targets.values():
