@@ -19,6 +19,7 @@ from kglink.text.fold import fold
 from kglink.text.words import cuts_initials, cuts_word
 from kglink_plugins.detectors.dictionary.cache import open_lexicon
 from kglink_plugins.detectors.dictionary.compiled import ARTICLE, Lexicon, guard_of
+from kglink_plugins.detectors.dictionary.english import MONTHS
 from kglink_plugins.detectors.dictionary.finder import DictionaryDetector
 from kglink_plugins.detectors.dictionary.guard import EXACT, Guard, begins_sentence
 from kglink_plugins.detectors.dictionary.variants import BRIDGES, Facts, Place, VariantFinder
@@ -34,7 +35,7 @@ _JOINS_BEFORE = re.compile(rf"{_JOIN}\s+(?=[A-Z])")
 _JOINS_BEHIND = re.compile(rf"\s{_JOIN}\Z")
 #: Months, and the numbers before or behind one that make a date of it: "5 May", "Dec. 5".
 _MONTH = re.compile(
-    r"(?:january|february|march|april|may|june|july|august|september|october|november|december)"
+    rf"(?:{'|'.join(sorted(MONTHS))})"
     r"|(?P<short>jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec)",
     re.IGNORECASE,
 )

@@ -19,13 +19,16 @@ FUNCTION_WORDS = frozenset(
     """.split()  # noqa: SIM905 the words are read and edited as a text
 )
 
-#: Days and months: beside a name they have a capital and are no part of it ("in Ohio Tuesday").
-CALENDAR = frozenset(
+#: The months.
+MONTHS = frozenset(
     """
-    monday tuesday wednesday thursday friday saturday sunday january february march april may june
-    july august september october november december
+    january february march april may june july august september october november december
     """.split()  # noqa: SIM905 the words are read and edited as a text
 )
+#: Days and months: beside a name they have a capital and are no part of it ("in Ohio Tuesday").
+CALENDAR = MONTHS | {
+    "monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday",
+}  # fmt: skip
 
 #: Content words that are titles of many things: in lower case a mention only of an entity whose
 #: name is written in lower case.
