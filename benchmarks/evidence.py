@@ -350,6 +350,7 @@ def _both(some: Iterable[Judged]) -> Judged:
         folds=np.concatenate([one.folds for one in rankings]),
         of_kb=np.concatenate([np.asarray(one.of_kb) for one in rankings]),
         answered=np.concatenate([np.asarray(one.answered) for one in rankings]),
+        surfaces=None,
     )
     agreed = np.concatenate([one.agreed for one in parts])
     return Judged(joined, agreed, np.concatenate([one.known for one in parts]))

@@ -8,15 +8,20 @@ gradient written straight to where the tokens lie.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - the name that torch's documentation uses
 from torch import Tensor
 from torch.autograd import Function
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from kglink.models.tower import Bucket
 
+#: On a new GPU torch would choose cuDNN's function. It is compiled for each new shape, which takes
+#: .1 s, and packed texts have new shapes in every batch.
+_FUNCTIONS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 _LEVELS = 1 << 15  # of the chance to keep a number: it is exact to 1/32768
 Grads = tuple[Tensor | None, ...]
 
@@ -68,9 +73,17 @@ def fused_attention(qkv: Tensor, buckets: Sequence[Bucket], heads: int, chance: 
         alone = Bucket(slice(None), bucket.texts, bucket.length, bucket.places, bucket.masked)
         query, key, value = _by_head(alone.pad(rows), heads)
         mask = None if bucket.masked is None else ~bucket.masked
-        mixed = F.scaled_dot_product_attention(query, key, value, mask, chance, scale=1.0)
+        mixed = dot_product_attention(query, key, value, mask, chance)
         parts.append(alone.unpad(mixed.transpose(1, 2).reshape(bucket.texts, -1, width)))
     return torch.cat(parts)
+
+
+def dot_product_attention(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, chance: float = 0.0
+) -> Tensor:
+    """Attention of queries that are already scaled; on a GPU by any function but cuDNN's."""
+    with sdpa_kernel(_FUNCTIONS) if query.is_cuda else nullcontext():
+        return F.scaled_dot_product_attention(query, key, value, mask, chance, scale=1.0)
 
 
 def _split(values: Tensor, buckets: Sequence[Bucket]) -> tuple[Tensor, ...]:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from kglink.errors import ModelError
 from kglink.models.hardware import Hardware
 from kglink.models.int8 import Int8Linear
-from kglink.models.kernels import add_norm, attend, dropout
+from kglink.models.kernels import add_norm, attend, dot_product_attention, dropout
 from kglink.models.settings import Pooling
 from kglink.models.tower import (
     DTYPES,
@@ -333,7 +333,7 @@ def group_lengths(lengths: Sequence[int]) -> list[Bucket]:
 
 def _attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     if query.is_cuda or query.shape[-2] >= _FUSED_FROM:
-        return F.scaled_dot_product_attention(query, key, value, scale=1.0)
+        return dot_product_attention(query, key, value)
     return torch.softmax(query @ key.transpose(-1, -2), dim=-1) @ value
 
 

@@ -42,6 +42,7 @@ class EncodedPool:
         self._marks = model.inputs.tag_ids[:2] if pooling == "span" else None
         self._tokens: TokenRows | None = None
         self._vectors: FloatArray | None = None
+        self._placed: torch.Tensor | None = None
         cosine = model.settings.searches_by_cosine
         towers = [tower.snapshot(hardware) for tower in model.towers()]
         # An entity is all of one span.
@@ -78,6 +79,17 @@ class EncodedPool:
                 out.write(self._entity.vectors(ids).data)
         shape = (len(rows), self._entity.dim)
         self._vectors = np.memmap(path, np.float32, "r", shape=shape).view(np.ndarray)
+        if self._device.type != "cpu":
+            self.place(self._device)
+
+    def place(self, device: torch.device) -> None:
+        """Multiply vectors on this device from now on."""
+        self._placed = torch.from_numpy(np.array(self._vectors)).to(device)
+
+    @property
+    def is_placed(self) -> bool:
+        """Whether vectors lie on a GPU: then it is faster to ask `pair_scores` for their scores."""
+        return self._placed is not None
 
     def vectors(self, rows: RowRange) -> FloatArray | None:
         """One vector for each entity; scores are inner products with mention vectors.
@@ -108,20 +120,33 @@ class EncodedPool:
                 matrices = self._mention.matrices(texts[part])
                 yield part, self._token_scores(matrices, np.arange(*rows), best)
             else:
-                vectors = self._vectors[rows.start : rows.stop]
-                yield part, self.mention_vectors(texts[part]) @ vectors.T
+                yield part, self._products(self.mention_vectors(texts[part]), slice(*rows))
 
     def pair_scores(self, texts: Sequence[IdArray], rows: RowRange, best: int) -> PairScores:
         """A function that scores these mentions with entities, numbered within the range.
 
         The ``best`` highest of each call are exact.
         """
-        matrices, first = self._mention.matrices(texts), rows.start
+        first = rows.start
+        if not self._by_tokens:
+            vectors = self.mention_vectors(texts)
+            return lambda mentions, rows: self._products(vectors[mentions], rows + first)
+        matrices = self._mention.matrices(texts)
 
         def score(mentions: IntArray, rows: IntArray) -> FloatArray:
             return self._token_scores(texts_at(matrices, mentions), rows + first, best)
 
         return score
+
+    def _products(self, mentions: FloatArray, rows: slice | IntArray) -> FloatArray:
+        """Scores of vectors with some entities, computed where the model runs."""
+        if self._placed is None:
+            assert self._vectors is not None, "encode() comes first"  # noqa: S101 - a programmer's error
+            found: FloatArray = mentions @ self._vectors[rows].T
+            return found
+        chosen = self._placed[rows if isinstance(rows, slice) else torch.from_numpy(rows)]
+        products = torch.from_numpy(mentions).to(chosen.device) @ chosen.T
+        return products.cpu().numpy()
 
     def _token_scores(self, mentions: TokenMatrices, rows: IntArray, best: int) -> FloatArray:
         assert self._tokens is not None, "encode() comes first"  # noqa: S101 - a programmer's error

@@ -176,7 +176,7 @@ class Negatives:
         for part in self._parts(known):
             batch = self._batch(items[part], _alone(golds[part]), excluded[part])
             texts = as_ids(self._data.train.tokens.take(items[part].tolist()))
-            if known.vectors is not None:
+            if known.vectors is not None and not pool.is_placed:
                 batch = batch._replace(vectors=pool.mention_vectors(texts))
             else:
                 # Forbidden entities may be among the nearest, so as many more have to be exact.

@@ -4,28 +4,46 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
+import torch
 
 from kglink.errors import ConfigError, DamagedSpaceError, SpaceError, UsageError
 from kglink.plugins import IndexBackend, RowRange, VectorIndex
+from kglink_plugins.indexes import gpu
 from kglink_plugins.indexes.factory import FactoryBackend, FactoryIndex
-from kglink_plugins.indexes.flat import FlatBackend
+from kglink_plugins.indexes.flat import FlatBackend, FlatIndex
 from kglink_plugins.indexes.rows import faiss, merge_ranges
 from kglink_plugins.plugin import FactorySettings
 
 FloatArray = npt.NDArray[np.float32]
+
+
+class DeviceBackend(FlatBackend):
+    """The exact index as it is searched on a GPU, on a device that every machine has."""
+
+    def build(self, batches: Iterable[FloatArray], dim: int) -> FlatIndex:
+        index = super().build(batches, dim)
+        index.place(torch.device("cpu"))
+        return index
+
+    def load(self, path: Path) -> FlatIndex:
+        index = super().load(path)
+        index.place(torch.device("cpu"))
+        return index
+
 
 ROWS, DIM = 1200, 24
 RANGES = [RowRange(700, 760), RowRange(10, 40), RowRange(30, 60), RowRange(90, 90)]
 #: How far a score may lie from the inner product, by what the index keeps of a row.
 BACKENDS: dict[str, tuple[IndexBackend, float]] = {
     "flat": (FlatBackend(), 1e-6),
+    "flat on a device": (DeviceBackend(), 1e-6),
     "factory-Flat": (FactoryBackend(FactorySettings(factory="Flat")), 1e-6),
     "SQfp16": (FactoryBackend(FactorySettings(factory="SQfp16")), 1e-3),
     "SQbf16": (FactoryBackend(FactorySettings(factory="SQbf16")), 1e-2),
@@ -202,6 +220,46 @@ def test_a_query_is_answered_alone_as_among_others() -> None:
         alone = index.search(queries[number : number + 1], 10)
         assert np.array_equal(alone[0][0], scores[number])
         assert np.array_equal(alone[1][0], rows[number])
+
+
+@pytest.mark.parametrize("ranges", [None, RANGES])
+def test_a_device_answers_as_the_processor_does(
+    ranges: Sequence[RowRange] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu, "_SCORES", 64 * 100)  # blocks of a hundred rows
+    monkeypatch.setattr(gpu, "_COPIED", 700)
+    queries = unit_rows(64, seed=4)
+    rows = np.concatenate([VECTORS, VECTORS[:300]])  # every fifth is there twice
+    plain = FlatBackend().build(batches(rows), DIM)
+    placed = FlatBackend().build(batches(rows), DIM)
+    placed.place(torch.device("cpu"))
+    for k in (1, 10, 200):
+        wanted, found = (one.search(queries, k, ranges) for one in (plain, placed))
+        assert np.array_equal(wanted[0], found[0])
+        assert np.array_equal(wanted[1], found[1])
+
+
+def test_rows_are_placed_where_the_encoder_computes(monkeypatch: pytest.MonkeyPatch) -> None:
+    index = FlatBackend().build(batches(VECTORS), DIM)
+    wanted = index.search(QUERIES, 5)
+    monkeypatch.setattr(gpu, "device_in_use", lambda: torch.device("cpu"))
+    asked: list[int] = []
+    nearest = gpu.GpuRows.nearest
+
+    def noted(self: gpu.GpuRows, queries: FloatArray, count: int, spans: Any) -> Any:
+        asked.append(len(queries))
+        return nearest(self, queries, count, spans)
+
+    monkeypatch.setattr(gpu.GpuRows, "nearest", noted)
+    found = index.search(QUERIES, 5)
+    assert asked
+    assert np.array_equal(wanted[0], found[0])
+    assert np.array_equal(wanted[1], found[1])
+
+
+def test_rows_that_do_not_fit_a_gpu_stay_where_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (1000, 2000))
+    assert gpu.GpuRows.of(VECTORS, torch.device("cuda")) is None
 
 
 def test_a_large_k_for_many_queries() -> None:

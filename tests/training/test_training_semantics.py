@@ -196,7 +196,14 @@ def test_own_columns_score_as_one_by_one(registry: Registry, scorer: str) -> Non
 
 # ------------------------------------------------------------------------------- negatives
 def mined(
-    name: str, registry: Registry, data: TrainingData, base: Path, folder: Path, **changes: object
+    name: str,
+    registry: Registry,
+    data: TrainingData,
+    base: Path,
+    folder: Path,
+    *,
+    placed: bool = False,
+    **changes: object,
 ) -> tuple[Stage, PairTask, EncodedPool]:
     """A stage whose negatives were looked for, and what they were looked for with."""
     whole = small("small", base, {"train": {"negatives": 5, **changes}})
@@ -208,13 +215,15 @@ def mined(
     trainer = PairTask(Tools(model, scorer, data, registry, Team("cpu"), 0), stage, 0)
     pool = EncodedPool(model, scorer, CPU, folder)
     pool.encode(data.pool.tokens)
+    if placed:
+        pool.place(torch.device("cpu"))  # as on a GPU
     files = trainer.mined_files(folder, 0)
     trainer.mine(pool, files, 0)
     trainer.open_mined(files)
     return stage, trainer, pool
 
 
-@pytest.mark.parametrize("scorer", ["mean", "sum_of_max"])
+@pytest.mark.parametrize("scorer", ["mean", "sum_of_max", "mean on a device"])
 @pytest.mark.parametrize("sampler", ["hard_in_domain", "hard_cross_domain"])
 @pytest.mark.parametrize("of", ["stage", "all"])
 def test_hard_negatives_are_those_of_brute_force(
@@ -226,8 +235,9 @@ def test_hard_negatives_are_those_of_brute_force(
     base: Path,
     tmp_path: Path,
 ) -> None:
+    scorer, _, device = scorer.partition(" on ")
     changes = {"sampler": sampler, "negatives_from": of}
-    stage, _, pool = mined(scorer, registry, data, base, tmp_path, **changes)
+    stage, _, pool = mined(scorer, registry, data, base, tmp_path, placed=bool(device), **changes)
     for group in stage.groups:
         found = np.load(tmp_path / f"negatives-0-0-{group.letter}.npy")
         texts = [data.train.tokens[number] for number in group.items.tolist()]
@@ -268,8 +278,12 @@ def test_a_scorer_without_a_rule_is_asked_and_says_the_same(
 def test_neither_golds_nor_counterparts_become_negatives(
     sampler: str, registry: Registry, data: TrainingData, base: Path, tmp_path: Path
 ) -> None:
-    changes = {"sampler": sampler, "negatives_from": "all", "negatives": 60}
-    stage, trainer, _ = mined("mean", registry, data, base, tmp_path, **changes)
+    stage, trainer, _ = mined(
+        *("mean", registry, data, base, tmp_path),
+        sampler=sampler,
+        negatives_from="all",
+        negatives=60,
+    )
     rng = np.random.default_rng(0)
     with_counterparts = 0
     for group in stage.groups:

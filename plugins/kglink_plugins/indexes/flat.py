@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from threading import Lock
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +31,11 @@ from kglink_plugins.indexes.rows import (
     write_index,
 )
 from kglink_plugins.plugin import FlatSettings
+
+if TYPE_CHECKING:
+    import torch
+
+    from kglink_plugins.indexes.gpu import GpuRows
 
 #: Rows fetched beyond ``k``, so that a few equal scores at the border can be told apart.
 _MARGIN = 8
@@ -65,7 +72,10 @@ class FlatBackend:
 
 
 class FlatIndex:
-    """All rows in fp32; answers are exact, and the same for a query alone or among others."""
+    """All rows in fp32; answers are exact, and the same for a query alone or among others.
+
+    Where this process encodes on a GPU, rows are compared there too, if they fit into its memory.
+    """
 
     exact = True
 
@@ -74,6 +84,9 @@ class FlatIndex:
         self.dim = int(index.d)
         self._index = index
         self._rows = _stored_rows(index)
+        self._placed: GpuRows | None = None
+        self._is_placed = False
+        self._placing = Lock()
 
     def search(
         self, queries: npt.ArrayLike, k: int, ranges: Sequence[RowRange] | None = None
@@ -116,11 +129,13 @@ class FlatIndex:
     def _fetch(
         self, queries: FloatArray, count: int, spans: Sequence[RowRange]
     ) -> tuple[FloatArray, IntArray]:
-        """The ``count`` best rows of all spans together, by faiss's own scores.
+        """The ``count`` best rows of all spans together, by scores that may be slightly rounded.
 
         One search for each span, if there are few: faiss keeps to matrix products for a single
         range, and gives them up for a union of ranges.
         """
+        if (placed := self._rows_on_gpu()) is not None:
+            return placed.nearest(queries, count, spans)
         if len(spans) > _MOST_SEARCHES:
             return self._fetch_selected(queries, count, selector_of(spans, self.size))
         parts = [
@@ -130,6 +145,23 @@ class FlatIndex:
         scores = np.concatenate([part[0] for part in parts], axis=1)
         rows = np.concatenate([part[1] for part in parts], axis=1)
         return best_first(scores, rows, count)
+
+    def place(self, device: torch.device) -> None:
+        """Compare rows on this device from now on, unless they are too many for its memory."""
+        from kglink_plugins.indexes.gpu import GpuRows
+
+        self._placed = GpuRows.of(self._rows, device)
+        self._is_placed = True
+
+    def _rows_on_gpu(self) -> GpuRows | None:
+        """The rows on the GPU that this process computes on; None: they are on none."""
+        if not self._is_placed and "torch" in sys.modules:
+            from kglink_plugins.indexes.gpu import device_in_use
+
+            with self._placing:
+                if not self._is_placed and (device := device_in_use()) is not None:
+                    self.place(device)
+        return self._placed
 
     def _fetch_selected(
         self, queries: FloatArray, count: int, selector: Any
