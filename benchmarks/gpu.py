@@ -22,7 +22,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from overlap import KBS as KB_FILES
 from sentence_transformers import SentenceTransformer
 
 from kglink.models import Encoder
@@ -30,6 +29,7 @@ from kglink.models.opening import packaged_minilm
 from kglink.workspace import Workspace
 from kglink_plugins.indexes.flat import FlatBackend
 
+KB_FILES = {"doid": "doid.obographs.json.gz", "ncit": "ncit.obographs.json.gz"}
 DIM, K = 384, 64
 QUERIES = (1, 32, 256)
 #: Letters of a text that is encoded.
@@ -108,8 +108,8 @@ def names_of(disease: Path) -> list[str]:
     """All names of two ontologies."""
     found: list[str] = []
     with tempfile.TemporaryDirectory() as folder, Workspace.open(folder, create=True) as workspace:
-        for kb in ("doid", "ncit"):
-            workspace.add_kb(kb, disease / "kb" / KB_FILES[kb])
+        for kb, file in KB_FILES.items():
+            workspace.add_kb(kb, disease / "kb" / file)
             for entity in workspace.store.entities(kb):
                 found += [entity.title, *(alias.surface for alias in entity.aliases)]
     return found
