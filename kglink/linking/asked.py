@@ -53,20 +53,20 @@ def ask(kinds: Sequence[AskedKind], rankings: Sequence[Ranking]) -> dict[str, li
 
     The mentions of one document are asked for together.
     """
-    told = list(rankings)
+    changed = list(rankings)
     documents: dict[str, list[int]] = {}
-    for at, ranking in enumerate(told):
+    for at, ranking in enumerate(changed):
         mention = ranking.mention
         documents.setdefault(mention.document or mention.text, []).append(at)
     columns: dict[str, list[FloatArray]] = {}
     for one in kinds:
-        column = columns[one.kind.name] = [np.empty(0, np.float32)] * len(told)
+        column = columns[one.kind.name] = [np.empty(0, np.float32)] * len(changed)
         for places in documents.values():
-            given = one.values([told[at] for at in places])
+            given = one.values([changed[at] for at in places])
             for at, values in zip(places, given, strict=True):
                 column[at] = values
                 if values.any() and one is not kinds[-1]:
-                    told[at] = _with_evidence(told[at], one.kind.name, values)
+                    changed[at] = _with_evidence(changed[at], one.kind.name, values)
     return columns
 
 

@@ -196,8 +196,8 @@ class CandidateSearch:
         """Trust memory less where several things bear a mention's name: there its text decides."""
         for at, own in enumerate(batch.own):
             here = {kb: found[at] for kb, found in tables.items()}
-            told = [one.evidence[kind] for one in here.values() for kind in _OF_MEMORY]
-            if not any(values.any() for values in told) or not is_open(at):
+            remembered = [one.evidence[kind] for one in here.values() for kind in _OF_MEMORY]
+            if not any(values.any() for values in remembered) or not is_open(at):
                 continue
             bearers = sum(int(np.count_nonzero(one.evidence["exact"])) for one in here.values())
             trust = np.float32(batch.recalled.trust(own, bearers, batch.likeness[at]))
@@ -279,13 +279,13 @@ class CandidateSearch:
                 for place, mention in zip(places, mentions, strict=True)
             ],
         )
-        told: dict[tuple[int, bytes], int] = {}
+        numbers: dict[tuple[int, bytes], int] = {}
         asked: dict[str, list[Found]] = {kb: [] for kb in tables}
         now: list[int] = []
         for at, place in enumerate(places):
             key = place, b"".join(values[at].tobytes() for values in columns.values())
-            if key not in told:
-                told[key] = len(told)
+            if key not in numbers:
+                numbers[key] = len(numbers)
                 for kb, found in tables.items():
                     own = [row for row, (_, of, _) in enumerate(first[place]) if of == kb]
                     one = found[place].with_asked(
@@ -294,17 +294,17 @@ class CandidateSearch:
                         {kind: values[at][own] for kind, values in columns.items()},
                     )
                     asked[kb].append(one)
-            now.append(told[key])
+            now.append(numbers[key])
         return asked, now
 
     def _first(self, found: Mapping[str, Found]) -> _First:
         """The best candidates of a mention so far."""
-        told = []
+        chosen = []
         for kb, own in found.items():
             segment = self.space.segments[kb]
             places, best = ranked(segment, own, self.scoring.weights_in(kb), self._asked_depth)
-            told += [(one, kb, int(place)) for one, place in zip(best, places, strict=True)]
-        return sorted(told, key=lambda one: (-one[0].score, -one[0].popularity))
+            chosen += [(one, kb, int(place)) for one, place in zip(best, places, strict=True)]
+        return sorted(chosen, key=lambda one: (-one[0].score, -one[0].popularity))
 
     def leaves_out(self, entity: EntityId) -> bool:
         """Whether an entity of these KBs is never found, because the space is limited."""
@@ -342,15 +342,15 @@ class CandidateSearch:
 
 def _values_of(entities: IntArray, values: Mapping[int, float]) -> FloatArray:
     """The values of some entities, which are all there; 0 of the others."""
-    told = np.zeros(len(entities), dtype=np.float32)
+    column = np.zeros(len(entities), dtype=np.float32)
     for row, value in values.items():
-        told[np.searchsorted(entities, row)] = value
-    return told
+        column[np.searchsorted(entities, row)] = value
+    return column
 
 
 def _score_of(found: Found, scores: FloatArray, rows: IntArray) -> FloatArray:
     """The scores of some entities; 0 of those that are no candidates."""
     places, here = places_in(found.entities, rows)
-    told = np.zeros(len(rows), dtype=np.float32)
-    told[here] = scores[places[here]]
-    return told
+    column = np.zeros(len(rows), dtype=np.float32)
+    column[here] = scores[places[here]]
+    return column

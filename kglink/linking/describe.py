@@ -29,8 +29,8 @@ def described(facts: EntityFacts, rankings: Sequence[Ranking], depth: int) -> li
     """
     some = [one for ranking in rankings for one in _first(ranking.candidates, depth)]
     first = {one.id for one in some if not _is_described(one)}
-    told = {one.id: one.also for one in some if _is_described(one)}
-    same = {**told, **facts.counterparts(first)}
+    others = {one.id: one.also for one in some if _is_described(one)}
+    same = {**others, **facts.counterparts(first)}
     known = {
         one.id
         for ranking in rankings

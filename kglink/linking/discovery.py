@@ -171,13 +171,13 @@ def discoveries(
 
 def told_elsewhere(mentions: Sequence[UnknownMention]) -> list[UnknownMention]:
     """The mentions; one text may say what a short form or a last name in another stands for."""
-    told: dict[str, set[str]] = defaultdict(set)
+    names_of: dict[str, set[str]] = defaultdict(set)
     for one in mentions:
         if one.name != one.surface:
-            told[one.surface].add(one.name)
+            names_of[one.surface].add(one.name)
     return [
-        replace(one, name=min(told[one.surface]))
-        if one.name == one.surface and len(told.get(one.surface, ())) == 1
+        replace(one, name=min(names_of[one.surface]))
+        if one.name == one.surface and len(names_of.get(one.surface, ())) == 1
         else one
         for one in mentions
     ]

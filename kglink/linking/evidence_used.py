@@ -62,9 +62,9 @@ def evidence_used(
     if words:
         return EvidenceUsed(False, False, False, False, words)
     # A fit found that words count, or not; where nothing was fitted they are there to be seen.
-    told = scoring.counts("bm25") or "bm25" not in scoring.weights.by_kind
+    is_counted = scoring.counts("bm25") or "bm25" not in scoring.weights.by_kind
     has_words = by == "all" and all(one.words for one in space.segments.values())
-    words = "bm25" if has_words and told else None
+    words = "bm25" if has_words and is_counted else None
     if by == "names" or not (has_texts or has_names):
         return EvidenceUsed(True, False, False, False, words)
     if scoring is MENTION_SCORING:

@@ -88,8 +88,8 @@ class ExactNames:
             for name, one in zip(names, found, strict=True)
             if one
         ]
-        told = iter(described(self.facts, rankings, 1))
-        return [one and one._replace(candidate=next(told).candidates[0]) for one in found]
+        answers = iter(described(self.facts, rankings, 1))
+        return [one and one._replace(candidate=next(answers).candidates[0]) for one in found]
 
     def _names(self, kb: str) -> NameIndex:
         return self.space.segments[kb].names

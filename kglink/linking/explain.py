@@ -63,11 +63,11 @@ class Explanation:
             return []
         first, second = self.link.candidates[:2]
         kinds = dict.fromkeys((*first.parts, *second.parts))
-        told = (
+        shares = (
             Difference(kind, round(first.parts.get(kind, 0.0) - second.parts.get(kind, 0.0), 4))
             for kind in kinds
         )
-        return sorted((one for one in told if one.by), key=lambda one: -one.by)
+        return sorted((one for one in shares if one.by), key=lambda one: -one.by)
 
     def changes(self) -> list[Change]:
         """For each other candidate the evidence of a kind that would make it as good as the first.
@@ -124,8 +124,8 @@ class Explanation:
         if not self.found:
             passed = "`kglink link` passes over these words: answered as if it were told"
             lines.append(f"given    {passed}")
-        if told := self.decided():
-            parts = ", ".join(f"{kind} {by:+.2f}" for kind, by in told)
+        if shares := self.decided():
+            parts = ", ".join(f"{kind} {by:+.2f}" for kind, by in shares)
             lines.append(f"decided  against {link.candidates[1].id}: {parts}")
         lines += [
             f"change   {change.candidate.id} would be as good with {change.kind} "
@@ -149,7 +149,7 @@ class Explanation:
             "threshold": self.threshold,
             "found": self.found,
             "weights": json_value(self.weights()),
-            "decided": [told._asdict() for told in self.decided()],
+            "decided": [one._asdict() for one in self.decided()],
             "changes": [
                 {
                     **change.candidate.id._asdict(),

@@ -227,8 +227,8 @@ def conditional_logit(rankings: Rankings, start: Weights) -> Weights:
     # How sharp the first weights are comes first: it is no matter of prior.
     sharp = minimize(
         lambda by: (
-            (told := cost(first * float(by[0])))[0],
-            np.array([told[1] @ first]),
+            (result := cost(first * float(by[0])))[0],
+            np.array([result[1] @ first]),
         ),
         np.array([10.0]), jac=True, method="L-BFGS-B", bounds=[(0.1, 100.0)],
     ).x[0]  # fmt: skip

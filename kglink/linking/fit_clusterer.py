@@ -58,8 +58,8 @@ class ClustererChoice(ManifestPart):
         )
         if not self.helps:
             return f"each mention is answered alone: others help no more than chance ({figures})"
-        told = ", ".join(f"{name} {value}" for name, value in self.settings.items())
-        return f"{told} ({figures})"
+        settings = ", ".join(f"{name} {value}" for name, value in self.settings.items())
+        return f"{settings} ({figures})"
 
 
 @dataclass(frozen=True, slots=True)

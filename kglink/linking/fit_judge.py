@@ -116,14 +116,14 @@ def _texts(linker: Linker, documents: Sequence[Document], memory: Memory | None)
     for document in documents:
         golds = {(one.start, one.end): one.gold for one in document.mentions}
         rankings = linker.proposed(document.text, memory)
-        told = zip(
+        texts = zip(
             rankings,
             remembered_facts(rankings, memory),
             map(linker.decided, with_scores(linker.described(rankings), [1.0] * len(rankings))),
             strict=True,
         )
         proposals = []
-        for one, known, link in told:
+        for one, known, link in texts:
             facts = linker.judge.facts(one, known)
             place = one.mention.start, one.mention.end
             proposals.append(

@@ -66,38 +66,38 @@ def standard_error(gain: FloatArray, words: IntArray) -> float:
 
 
 def fit_calibrations(
-    told: Mapping[str, Foretold], start: Calibration
+    foretold: Mapping[str, Foretold], start: Calibration
 ) -> tuple[Calibration, dict[str, Calibration]]:
     """One for all KBs, and those of KBs that have better ones of their own."""
-    common = fit_calibration(Foretold.joined(told.values()), start)
-    by_kb = {kb: fit_calibration(own, common) for kb, own in told.items()}
+    common = fit_calibration(Foretold.joined(foretold.values()), start)
+    by_kb = {kb: fit_calibration(own, common) for kb, own in foretold.items()}
     return common, {kb: own for kb, own in by_kb.items() if own != common}
 
 
-def fit_calibration(told: Foretold, start: Calibration) -> Calibration:
+def fit_calibration(foretold: Foretold, start: Calibration) -> Calibration:
     """The probability of what came true; ``start`` where no other is better by more than chance."""
-    gain = np.zeros(len(told.true))
-    for fold in np.unique(told.folds):
-        inside = told.folds == fold
+    gain = np.zeros(len(foretold.true))
+    for fold in np.unique(foretold.folds):
+        inside = foretold.folds == fold
         if inside.all():
             return start
-        fitted = _calibrated(told.part(~inside), start)
-        gain[inside] = told.part(inside).loss(start) - told.part(inside).loss(fitted)
-    if gain.sum() <= _LEAST_GAIN * standard_error(gain, told.words):
+        fitted = _calibrated(foretold.part(~inside), start)
+        gain[inside] = foretold.part(inside).loss(start) - foretold.part(inside).loss(fitted)
+    if gain.sum() <= _LEAST_GAIN * standard_error(gain, foretold.words):
         return start
-    return _calibrated(told, start)
+    return _calibrated(foretold, start)
 
 
-def _calibrated(told: Foretold, start: Calibration) -> Calibration:
+def _calibrated(foretold: Foretold, start: Calibration) -> Calibration:
     """The best one, where ``start`` foretold some mentions and these ones came besides."""
     first = np.array(astuple(start))
-    share = _FORETOLD / (_FORETOLD + len(told.true))
-    wanted = (1 - share) * told.true + share / (1 + np.exp(-told.facts @ first))
+    share = _FORETOLD / (_FORETOLD + len(foretold.true))
+    wanted = (1 - share) * foretold.true + share / (1 + np.exp(-foretold.facts @ first))
 
     def cost(values: FloatArray) -> tuple[float, FloatArray]:
-        logits = told.facts @ values
+        logits = foretold.facts @ values
         loss = np.sum(np.logaddexp(0, logits) - wanted * logits)
-        return float(loss), told.facts.T @ (1 / (1 + np.exp(-logits)) - wanted)
+        return float(loss), foretold.facts.T @ (1 / (1 + np.exp(-logits)) - wanted)
 
     from scipy.optimize import minimize  # every `kglink link` would wait for it
 

@@ -64,8 +64,8 @@ class SpanJudge:
 
     def judged(self, rankings: Sequence[Ranking], memory: Memory | None) -> list[Ranking]:
         """The rankings of one text, each with the probability that it is a mention."""
-        told = zip(rankings, remembered_facts(rankings, memory), strict=True)
-        return with_scores(rankings, [self._score(one, known) for one, known in told])
+        pairs = zip(rankings, remembered_facts(rankings, memory), strict=True)
+        return with_scores(rankings, [self._score(one, known) for one, known in pairs])
 
     def likely(self, judged: Iterable[Ranking]) -> list[Ranking]:
         """Those that are mentions."""

@@ -159,8 +159,8 @@ class Recalled:
             said = said._replace(nil=max(said.nil, own.get("", 0.0)))
             for one in self._like.get(surface.text, ()):
                 near = one.remembered
-                told = remembered(self._weighed(near.key, likeness), near.folded, segment.kb)
-                _keep_best(said.like, told, segment, one.cosine)
+                meanings = remembered(self._weighed(near.key, likeness), near.folded, segment.kb)
+                _keep_best(said.like, meanings, segment, one.cosine)
         return said
 
     def trust(self, surface: Surface, bearers: int, likeness: Likeness) -> float:
@@ -173,9 +173,9 @@ class Recalled:
 
 
 def _keep_best(
-    best: dict[int, float], told: Mapping[str, float], segment: Segment, share: float
+    best: dict[int, float], meanings: Mapping[str, float], segment: Segment, share: float
 ) -> None:
-    for key, value in told.items():
+    for key, value in meanings.items():
         row = segment.row(key) if key else -1
         if row >= 0:
             best[row] = max(best.get(row, 0.0), value * share)

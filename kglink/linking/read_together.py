@@ -74,10 +74,10 @@ class ReadTogether:
                 for one, places in zip(mentions, read, strict=True)
             ]
         )
-        told = [np.full(len(one.candidates), -np.inf, np.float32) for one in mentions]
-        for logits, places, own in zip(told, read, found, strict=True):
+        scores = [np.full(len(one.candidates), -np.inf, np.float32) for one in mentions]
+        for logits, places, own in zip(scores, read, found, strict=True):
             logits[places] = own
-        return told
+        return scores
 
     @cached_property
     def _encoder(self) -> CrossEncoder:
@@ -118,11 +118,11 @@ class ReadOrder:
 
 
 def _ordered(candidates: Sequence[Candidate], logits: FloatArray) -> tuple[Candidate, ...]:
-    told = [
+    ordered = [
         replace(one, score=value, evidence={**one.evidence, READ.name: value})
         for one, value in zip(candidates, _values(logits), strict=True)
     ]
-    return tuple(told[at] for at in np.argsort(-logits, kind="stable"))
+    return tuple(ordered[at] for at in np.argsort(-logits, kind="stable"))
 
 
 def _values(logits: FloatArray) -> list[float]:

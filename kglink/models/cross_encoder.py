@@ -85,17 +85,17 @@ class CrossEncoder:
 
     def logits(self, rankings: Sequence[Ranking]) -> list[FloatArray]:
         """For each mention the logits of its candidates."""
-        told = self.logits_of(*self.reader.pairs(rankings))
+        logits = self.logits_of(*self.reader.pairs(rankings))
         stops = np.cumsum([len(one.candidates) for one in rankings])
-        return np.split(told, stops[:-1]) if rankings else []
+        return np.split(logits, stops[:-1]) if rankings else []
 
     def logits_of(self, pairs: Sequence[IdArray], seconds: Sequence[int]) -> FloatArray:
         """The logits of written pairs; ``seconds``: where the candidate begins in each."""
         at = self.inputs.settings.mention_tokens if self.padded else 0
-        told = self.encoder.firsts(
+        logits = self.encoder.firsts(
             pairs, self.head, SecondTexts(seconds, at) if self.segments else None
         )
-        return told.reshape(len(pairs))
+        return logits.reshape(len(pairs))
 
 
 def open_cross_encoder(folder: Path, hardware: Hardware) -> CrossEncoder:

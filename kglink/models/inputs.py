@@ -138,9 +138,9 @@ class Inputs:
 
     def tokens(self, entities: Iterable[Entity]) -> Tokens:
         """The token ids of each entity, and which of them were cut."""
-        told = self.settings
+        settings = self.settings
         written = [
-            entity_parts(entity, told.parts, told.aliases, brackets=told.brackets)
+            entity_parts(entity, settings.parts, settings.aliases, brackets=settings.brackets)
             for entity in entities
         ]
         room = self.settings.entity_tokens

@@ -153,8 +153,8 @@ def offered(
                     hint=module.provider.remedy,
                 )
         except KglinkError as error:
-            told = f"{module.provider} is left out: {error.message}. {error.hint}"
-            warnings.warn(told, PluginWarning, stacklevel=3)
+            reason = f"{module.provider} is left out: {error.message}. {error.hint}"
+            warnings.warn(reason, PluginWarning, stacklevel=3)
         else:
             found |= added
             brought_by |= dict.fromkeys(added, str(module.provider))

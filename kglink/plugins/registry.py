@@ -324,9 +324,9 @@ class Registry:
             try:
                 self._admit(module)
             except KglinkError as error:
-                told = f"{module.provider} is left out: {error.message}"
-                self._left_out.append(f"{told}.")
-                warnings.warn(f"{told}. {error.hint}", PluginWarning, stacklevel=3)
+                reason = f"{module.provider} is left out: {error.message}"
+                self._left_out.append(f"{reason}.")
+                warnings.warn(f"{reason}. {error.hint}", PluginWarning, stacklevel=3)
 
     def _admit(self, module: PluginModule) -> None:
         """Import a module and take what it offers, all or nothing."""

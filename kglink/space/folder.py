@@ -122,17 +122,17 @@ class SpaceFolder:
         if folder is None or manifest is None:
             return []
         bad = damaged_files(folder, index_files(manifest), thorough=True)
-        told = [str(path) for path in bad]
+        problems = [str(path) for path in bad]
         for name in manifest.segments.values():
             try:
                 for part in folders_of(self.segments / name):
                     files = read_part(SegmentInfo, part / INFO_FILE).files
-                    told += [str(path) for path in damaged_files(part, files, thorough=True)]
-                if not told:
+                    problems += [str(path) for path in damaged_files(part, files, thorough=True)]
+                if not problems:
                     open_segment(self.segments / name)
             except SpaceError as error:
-                told.append(error.message)
-        return told
+                problems.append(error.message)
+        return problems
 
     @contextlib.contextmanager
     def writing(self, replaces: Collection[str] = ()) -> Iterator[None]:

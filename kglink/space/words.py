@@ -151,14 +151,14 @@ def _weigh(
     lengths = np.asarray(matrix.sum(axis=1)).ravel()
     room = K1 * (1 - B + B * lengths / max(mean_length, 1e-9))
     parts = matrix.data / (matrix.data + np.repeat(room, np.diff(matrix.indptr)))
-    told = {
+    sums = {
         "bm25": sp.csr_matrix(
             (parts * bm25_idf(counts[places], texts)[matrix.indices], indices, indptr),
             shape=matrix.shape,
         ),
         "tfidf": weighted(matrix, inverse_frequency(counts[places], texts)),
     }
-    for measure, by_text in told.items():
+    for measure, by_text in sums.items():
         by_word = by_text.T.tocsr()
         np.save(folder / f"words{number}.{measure}.npy", by_word.data.astype(np.float32))
         if measure == "bm25":  # both have the same places

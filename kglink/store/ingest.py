@@ -288,8 +288,8 @@ def _joined(db: Database, job: IngestJob) -> IngestJob:
     """A job that adds to a KB, with the KBs that the KB's documents link to already."""
     before = [
         str(name)
-        for (told,) in db.rows(select(kbs.c.links_to).where(kbs.c.name == job.kb))
-        for name in json_of(told, list, "kbs.links_to")
+        for (names,) in db.rows(select(kbs.c.links_to).where(kbs.c.name == job.kb))
+        for name in json_of(names, list, "kbs.links_to")
     ]
     return replace(job, links_to=tuple(dict.fromkeys([*before, *job.links_to])))
 

@@ -184,12 +184,12 @@ def is_random(agreement: Agreement) -> bool:
     It cannot be told where most mentions mean the same anyway, or have words that stand in one text
     alone: that "he" is somebody else in each text says nothing of names.
     """
-    told = (
+    is_decided = (
         agreement.mentions >= max(_JUDGED_MENTIONS, agreement.all_mentions / 2)
         and agreement.words >= _JUDGED_WORDS
         and 2 * agreement.by_chance <= agreement.mentions
     )
-    return told and agreement.share < _LEAST_AGREEING
+    return is_decided and agreement.share < _LEAST_AGREEING
 
 
 class _Source(NamedTuple):
@@ -308,8 +308,8 @@ class MemoryTable:
             surfaces = seen.surfaces()
             at_random = {one.name for one in sources if one.name not in words}
             for number, one in enumerate(sources):
-                told = surfaces.get(number) or one.name in {CORRECTIONS, *at_random}
-                if one.name in learnt and not told:
+                is_counted = surfaces.get(number) or one.name in {CORRECTIONS, *at_random}
+                if one.name in learnt and not is_counted:
                     raise UsageError(
                         f"{one.name!r} says of no mention what it means",
                         hint="Golds are found when documents are added: add the KBs first, name "
@@ -461,8 +461,8 @@ class MemoryTable:
         """Meanings in their order: those of each source, or summed over all."""
         m = memories.c
         parts = (m.key, m.folded, m.kb, m.entity, *source)
-        told = (*parts[:4], func.sum(m.count), func.min(m.surface), *source)
-        return select(*told).group_by(*parts).order_by(*parts)
+        columns = (*parts[:4], func.sum(m.count), func.min(m.surface), *source)
+        return select(*columns).group_by(*parts).order_by(*parts)
 
     def _read(self, query: Select[Any]) -> list[Meaning]:
         return [
@@ -518,7 +518,7 @@ class PartOfMemory:
     def meanings(self, keys: Iterable[str]) -> Mapping[str, Sequence[Meaning]]:
         """What surfaces with these keys meant elsewhere."""
         found = self._whole.meanings(keys)
-        return {key: list(self._elsewhere(told)) for key, told in found.items()}
+        return {key: list(self._elsewhere(meanings)) for key, meanings in found.items()}
 
     def all_meanings(self) -> Iterator[Meaning]:
         """Everything that was told elsewhere."""
@@ -532,8 +532,8 @@ class PartOfMemory:
         """Another text for every other part."""
         return digest_of([self._whole.memory_state(), repr(sorted(self._less.items()))])
 
-    def _elsewhere(self, told: Iterable[Meaning]) -> Iterator[Meaning]:
-        for what, group in groupby(told, key=lambda one: one[:3]):
+    def _elsewhere(self, meanings: Iterable[Meaning]) -> Iterator[Meaning]:
+        for what, group in groupby(meanings, key=lambda one: one[:3]):
             rows, less = list(group), self._less.get(what, {})
             # First of the source that a document is most like, the rest of any that says the same.
             own = [min(one.times, less.get(one.source, 0.0)) for one in rows]

@@ -177,9 +177,9 @@ class KBInfo(Shown):
 
     def as_json(self) -> dict[str, object]:
         """A plain dictionary for machine-readable output."""
-        told = dataclasses.asdict(self) | {"links_to": list(self.links_to)}
-        del told["last_id"]
-        return told
+        fields = dataclasses.asdict(self) | {"links_to": list(self.links_to)}
+        del fields["last_id"]
+        return fields
 
 
 @dataclass(frozen=True, slots=True)

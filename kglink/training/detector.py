@@ -165,7 +165,7 @@ class DetectorReport(NamedTuple):
 
 def train_detector(
     texts: TaggedTexts,
-    told: RunSettings,
+    settings: RunSettings,
     folder: Path,
     *,
     checkpoint_steps: int = 500,
@@ -178,20 +178,20 @@ def train_detector(
         return DetectorReport(done, TAGGER.read(done), texts, 0)
     _check(texts)
     data = [[one.text, one.places] for part in (texts.train, texts.held_out) for one in part]
-    manifest, steps = TagTask(texts, told).run(done, data, checkpoint_steps, tell)
+    manifest, steps = TagTask(texts, settings).run(done, data, checkpoint_steps, tell)
     return DetectorReport(done, manifest, texts, steps)
 
 
 def detector_stage(
-    store: Store, folder: Path, told: RunSettings, *, checkpoint_steps: int, tell: Tell
+    store: Store, folder: Path, settings: RunSettings, *, checkpoint_steps: int, tell: Tell
 ) -> DetectorReport | None:
-    """Stage D beside others; None where it has no documents for it, which is told."""
-    texts = tagged_texts(store, told.docs, told.recipe.selection, told.seed)
+    """Stage D beside others; None where it has no documents for it, with a note."""
+    texts = tagged_texts(store, settings.docs, settings.recipe.selection, settings.seed)
     too_few = texts.too_few(WORTH_MENTIONS)
     if too_few and not TAGGER.is_there(folder / DETECTOR):
         tell(Note(f"no detector is trained: {too_few}"))
         return None
-    return train_detector(texts, told, folder, checkpoint_steps=checkpoint_steps, tell=tell)
+    return train_detector(texts, settings, folder, checkpoint_steps=checkpoint_steps, tell=tell)
 
 
 def detector_run(
@@ -199,15 +199,15 @@ def detector_run(
 ) -> tuple[TrainingReport, DetectorReport]:
     """A run of stage D alone, in ``folder``, from the beginning or where it stopped."""
 
-    def train(told: RunSettings) -> tuple[DetectorReport, int, StageResult]:
-        texts = tagged_texts(store, told.docs, told.recipe.selection, told.seed)
+    def train(settings: RunSettings) -> tuple[DetectorReport, int, StageResult]:
+        texts = tagged_texts(store, settings.docs, settings.recipe.selection, settings.seed)
         if not job.resume:
             _check(texts)
-            write_settings(folder, told)
+            write_settings(folder, settings)
         found = train_detector(
-            texts, told, folder, checkpoint_steps=job.checkpoint_steps, tell=progress
+            texts, settings, folder, checkpoint_steps=job.checkpoint_steps, tell=progress
         )
-        epochs, kept = told.recipe.detector.epochs, found.manifest.epoch
+        epochs, kept = settings.recipe.detector.epochs, found.manifest.epoch
         stage = StageResult(SOURCES_OF_DETECTOR, epochs, kept, found.held_out.f1)
         return found, found.steps, stage
 
@@ -226,15 +226,15 @@ def _check(texts: TaggedTexts) -> None:
 class TagTask(HeadTask[DetectorSection, Example, TaggerManifest]):
     """Learns where the mentions of texts are."""
 
-    def __init__(self, texts: TaggedTexts, told: RunSettings) -> None:
-        section = told.recipe.detector
-        torch.manual_seed(told.seed)  # of the head
-        source = source_of(section.base or told.recipe.model.base)
-        network = Network(source, ANSWERS, told.hardware, section)
+    def __init__(self, texts: TaggedTexts, settings: RunSettings) -> None:
+        section = settings.recipe.detector
+        torch.manual_seed(settings.seed)  # of the head
+        source = source_of(section.base or settings.recipe.model.base)
+        network = Network(source, ANSWERS, settings.hardware, section)
         self._texts = texts
         self._inputs = WordPieces(source, min(section.tokens, source.max_tokens))
         examples = [one for text in texts.train for one in _examples(text, self._inputs)]
-        super().__init__(SOURCES_OF_DETECTOR, network, section, told, examples)
+        super().__init__(SOURCES_OF_DETECTOR, network, section, settings, examples)
 
     def loss(self, batch: Sequence[Example]) -> Tensor:
         """The right answer is to be the likeliest one of each counted word."""
@@ -270,7 +270,7 @@ class TagTask(HeadTask[DetectorSection, Example, TaggerManifest]):
             calibration=self._calibrated(),
             epoch=epoch,
             foreign=float(np.quantile(shares, _USUAL)),
-            libraries=self.told.libraries,
+            libraries=self.settings.libraries,
         )
         return TAGGER.write(
             place, tower, head, manifest, lambda draft: np.save(draft / VOCABULARY, known)

@@ -107,10 +107,10 @@ def mentions_of_runs(store: Store, run: Path) -> list[tuple[str, Callable[[], It
 
 def _mentions_of_run(store: Store, run: Path) -> Iterator[Mention]:
     """The mentions that one run learnt from."""
-    told = read_settings(run)
+    settings = read_settings(run)
     # Stage S learns from those of source KBs, T from those of target KBs, and O from none.
-    sides = {"S": told.source_kbs, "T": told.target_kbs}
-    kbs = {kb for letter, side in sides.items() if letter in told.sources for kb in side}
+    sides = {"S": settings.source_kbs, "T": settings.target_kbs}
+    kbs = {kb for letter, side in sides.items() if letter in settings.sources for kb in side}
     facts = run / DATA / DATA_FILE
     if not kbs or not facts.is_file():
         return
@@ -118,7 +118,7 @@ def _mentions_of_run(store: Store, run: Path) -> Iterator[Mention]:
     for one in json.loads(facts.read_text(encoding="utf-8"))["documents"]:
         if one["documents"] not in here or not one["train"]:
             continue
-        splits = splits_of(store, one["documents"], told.recipe.selection, told.seed)
+        splits = splits_of(store, one["documents"], settings.recipe.selection, settings.seed)
         for document, held_back in splits.divided(store):
             if not held_back:
                 for mention in document.mentions:

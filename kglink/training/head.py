@@ -110,13 +110,13 @@ class HeadTask(Task[Section, Sequence[Example]], Generic[Section, Example, Manif
         letter: str,
         network: Network,
         section: Section,
-        told: RunSettings,
+        settings: RunSettings,
         examples: Sequence[Example],
         most: int = 0,
     ) -> None:
         """``most``: examples of an epoch, of more each epoch has others; 0: all."""
         super().__init__(network, network.parameter_groups(section.weight_decay), section)
-        self.name, self.network, self.told = letter, network, told
+        self.name, self.network, self.settings = letter, network, settings
         self.examples = examples
         self._count = min(len(examples), most or len(examples))
         self.steps_per_epoch = -(-self._count // section.batch)
@@ -131,7 +131,7 @@ class HeadTask(Task[Section, Sequence[Example]], Generic[Section, Example, Manif
 
     def batches(self, epoch: int) -> list[list[Example]]:
         """The examples of an epoch in an order of their own."""
-        order = np.random.default_rng([self.told.seed, epoch]).permutation(len(self.examples))
+        order = np.random.default_rng([self.settings.seed, epoch]).permutation(len(self.examples))
         order, size = order[: self._count], self.section.batch
         return [
             [self.examples[row] for row in order[first : first + size]]
@@ -144,7 +144,7 @@ class HeadTask(Task[Section, Sequence[Example]], Generic[Section, Example, Manif
 
     def gradients(self, batch: Sequence[Example], epoch: int, step: int) -> list[float]:
         """The loss of some examples, sent backward."""
-        torch.manual_seed(seed_of(self.told.seed, epoch, step))
+        torch.manual_seed(seed_of(self.settings.seed, epoch, step))
         loss = self.loss(batch)
         torch.autograd.backward(loss)
         return [float(loss.detach())]
@@ -158,7 +158,7 @@ class HeadTask(Task[Section, Sequence[Example]], Generic[Section, Example, Manif
         """
         work = place.with_suffix(".work")
         identity = {
-            "recipe": digest_of([self.section.model_dump(mode="json"), self.told.seed]),
+            "recipe": digest_of([self.section.model_dump(mode="json"), self.settings.seed]),
             "base model": self.network.source.fingerprint,
             "state of the data": digest_of(data),
         }
@@ -167,7 +167,7 @@ class HeadTask(Task[Section, Sequence[Example]], Generic[Section, Example, Manif
             checkpoint_steps=checkpoint_steps,
             resumed=f"stage {self.name} goes on",
         )
-        with threads(self.told.hardware.threads):
+        with threads(self.settings.hardware.threads):
             kept = loop.run().kept
         with saying_what_is_kept(place):
             manifest = self.write(place, kept)
@@ -189,11 +189,11 @@ def run_alone(
     began, folder = time.monotonic(), place.parent
     with alone(folder):
         if job.resume:
-            told = read_settings(folder)
+            settings = read_settings(folder)
         else:
             hardware = choose_hardware(job.device, job.precision, job.threads or usable_cores())
-            told = new_settings(store, job, folder, letter, hardware)
-        trained, steps, stage = train(told)
+            settings = new_settings(store, job, folder, letter, hardware)
+        trained, steps, stage = train(settings)
         report = read_report(folder)
         if report is None:
             report = TrainingReport(

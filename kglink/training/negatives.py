@@ -67,7 +67,7 @@ class Negatives:
             titles=PickedStrings(data.pool.titles, range(*self._rows)),
         )
         self._mined: IntArray | None = None
-        self._told: FloatArray | None = None
+        self._taught: FloatArray | None = None
 
     @property
     def are_from_batch(self) -> bool:
@@ -159,7 +159,7 @@ class Negatives:
             for number, rows in enumerate(inside):
                 golds[number, : len(rows)] = rows
             asked = np.concatenate([golds, found], axis=1)
-            with atomic_file(_told_file(path)) as out:
+            with atomic_file(_taught_file(path)) as out:
                 np.save(out, self._teacher.scores(items, asked, progress))
         with atomic_file(path) as out:
             np.save(out, found)
@@ -222,14 +222,14 @@ class Negatives:
         """Use the negatives of a file, and what the teacher says of them."""
         self._mined = map_array(path)
         if self._teacher is not None:
-            self._told = map_array(_told_file(path))
+            self._taught = map_array(_taught_file(path))
 
-    def told(self, batch: MentionBatch) -> FloatArray | None:
+    def taught(self, batch: MentionBatch) -> FloatArray | None:
         """The teacher's scores of each gold and of its own negatives; None without a teacher."""
-        if self._told is None:
+        if self._taught is None:
             return None
-        told = self._told[np.searchsorted(self._group.items, batch.mentions)]
-        golds = told.shape[1] - self._k
+        scores = self._taught[np.searchsorted(self._group.items, batch.mentions)]
+        golds = scores.shape[1] - self._k
         at = [
             self._inside(own).index(gold)
             for own, gold in zip(
@@ -238,8 +238,8 @@ class Negatives:
                 strict=True,
             )
         ]
-        of_gold = told[np.arange(len(at)), at]
-        return np.concatenate([of_gold[:, None], told[:, golds:]], axis=1)
+        of_gold = scores[np.arange(len(at)), at]
+        return np.concatenate([of_gold[:, None], scores[:, golds:]], axis=1)
 
     def _inside(self, golds: frozenset[int]) -> list[int]:
         """The golds among the stage's rows, in their order."""
@@ -273,9 +273,9 @@ def _alone(golds: IntArray) -> list[frozenset[int]]:
     return [frozenset({gold}) for gold in golds.tolist()]
 
 
-def _told_file(negatives: Path) -> Path:
+def _taught_file(negatives: Path) -> Path:
     """Where the teacher's scores of these negatives lie; written before them."""
-    return negatives.with_suffix(".told.npy")
+    return negatives.with_suffix(".taught.npy")
 
 
 class Teacher:
@@ -293,7 +293,7 @@ class Teacher:
         self, mentions: IntArray, candidates: IntArray, progress: OnProgress = lambda _: None
     ) -> FloatArray:
         """Logits in the order of the candidates, rows of the pool; -inf where one is -1."""
-        told = np.full(candidates.shape, -np.inf, np.float32)
+        scores = np.full(candidates.shape, -np.inf, np.float32)
         for first in range(0, len(mentions), _READ):
             windows = as_ids(self._mentions.take(mentions[first : first + _READ].tolist()))
             rows, columns = np.nonzero(candidates[first : first + _READ] >= 0)
@@ -301,7 +301,7 @@ class Teacher:
             own = [windows[row] for row in rows.tolist()]
             pairs = list(map(written_pair, own, as_ids(self._entities.take(wanted))))
             logits = self._reader.logits_of(pairs, [len(window) for window in own])
-            told[first + rows, columns] = logits
+            scores[first + rows, columns] = logits
             done = min(first + _READ, len(mentions))
             progress(Progress("asking the teacher", done, len(mentions)))
-        return told
+        return scores

@@ -283,11 +283,11 @@ class PairTask(Task[StageSection | OverlapSection, StepItems]):
                 columns = own_columns(batch, negatives.among(batch, known, rng))
             scores = column_scores(scorer, mentions, entities, columns).float()
             positive = torch.from_numpy(columns.positive).to(scores.device)
-            told = negatives.told(batch)
-            if told is None:
+            by_teacher = negatives.taught(batch)
+            if by_teacher is None:
                 return self._objective.loss(scores, positive)
             taught = cast("TaughtObjective", self._objective)
-            return taught.loss(scores, positive, torch.from_numpy(told).to(scores.device))
+            return taught.loss(scores, positive, torch.from_numpy(by_teacher).to(scores.device))
 
         return loss
 

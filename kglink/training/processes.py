@@ -105,14 +105,14 @@ class Team:
         if self.count == 1:
             return own.tolist()
         summed: Any = self._accelerator.reduce(own.to(self._accelerator.device), "sum")
-        told: list[float] = summed.cpu().tolist()
-        return told
+        agreed: list[float] = summed.cpu().tolist()
+        return agreed
 
     def told(self, text: str | None) -> str:
         """Broadcast a short text from the first process; the others give None."""
         own = None if text is None else list(text.encode().ljust(_MOST_BYTES, b"\0"))
-        told = bytes(int(byte) for byte in self.agree(own, _MOST_BYTES))
-        return told.rstrip(b"\0").decode()
+        shared = bytes(int(byte) for byte in self.agree(own, _MOST_BYTES))
+        return shared.rstrip(b"\0").decode()
 
 
 class _Gather(Function):

@@ -83,13 +83,13 @@ def reranker_run(
 ) -> tuple[TrainingReport, RerankerReport]:
     """A run of stage R, in ``folder``, from the beginning or where it stopped."""
 
-    def train(told: RunSettings) -> tuple[RerankerReport, int, StageResult]:
+    def train(settings: RunSettings) -> tuple[RerankerReport, int, StageResult]:
         done = folder / FOLDER
         if (report := read_report(folder)) and RERANKER.is_there(done):
             stage = StageResult(**report.stages[0])
             known = RerankerReport(done, RERANKER.read(done), 0, stage.figure or 0.0)
             return known, 0, stage
-        data = data_of(told)
+        data = data_of(settings)
         if len(data.train) < LEAST_MENTIONS or len(data.held_out) < LEAST_HELD_OUT:
             raise UsageError(
                 f"no reranker can be trained: {len(data.train):,} annotated mentions to learn "
@@ -98,9 +98,11 @@ def reranker_run(
                 hint="Add annotated documents: `kglink add-kb DOCS FILE --links-to KB`.",
             )
         if not job.resume:
-            write_settings(folder, told)
-        found = train_reranker(data, told, folder, checkpoint_steps=job.checkpoint_steps, tell=tell)
-        epochs, kept = told.recipe.reranker.epochs, found.manifest.epoch
+            write_settings(folder, settings)
+        found = train_reranker(
+            data, settings, folder, checkpoint_steps=job.checkpoint_steps, tell=tell
+        )
+        epochs, kept = settings.recipe.reranker.epochs, found.manifest.epoch
         stage = StageResult(SOURCES_OF_RERANKER, epochs, kept, found.right)
         return found, found.steps, stage
 
@@ -109,7 +111,7 @@ def reranker_run(
 
 def train_reranker(
     data: ToRead,
-    told: RunSettings,
+    settings: RunSettings,
     folder: Path,
     *,
     checkpoint_steps: int = 500,
@@ -117,7 +119,7 @@ def train_reranker(
 ) -> RerankerReport:
     """Train a reranker in the folder of a run, from the beginning or the last checkpoint."""
     done = folder / FOLDER
-    task = CandidateTask(data, told)
+    task = CandidateTask(data, settings)
     ids = [one.ids() for one in (*data.train, *data.held_out)]
     manifest, steps = task.run(done, ids, checkpoint_steps, tell)
     return RerankerReport(done, manifest, steps, task.judged().figures[RIGHT])
@@ -130,20 +132,20 @@ RIGHT = "right at first"
 class CandidateTask(HeadTask[RerankerSection, JudgedRanking, RerankerManifest]):
     """Learns which of a mention's candidates is meant."""
 
-    def __init__(self, data: ToRead, told: RunSettings) -> None:
-        section = told.recipe.reranker
+    def __init__(self, data: ToRead, settings: RunSettings) -> None:
+        section = settings.recipe.reranker
         base = Path(section.base).expanduser()
         known = bool(section.base) and RERANKER.is_there(base)  # whose head goes on too
         source = (
             describe_folder(str(base), base / ENCODER)
             if known
-            else source_of(section.base or told.recipe.model.base)
+            else source_of(section.base or settings.recipe.model.base)
         )
-        torch.manual_seed(told.seed)  # of the head
+        torch.manual_seed(settings.seed)  # of the head
         rows = int(read_config(source.path)["vocab_size"])
         tags = RERANKER.read(base).tag_ids if known else None
         self._inputs = Inputs(source, section.inputs, rows=rows, tag_ids=tags)
-        network = Network(source, 1, told.hardware, section, rows=self._inputs.rows)
+        network = Network(source, 1, settings.hardware, section, rows=self._inputs.rows)
         if section.padded and not isinstance(network.tower, PackedTower):
             raise ModelError(f"{source.name}: reranker.padded is for plain BERT, and this is none")
         if section.head == "pooler":
@@ -155,7 +157,7 @@ class CandidateTask(HeadTask[RerankerSection, JudgedRanking, RerankerManifest]):
                     f"{source.name}: has no pooler, and the reranker is to read what one says",
                     hint="Set reranker.head = cls, or name a model with a pooler, such as BERT.",
                 )
-            network.pooler = pooler.to(told.hardware.device)
+            network.pooler = pooler.to(settings.hardware.device)
         if known:
             own = load_tensors(base / HEAD)
             network.head.load_state_dict({name: own[name] for name in ("weight", "bias")})
@@ -174,7 +176,7 @@ class CandidateTask(HeadTask[RerankerSection, JudgedRanking, RerankerManifest]):
                 hint="Raise reranker.candidates, or train what finds candidates first.",
             )
         most = section.most_mentions
-        super().__init__(SOURCES_OF_RERANKER, network, section, told, examples, most)
+        super().__init__(SOURCES_OF_RERANKER, network, section, settings, examples, most)
 
     def loss(self, batch: Sequence[JudgedRanking]) -> Tensor:
         """The mean over mentions of `candidate_loss`."""
@@ -219,7 +221,7 @@ class CandidateTask(HeadTask[RerankerSection, JudgedRanking, RerankerManifest]):
             tag_ids=self._inputs.tag_ids,
             segments=self.section.segments,
             padded=self.section.padded,
-            libraries=self.told.libraries,
+            libraries=self.settings.libraries,
         )
         return RERANKER.write(place, tower, head, manifest)
 

@@ -112,17 +112,17 @@ class RunInfo:
 
     def as_json(self) -> dict[str, Any]:
         """A plain dictionary for machine-readable output."""
-        told = self.settings
+        settings = self.settings
         return {
             "name": self.name,
             "done": self.done,
             "busy": self.busy,
-            "recipe": told.recipe_name,
-            "sources": told.sources,
-            "source_kbs": list(told.source_kbs),
-            "target_kbs": list(told.target_kbs),
-            "seed": told.seed,
-            "started": told.started,
+            "recipe": settings.recipe_name,
+            "sources": settings.sources,
+            "source_kbs": list(settings.source_kbs),
+            "target_kbs": list(settings.target_kbs),
+            "seed": settings.seed,
+            "started": settings.started,
             "steps": self.steps,
             "loss": self.last_loss,
             "recalls": self.recalls,
@@ -172,10 +172,10 @@ def write_settings(folder: Path, settings: RunSettings) -> None:
 def kept_recipe(recipe: Recipe, folder: Path) -> dict[str, Any]:
     """The values of a run's recipe; folders within the workspace are relative to it."""
 
-    def kept(told: str) -> str:
-        place = Path(told).expanduser()
+    def kept(written: str) -> str:
+        place = Path(written).expanduser()
         if not place.is_absolute() or workspace not in place.resolve().parents:
-            return told
+            return written
         return f"{WORKSPACE}/{place.resolve().relative_to(workspace).as_posix()}"
 
     workspace = folder.resolve().parent.parent

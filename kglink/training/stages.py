@@ -109,9 +109,9 @@ def with_kbs(store: Store, job: FinetuneJob, tell: Tell) -> FinetuneJob:
     chosen = {"source": rest[:first], "target": rest[first:]}
     for side in wanted:
         counts = [(one.name, mentions.get(one.name, 0)) for one in chosen[side]]
-        told = [f"{name} ({n:,} annotated mention{'s' * (n != 1)})" for name, n in counts]
-        if told:
-            tell(Note(f"{side} KB{'s' * (len(told) > 1)}: {', '.join(told)}"))
+        counted = [f"{name} ({n:,} annotated mention{'s' * (n != 1)})" for name, n in counts]
+        if counted:
+            tell(Note(f"{side} KB{'s' * (len(counted) > 1)}: {', '.join(counted)}"))
     if enough:
         annotated = any(mentions.get(one.name) for one in rest)
         most = "annotated mentions" if annotated else "entities"

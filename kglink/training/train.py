@@ -266,8 +266,8 @@ def _planned(
 
 def _values(recipe: Recipe, folder: Path) -> dict[str, Any]:
     """A recipe's values as a run keeps them, without its descriptions."""
-    told = ("summary", "source", "extends")
-    return {key: one for key, one in kept_recipe(recipe, folder).items() if key not in told}
+    descriptions = ("summary", "source", "extends")
+    return {key: one for key, one in kept_recipe(recipe, folder).items() if key not in descriptions}
 
 
 def _identity(

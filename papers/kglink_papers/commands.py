@@ -146,7 +146,7 @@ def _print_plan(asked: Reproducer, data: Path | None, *, as_json: bool) -> None:
     """Every run with its state, its steps, and how long those before it took."""
     from kglink.workspace.runs import Runs
 
-    told = [
+    states = [
         {
             "run": run.name,
             "recipe": run.recipe,
@@ -160,15 +160,15 @@ def _print_plan(asked: Reproducer, data: Path | None, *, as_json: bool) -> None:
     runs = {run.info.name: run.info for run in Runs(asked.opened.folder).all()}
     paces = [
         info.report.seconds / info.steps
-        for info in (runs.get(str(one["run"])) for one in told)
+        for info in (runs.get(str(one["run"])) for one in states)
         if info is not None and info.report is not None and info.steps
     ]
-    for one in told:
+    for one in states:
         steps = one["steps"]
         if paces and isinstance(steps, int) and one["state"] != "done":
             one["seconds"] = round(steps * sum(paces) / len(paces))
     if as_json:
-        print_json(told)
+        print_json(states)
         return
     columns = ("run", "recipe", "state", "steps", "minutes")
     print_table(
@@ -179,11 +179,11 @@ def _print_plan(asked: Reproducer, data: Path | None, *, as_json: bool) -> None:
                 "-" if one["steps"] is None else f"{one['steps']:,}",
                 "-" if one["seconds"] is None else f"{int(str(one['seconds'])) / 60:,.0f}",
             ]
-            for one in told
+            for one in states
         ],
         right=(3, 4),
     )
-    left = [one["seconds"] for one in told if one["state"] in ("new", "stopped")]
+    left = [one["seconds"] for one in states if one["state"] in ("new", "stopped")]
     known = [int(str(one)) for one in left if one is not None]
     if left and len(known) == len(left):
         say("", f"About {sum(known) / 3600:,.1f} hours of training for what is not done yet, as "

@@ -132,11 +132,11 @@ class Layout:
             side = row.rpartition(", ")[2]
             judged = _named(self.judged[side], target)
             return [Part(judged, "test", kbs, gold=target if side == "target" else self.source)]
-        told = self.parts.get(column.part) or next(
+        values = self.parts.get(column.part) or next(
             one for one in self.parts.values() if column.part in one.get("kbs", ())
         )
-        each = self._kbs_of(told.get("of", column.part)) or (column.part,)
-        docs, split, documents = told.get("docs"), told["split"], told.get("documents", "")
+        each = self._kbs_of(values.get("of", column.part)) or (column.part,)
+        docs, split, documents = values.get("docs"), values["split"], values.get("documents", "")
         return [Part(tuple(docs or (kb,)), split, (kb,), documents) for kb in each]
 
     def mentions(self, part: str) -> int:
@@ -231,9 +231,9 @@ def add_data(
                 progress=progress,
             )
             summary, bad = added.summary, added.problems.total
-            told = f"{kb}: {summary.added:,} records, {summary.mentions:,} mentions"
+            line = f"{kb}: {summary.added:,} records, {summary.mentions:,} mentions"
             if bad:
-                told += f", {bad:,} bad record{'s' * (bad > 1)} left out"
+                line += f", {bad:,} bad record{'s' * (bad > 1)} left out"
             if lost := summary.gold_unresolved:
-                told += f", {lost:,} golds that these KBs do not have"
-            on_note("added", told)
+                line += f", {lost:,} golds that these KBs do not have"
+            on_note("added", line)

@@ -225,7 +225,7 @@ class Judge:
             [path.name for path in paths],
             [str(path.parent) for path in paths],
         ]
-        told = json.dumps([facts, {name: one.blake2b for name, one in digest.items()}])
+        stated = json.dumps([facts, {name: one.blake2b for name, one in digest.items()}])
 
         def write(draft: Path) -> None:
             documents = {docs: list(own.store.documents(docs, part.split)) for docs in part.docs}
@@ -255,7 +255,7 @@ class Judge:
                     for mention in ranked:
                         writer.add(mention)
 
-        return self._kept(own, part, [told], write)
+        return self._kept(own, part, [stated], write)
 
     def _places(
         self, own: Opened, part: Part, column: Column, seen: frozenset[EntityId]

@@ -58,8 +58,8 @@ class Model:
             parts += [row.sources.lower(), *targets]
         changes = merged(self._changes, {"settings": dict(row.settings)} if row.settings else {})
         if changes:
-            told = json.dumps(changes, sort_keys=True).encode()
-            parts.append(hashlib.blake2b(told, digest_size=3).hexdigest())
+            encoded = json.dumps(changes, sort_keys=True).encode()
+            parts.append(hashlib.blake2b(encoded, digest_size=3).hexdigest())
         parts += [] if row.untrained else [f"seed-{self.seed}"]
         return "-".join(filter(None, parts))
 
@@ -155,9 +155,9 @@ class Model:
             state = _state(opened, self.name)
             yield Run(self.name, self.row.recipe, state, self.training.docs, steps)
         if self.reader_run:
-            told = load_recipe(self.row.reranker, self.changes).reranker
+            section = load_recipe(self.row.reranker, self.changes).reranker
             if mentions is not None:
-                steps = min(mentions, told.most_mentions) * told.epochs // told.batch
+                steps = min(mentions, section.most_mentions) * section.epochs // section.batch
             state = _state(opened, self.reader_run)
             yield Run(self.reader_run, self.row.reranker, state, self.training.docs, steps)
 

@@ -135,8 +135,8 @@ class Protocol:
         """What rows and figures say, for who did not read the paper."""
         metrics = tuple(one.metric for one in self.columns)
         known = (
-            told
-            for begin, told in MEANINGS.items()
+            meaning
+            for begin, meaning in MEANINGS.items()
             if any(metric.startswith(begin) for metric in metrics)
         )
         return (*self.data.rows, *known)
@@ -182,21 +182,21 @@ class Protocol:
 def reference_figures() -> Mapping[str, ReferenceTable]:
     """All tables by name, `blink/table-1` and so on, paper by paper."""
     found = {}
-    for name, told in _read("reference_figures.toml").items():
+    for name, table in _read("reference_figures.toml").items():
         rows = tuple(Row(**one | {"figures": tuple(map(float, one["figures"]))})
-                     for one in told.pop("rows"))  # fmt: skip
-        columns = tuple(told.pop("columns"))
-        found[name] = ReferenceTable(name=name, columns=columns, rows=rows, **told)
+                     for one in table.pop("rows"))  # fmt: skip
+        columns = tuple(table.pop("columns"))
+        found[name] = ReferenceTable(name=name, columns=columns, rows=rows, **table)
     return MappingProxyType(found)
 
 
 @cache
 def protocols() -> Mapping[str, Protocol]:
     """All protocols by name, paper by paper."""
-    told = _read("protocols.toml")
-    layouts = {name: layout_of(name, values) for name, values in told.pop("data").items()}
+    tables = _read("protocols.toml")
+    layouts = {name: layout_of(name, values) for name, values in tables.pop("data").items()}
     found = {}
-    for name, values in told.items():
+    for name, values in tables.items():
         table = reference_figures()[values.get("of", name)]
         found[name] = Protocol(
             name=name,
@@ -239,15 +239,17 @@ def _columns(names: Sequence[str], values: Mapping[str, Any]) -> Iterator[Column
             continue  # of seeds it is computed; how fast others' machines were is no figure
         if "metric" in values:
             part, metric = name, values["metric"]
-        told = {"part": part or values.get("part", ""), "metric": metric}
-        yield Column(name, **told | values.get("figures", {}).get(name, {}))
+        given = {"part": part or values.get("part", ""), "metric": metric}
+        yield Column(name, **given | values.get("figures", {}).get(name, {}))
 
 
 def _rows(table: ReferenceTable, values: Mapping[str, Any]) -> Iterator[Row]:
     if "rows" in values:
         for side in values.get("sides", [""]):
-            for told in values["rows"]:
-                yield Row(**{**told, "name": f"{told['name']}, {side}" if side else told["name"]})
+            for given in values["rows"]:
+                yield Row(
+                    **{**given, "name": f"{given['name']}, {side}" if side else given["name"]}
+                )
         return
     run = values.get("run", {})
     every = values.get("every", {})

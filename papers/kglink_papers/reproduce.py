@@ -61,11 +61,13 @@ class Reproducer:
     @cached_property
     def _cells(self) -> list[tuple[Row, Column, Training]]:
         """Every cell with what its model learns from; one as it comes is that of S for all."""
-        told = {row.name: "S" if row.untrained else _stages(row) for row in self._rows}
+        stages = {row.name: "S" if row.untrained else _stages(row) for row in self._rows}
         training = self.protocol.data.training
         columns = self.protocol.columns
         return [
-            (row, one, training(one.part, told[row.name])) for row in self._rows for one in columns
+            (row, one, training(one.part, stages[row.name]))
+            for row in self._rows
+            for one in columns
         ]
 
     def models(self) -> dict[str, Model]:
@@ -209,11 +211,11 @@ def _changed(rows: Sequence[Row], changes: Mapping[str, Any]) -> Iterator[str]:
     stages = {letter for row in rows for letter in _stages(row)}
     unused = ("again.", *(() if "O" in stages else ("overlap.",)))
     for recipe in recipes:
-        before, after = (load_recipe(recipe, told).model_dump() for told in ({}, changes))
+        before, after = (load_recipe(recipe, values).model_dump() for values in ({}, changes))
         walk(recipe, before, after, "")
     for (place, value), was in found.items():
-        told = [
+        replaced = [
             f"{old or 'none'} ({', '.join(names)})" if len(names) < len(recipes) else old or "none"
             for old, names in was.items()
         ]
-        yield f"{place} = {value}, in place of {'; '.join(told)}"
+        yield f"{place} = {value}, in place of {'; '.join(replaced)}"

@@ -155,8 +155,8 @@ def section_of(shape: Shape) -> str:
     )
     body += "".join(table_of(one, one=False) for one in papers)
     if differs := shape["differs"]:
-        told = "".join(f"<li>{text_of(one)}</li>" for one in differs)
-        body += f"<h3>What differs from the paper</h3><ul>{told}</ul>"
+        items = "".join(f"<li>{text_of(one)}</li>" for one in differs)
+        body += f"<h3>What differs from the paper</h3><ul>{items}</ul>"
     body += "<h3>The runs behind the rows</h3>" + list_of(_rows_by_run(shape["runs"]))
     missing = [row for row in shape["rows"] if row["not_run"]]
     if missing:

@@ -192,7 +192,7 @@ def test_each_mention_has_its_gold_once_and_the_scores_of_its_own_candidates(
             there = [one for one in row if one >= 0]
             assert len(there) == len(set(there))
             assert set(there) & known == {row[0]}
-        told = negatives.told(batch)
+        told = negatives.taught(batch)
         assert told is not None
         wanted = teacher.scores(mentions, rows)
         np.testing.assert_allclose(told, wanted, rtol=1e-4, atol=1e-5)

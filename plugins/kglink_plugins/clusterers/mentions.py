@@ -54,11 +54,11 @@ class MentionsClusterer:
 
     def rank(self, rankings: Sequence[Ranking]) -> list[Ranking]:
         """All rankings of a run, each with what its cluster means first."""
-        told = self._settings
-        if self._vectors is None or told.mode == "independent":
+        settings = self._settings
+        if self._vectors is None or settings.mode == "independent":
             return list(rankings)
-        compared = _compared(rankings, self._vectors, told.context, told.neighbours)
-        answers = self._helped(rankings, compared, told)
+        compared = _compared(rankings, self._vectors, settings.context, settings.neighbours)
+        answers = self._helped(rankings, compared, settings)
         self._asked += len(rankings)
         self._changed += sum(
             _first(one) != _first(asked) for one, asked in zip(answers, rankings, strict=True)
@@ -81,8 +81,8 @@ class MentionsClusterer:
                     "context": context,
                     "threshold": threshold,
                 }
-                told = self._settings.model_copy(update=tried)
-                yield tried, self._helped(rankings, compared, told)
+                changed = self._settings.model_copy(update=tried)
+                yield tried, self._helped(rankings, compared, changed)
 
     def told(self) -> list[str]:
         """How many answers others have changed."""
@@ -91,12 +91,12 @@ class MentionsClusterer:
         return [f"{changed:,} of {asked:,} mentions are taken for what others mean"] * bool(asked)
 
     def _helped(
-        self, rankings: Sequence[Ranking], compared: _Compared, told: MentionsSettings
+        self, rankings: Sequence[Ranking], compared: _Compared, settings: MentionsSettings
     ) -> list[Ranking]:
         """The rankings with what explains each mention first."""
         ordered = [rankings[at] for at in compared.places]
-        near = compared.near.first(told.neighbours)
-        alike = np.maximum(near.similarities, 0) ** np.float32(told.power)
+        near = compared.near.first(settings.neighbours)
+        alike = np.maximum(near.similarities, 0) ** np.float32(settings.power)
         near = near._replace(similarities=np.where(near.numbers < 0, -np.inf, alike))
         numbers: dict[EntityId, int] = {}
         entities = [
@@ -106,13 +106,13 @@ class MentionsClusterer:
         sure = np.array([self._probability(one) for one in ordered], dtype=np.float32)
         graph = MentionGraph(np.array(entities, dtype=np.int64), sure, near)
         through = cluster(
-            graph, ClusteringChoice(told.mode, told.neighbours, told.threshold)
+            graph, ClusteringChoice(settings.mode, settings.neighbours, settings.threshold)
         ).through
         cosines = np.einsum("md,md->m", compared.vectors, compared.vectors[through])
         answers = list(rankings)
         for own, (at, root) in enumerate(zip(compared.places, through.tolist(), strict=True)):
             if root not in (-1, own):  # else nothing explains it, or its own entity does
-                likeness = max(0.0, float(cosines[own])) ** told.power
+                likeness = max(0.0, float(cosines[own])) ** settings.power
                 answers[at] = _with_first(ordered[own], ordered[root].candidates[0], likeness)
         return answers
 

@@ -56,8 +56,8 @@ class BratExporter:
                 if link.cluster:
                     note = same_length_line(link.cluster)
                     out.write(f"#{count}\tAnnotatorNotes T{count}\t{note}\n")
-                told = link.answers
-                for number, one in enumerate(told, (count - 1) * len(told) + 1):
+                answers = link.answers
+                for number, one in enumerate(answers, (count - 1) * len(answers) + 1):
                     if one.chosen is not None:
                         out.write(_brat_note(number, count, one.chosen))
             for place in document.rejected if self._rejected else ():

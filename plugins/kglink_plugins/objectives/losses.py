@@ -181,6 +181,6 @@ class Distillation:
             return nothing(scores)
         some = (positive & ~scores.isneginf()).any(dim=1)
         masked = scores[some].isneginf()
-        told = (teacher[some].to(shares) / self._temperature).masked_fill(masked, -torch.inf)
-        listened = -(told.detach().softmax(dim=1) * shares).sum(dim=1).mean()
+        taught = (teacher[some].to(shares) / self._temperature).masked_fill(masked, -torch.inf)
+        listened = -(taught.detach().softmax(dim=1) * shares).sum(dim=1).mean()
         return self._alpha * nce(logits, positive) + (1 - self._alpha) * listened

@@ -65,15 +65,15 @@ class CrossEncoderReranker:
         """How well the two texts of each pair fit."""
         clean = [(without_surrogates(left), without_surrogates(right)) for left, right in pairs]
         with library_errors("fails on a batch of pairs", self._name):
-            told = self._model.predict(clean, show_progress_bar=False) if clean else []
-        return np.asarray(told, np.float64)
+            scores = self._model.predict(clean, show_progress_bar=False) if clean else []
+        return np.asarray(scores, np.float64)
 
     def _ranked(self, ranking: Ranking, logits: FloatArray) -> Ranking:
         if not len(logits):
             return ranking
         shares = np.exp(logits - logits.max())
         shares /= shares.sum()
-        told = [
+        scored = [
             replace(
                 one,
                 score=one.score + self._settings.weight * share,
@@ -81,7 +81,7 @@ class CrossEncoderReranker:
             )
             for one, share in zip(ranking.candidates, shares.tolist(), strict=True)
         ]
-        return replace(ranking, candidates=tuple(sorted(told, key=lambda one: -one.score)))
+        return replace(ranking, candidates=tuple(sorted(scored, key=lambda one: -one.score)))
 
 
 def _text_of(candidate: Candidate, description_chars: int) -> str:

@@ -81,8 +81,10 @@ class LearnedDetector:
 
     @cached_property
     def _tagger(self) -> tuple[Tagger, TaggerManifest]:
-        told = self._settings
-        return open_tagger(self._folder, choose_hardware(told.device, told.precision, told.threads))
+        settings = self._settings
+        return open_tagger(
+            self._folder, choose_hardware(settings.device, settings.precision, settings.threads)
+        )
 
     @cached_property
     def _known(self) -> HashArray:

@@ -158,10 +158,10 @@ class Endpoint:
         }
         status, after, data = self._posted(json.dumps(body).encode())
         if status != HTTPStatus.OK:
-            told = self._told(data.decode("utf-8", "replace")) or responses.get(status)
+            reason = self._told(data.decode("utf-8", "replace")) or responses.get(status)
             again = status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.REQUEST_TIMEOUT)
             again = again or status >= HTTPStatus.INTERNAL_SERVER_ERROR
-            message = f"{self.name} answered {status}" + (f": {told}" if told else "")
+            message = f"{self.name} answered {status}" + (f": {reason}" if reason else "")
             raise NoReplyError(message, again=again, after=after)
         try:
             return _reply(json.loads(data))
@@ -242,18 +242,18 @@ def _reply(record: Any) -> Reply:
     if not isinstance(text, str):
         raise TypeError("no text")
     usage = record.get("usage")
-    told = usage if isinstance(usage, dict) else {}
-    read, written = (told.get(one) for one in ("prompt_tokens", "completion_tokens"))
+    counts = usage if isinstance(usage, dict) else {}
+    read, written = (counts.get(one) for one in ("prompt_tokens", "completion_tokens"))
     return Reply(text, _count(read), _count(written))
 
 
-def _count(told: object) -> int:
-    return told if type(told) is int and 0 <= told <= _MOST_TOKENS else 0
+def _count(value: object) -> int:
+    return value if type(value) is int and 0 <= value <= _MOST_TOKENS else 0
 
 
 def _after(response: HTTPResponse) -> float | None:
-    told = response.headers.get("Retry-After", "")
-    return float(told) if told.isascii() and told.isdigit() and len(told) < 7 else None
+    wait = response.headers.get("Retry-After", "")
+    return float(wait) if wait.isascii() and wait.isdigit() and len(wait) < 7 else None
 
 
 def _bad_url() -> UsageError:

@@ -50,14 +50,14 @@ class Prompt:
 
     def _told(self, candidate: Candidate) -> str:
         """A candidate in one line: title, type, KB, other names, description."""
-        told = _line(candidate.title) or candidate.id.key
+        text = _line(candidate.title) or candidate.id.key
         kind = f"{_line(candidate.type)}, " if candidate.type else ""
-        told += f" ({kind}{candidate.id.kb})"
+        text += f" ({kind}{candidate.id.kb})"
         others = [_line(one) for one in candidate.aliases if one != candidate.title]
         if others:
-            told += f"; also: {', '.join(others[:_MOST_ALIASES])}"
+            text += f"; also: {', '.join(others[:_MOST_ALIASES])}"
         description = _line(candidate.description[: self._description_chars])
-        return f"{told}. {description}" if description else told
+        return f"{text}. {description}" if description else text
 
 
 def chosen_number(answer: str, count: int) -> int | None:
