@@ -13,12 +13,16 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from xml.sax import SAXException
+from xml.sax.expatreader import ExpatParser
+from xml.sax.handler import ContentHandler, feature_namespaces
 from xml.sax.xmlreader import Locator
 
 from rdflib import Graph, URIRef
 from rdflib.exceptions import Error as RdflibError
+from rdflib.namespace import RDF
 from rdflib.plugins.parsers.jsonld import to_rdf
 from rdflib.plugins.parsers.notation3 import RDFSink, SinkParser
+from rdflib.plugins.parsers.rdfxml import RDFXMLHandler
 from rdflib.store import Store
 from rdflib.term import BNode, Literal
 
@@ -26,11 +30,13 @@ from kglink.errors import RecordError, SourceError
 from kglink.sources import Problems, Source
 from kglink.sources.encoding import not_utf8
 from kglink_kbs.rdf import Resources, Syntax, Value
-from kglink_kbs.rdf_xml import GuardedParser, LinearHandler, Refused
 from kglink_kbs.values import described
 
 if TYPE_CHECKING:
+    from pyexpat import XMLParserType
+
     from rdflib.graph import _TripleType
+
 
 #: What rdflib's parsers end with on a broken text: each has its own error, and beyond it they
 #: fail with whatever their code stumbles over.
@@ -318,3 +324,123 @@ def _sign(found: re.Match[str]) -> str:
         return _ESCAPED.get(sign, sign)
     code = int(short or long, 16)
     return chr(code) if code <= 0x10FFFF else "\ufffd"
+
+
+#: Ontologies abbreviate addresses by entities (``&owl;``); nothing longer is meant seriously.
+MAX_ENTITY = 500
+
+
+class Refused(Exception):  # noqa: N818 - a reason; the reader makes the SourceError of it
+    """What the document asks for, and will not get."""
+
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+class GuardedParser(ExpatParser):
+    """A SAX parser for documents from strangers; give it bytes with ``feed`` and ``close``.
+
+    Entities may stand for short texts, as they do in ontologies. Those that come from another
+    file, are long or are built from other entities (a bomb doubles itself in this way) are
+    refused.
+    """
+
+    def __init__(self, handler: ContentHandler) -> None:
+        super().__init__()
+        self.setFeature(feature_namespaces, True)
+        self.setContentHandler(handler)
+
+    def reset(self) -> None:
+        """Make a new parser with the guards in place."""
+        super().reset()
+        parser: XMLParserType = vars(self)["_parser"]
+        parser.EntityDeclHandler = self._entity
+        parser.ExternalEntityRefHandler = self._external
+
+    def _entity(  # the arguments are those of expat
+        self,
+        name: str,
+        is_parameter: bool,
+        value: str | None,
+        base: str | None,
+        system_id: str | None,
+        public_id: str | None,
+        notation: str | None,
+    ) -> None:
+        if value is None:
+            self._external(name, base, system_id, public_id)
+        elif is_parameter or len(value) > MAX_ENTITY or "&" in value or "%" in value:
+            raise Refused(
+                f"the XML entity {name!r} is long or made of other entities (an expansion bomb)",
+                "Expand it first if you trust the file: xmllint --noent FILE > expanded",
+            )
+
+    def _external(
+        self, context: str | None, base: str | None, system_id: str | None, public_id: str | None
+    ) -> int:
+        raise Refused(
+            f"XML asks for another file, {system_id or public_id!r}, and kglink fetches none",
+            "Remove the reference from the file's DOCTYPE.",
+        )
+
+
+#: Where one of these ends, a new line begins.
+_BLOCKS = frozenset({"p", "br", "div", "li", "tr"})
+
+
+class _Pieces(list[str]):
+    """The text of an element as far as it is read."""
+
+
+class LinearHandler(RDFXMLHandler):
+    """rdflib's handler, but that each text is put together once, at its end.
+
+    rdflib copies the whole text for each piece that expat brings, and there is one before and
+    behind every reference, comment and tag. Of an XML literal the text is kept, not the markup.
+    """
+
+    def reset(self) -> None:
+        """Forget what was read."""
+        super().reset()
+        self._literal: list[str] = []
+
+    def startPrefixMapping(self, prefix: str | None, namespace: str) -> None:  # noqa: N802 - SAX's
+        """Do nothing: rdflib copies all prefixes for each level, to write markup with them."""
+
+    def endPrefixMapping(self, prefix: str | None) -> None:  # noqa: N802 - SAX's name
+        """Do nothing."""
+
+    def property_element_char(self, data: str) -> None:
+        """Add to the text of a property."""
+        current = self.current
+        if current.data is not None:
+            if not isinstance(current.data, _Pieces):
+                current.data = _Pieces([current.data])
+            current.data.append(data)
+
+    def property_element_end(self, name: Any, qname: Any) -> None:
+        """Put the text of a property together."""
+        current = self.current
+        if isinstance(current.data, _Pieces):
+            current.data = "".join(current.data)
+        if isinstance(current.object, Literal) and current.object.datatype == RDF.XMLLiteral:
+            current.object = Literal("".join(self._literal))
+            self._literal.clear()
+        super().property_element_end(name, qname)
+
+    def literal_element_start(self, name: Any, qname: Any, attrs: Any) -> None:
+        """Go on with the text of the literal."""
+        element = self.next
+        element.start = self.literal_element_start
+        element.char = self.literal_element_char
+        element.end = self.literal_element_end
+
+    def literal_element_char(self, data: str) -> None:
+        """Add to the text of the literal."""
+        self._literal.append(data)
+
+    def literal_element_end(self, name: Any, qname: Any) -> None:
+        """Go on with the text of the literal, on a new line behind a block."""
+        if name[1].lower() in _BLOCKS:
+            self._literal.append("\n")

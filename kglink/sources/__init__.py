@@ -1,9 +1,18 @@
 """Where records come from: a file, a folder or standard input, decompressed on the fly."""
 
 from kglink.sources.encoding import check_text
-from kglink.sources.sizes import check_sizes, read_records
 from kglink.sources.source import Source
-from kglink.sources.values import Line, OnError, OnNote, Problems, SourceHead, SourceLimits, Step
+from kglink.sources.values import (
+    Line,
+    OnError,
+    OnNote,
+    Problems,
+    SourceHead,
+    SourceLimits,
+    Step,
+    check_sizes,
+    read_records,
+)
 
 __all__ = [
     "Line",

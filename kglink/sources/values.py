@@ -1,14 +1,18 @@
-"""The small values that go with a source: its head, its lines, its limits, its bad records."""
+"""What goes with a source: its head, its lines, its limits, its records, and the bad ones."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from kglink.errors import RecordError, SourceError
+from kglink.errors import KglinkError, RecordError, SourceError
+from kglink.records import Document, Entity, Record
+
+if TYPE_CHECKING:
+    from kglink.sources.source import Source
 
 OnError = Literal["stop", "skip"]
 #: Is told how a source is read: a label and a sentence.
@@ -188,3 +192,86 @@ class Problems:
     def mend(self, reason: str) -> None:
         """Count what an adapter has set right; ``reason`` is one of a few."""
         self.mended[reason] += 1
+
+
+_MOST_SHOWN = 40
+_MOST_REASON = 200
+
+
+def read_records(
+    reader: str,
+    read: Callable[[Source, Problems], Iterable[Record]],
+    source: Source,
+    problems: Problems,
+) -> Iterator[Record]:
+    """The records that ``read`` finds in ``source``, as `check_sizes` passes them.
+
+    A reader that fails in a way of its own fails on this source alone: the error names it.
+    """
+    return check_sizes(_guarded(reader, read, source, problems), source, problems)
+
+
+def _guarded(
+    reader: str,
+    read: Callable[[Source, Problems], Iterable[Record]],
+    source: Source,
+    problems: Problems,
+) -> Iterator[Record]:
+    number = 0
+    try:
+        for number, record in enumerate(read(source, problems), 1):  # noqa: B007 - told below
+            yield record
+    except (KglinkError, OSError, MemoryError):
+        raise
+    except Exception as error:
+        behind = f", behind record {number:,}" if number else ""
+        reason = f"{type(error).__name__}: {error}".removesuffix(": ")[:_MOST_REASON]
+        raise SourceError(
+            f"{source.label}{behind}: {reader} failed with {reason}",
+            hint="This is a mistake of the reader: --on-error stop and --debug show where.",
+        ) from error
+
+
+NAME_TOO_LONG = (
+    "It may be a text that was taken for a name: say which field is which (--set). Or cut the "
+    "name, or raise ingest.max_name_chars."
+)
+
+
+def check_sizes(records: Iterable[Record], source: Source, problems: Problems) -> Iterator[Record]:
+    """The records whose texts are within the limits; others go to ``problems``.
+
+    So do documents with an id, a title or a mention that is longer than a name.
+    """
+    longest_name, longest_text = source.limits.max_name_chars, source.limits.max_text_chars
+    for record in records:
+        if isinstance(record, Entity):
+            if len(record.description) > longest_text:
+                problems.report(text_too_long(_where(source, record.key), longest_text))
+                continue
+        elif isinstance(record, Document):
+            if len(record.text) > longest_text:
+                problems.report(text_too_long(_where(source, record.id), longest_text))
+                continue
+            if problem := document_name_problem(record, longest_name):
+                where = _where(source, record.id)
+                problems.report(RecordError(problem, where=where, hint=NAME_TOO_LONG))
+                continue
+        yield record
+
+
+def _where(source: Source, key: str) -> str:
+    return f"{source.label}, record {key[:_MOST_SHOWN]!r}"
+
+
+def document_name_problem(document: Document, most: int) -> str:
+    """Whether the id, the title or a mention of a document is too long to be a name."""
+    if (longest := max(len(document.id), len(document.title))) > most:
+        return name_too_long(longest, most)
+    surface = max((len(one.surface) for one in document.mentions), default=0)
+    return name_too_long(surface, most, "mention") if surface > most else ""
+
+
+def name_too_long(length: int, most: int, what: str = "name") -> str:
+    """What is wrong with a name: it may fold into many more characters."""
+    return f"a {what} of {length:,} characters, and {most:,} are the most"

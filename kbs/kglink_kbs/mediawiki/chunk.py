@@ -14,8 +14,14 @@ from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Any
 
-from kglink_kbs.mediawiki.describe import description_of
-from kglink_kbs.mediawiki.kinds import PageKind, redirect_target, sort_page
+from kglink_kbs.mediawiki.kinds import (
+    PageKind,
+    TypeSigns,
+    category_pattern,
+    description_of,
+    redirect_target,
+    sort_page,
+)
 from kglink_kbs.mediawiki.languages import CATEGORY, MAIN
 from kglink_kbs.mediawiki.markup import without_opaque
 from kglink_kbs.mediawiki.pages import BadPage, RawPage, is_wikitext, read_pages
@@ -32,7 +38,6 @@ from kglink_kbs.mediawiki.plan import (
     write_sections,
 )
 from kglink_kbs.mediawiki.site import Titles, pages_above, tails_of
-from kglink_kbs.mediawiki.types import TypeSigns, category_pattern
 from kglink_kbs.mediawiki.wikitext import (
     clean_prepared,
     find_links,

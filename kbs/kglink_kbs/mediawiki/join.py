@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from kglink.records import Alias, Document, Entity, EntityId, Mention, Record
+from kglink_kbs.mediawiki.kinds import TypeNames
 from kglink_kbs.mediawiki.plan import (
     ENTITIES,
     TEXT_PARTS,
@@ -25,7 +26,6 @@ from kglink_kbs.mediawiki.plan import (
     write_sections,
 )
 from kglink_kbs.mediawiki.site import pages_above, pages_it_may_be_part_of
-from kglink_kbs.mediawiki.types import TypeNames
 from kglink_kbs.mediawiki.wikitext import is_name
 
 #: Redirects to redirects are followed this far; a circle ends here too.
