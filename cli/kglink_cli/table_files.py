@@ -143,7 +143,7 @@ class TextTable:
     def _rows(self) -> Iterator[tuple[list[_Line], list[str]]]:
         """The rows with the lines that each of them takes."""
         read: list[_Line] = []
-        number = first = 0
+        number, first, width = 0, 1, 0
 
         def lines() -> Iterator[str]:
             nonlocal number
@@ -151,15 +151,9 @@ class TextTable:
                 read.append(line)
                 yield line.text.rstrip("\r\n").removeprefix("\ufeff" * (number == 1)) + "\n"
 
-        reader, width = self.dialect.rows(lines()), 0
-        while True:
-            first = number + 1
-            try:
-                row = next(reader)
-            except StopIteration:
-                return
-            except csv.Error as error:
-                raise bad_row(self._source.where(first), error) from error
+        for row in self.dialect.rows(lines()):
+            if isinstance(row, csv.Error):
+                raise bad_row(self._source.where(first), row) from row
             width = width or len(row)
             if len(row) > width:
                 raise RecordError(
@@ -169,6 +163,7 @@ class TextTable:
                 )
             yield read.copy(), row
             read.clear()
+            first = number + 1
 
     def _lines(self) -> Iterator[_Line]:
         encoding, source = self._encoding, self._source

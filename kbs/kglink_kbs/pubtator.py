@@ -16,7 +16,7 @@ from pydantic import Field
 from kglink.errors import RecordError, SourceError
 from kglink.plugins import PluginSettings
 from kglink.records import Document, EntityId, LinkedDocument, Mention, Record, Split
-from kglink.sources import Line, Problems, Source, SourceHead
+from kglink.sources import Problems, Source, SourceHead
 from kglink.text.codes import bare_code
 from kglink.text.printable import same_length_line
 from kglink_kbs.values import BadValue, exact_text, listed, shortened
@@ -230,7 +230,12 @@ def _blocks(source: Source, problems: Problems) -> Iterator[_Block]:
             _add_part(block, part, place, problems)
         else:
             block = block or _Block(line.text.partition("\t")[0].strip(), place)
-            _add_row(block, line, place)
+            if len(block.rows) >= MAX_ROWS:
+                raise SourceError(
+                    f"{place}: document {block.id} has more than {MAX_ROWS:,} rows",
+                    hint="A blank line separates two documents; is this a PubTator file?",
+                )
+            block.rows.append(_Row(place, line.text.split("\t")))
     if block:
         yield block
 
@@ -248,15 +253,6 @@ def _add_part(block: _Block, part: re.Match[str], place: str, problems: Problems
         block.title = text
     else:
         block.abstract = text
-
-
-def _add_row(block: _Block, line: Line, place: str) -> None:
-    if len(block.rows) >= MAX_ROWS:
-        raise SourceError(
-            f"{place}: document {block.id} has more than {MAX_ROWS:,} rows",
-            hint="A blank line separates two documents; is this a PubTator file?",
-        )
-    block.rows.append(_Row(place, line.text.split("\t")))
 
 
 def _offset(cell: str, what: str) -> int:

@@ -179,15 +179,12 @@ class _Place(Locator):
 
 def _read_xml(source: Source, graph: Graph, max_bytes: int) -> None:
     handler = LinearHandler(graph)
-    parser = GuardedParser(handler)
+    parser = GuardedParser(handler, source.label)
     handler.setDocumentLocator(_Place(parser))
-    try:
-        with source.open() as stream:
-            for piece in _pieces(source, stream, max_bytes):
-                parser.feed(piece)
-        parser.close()
-    except Refused as refused:
-        raise SourceError(f"{source.label}: {refused}", hint=refused.hint) from refused
+    with source.open() as stream:
+        for piece in _pieces(source, stream, max_bytes):
+            parser.feed(piece)
+    parser.close()
 
 
 def _read_json_ld(source: Source, graph: Graph, max_bytes: int) -> None:
@@ -310,12 +307,12 @@ def _unescaped(text: str) -> str:
     if "\\" not in text:
         return text
     plain = _ESCAPE.sub(_sign, text)
+
+    def joined(halves: re.Match[str]) -> str:
+        return halves[0].encode("utf-16-le", errors="surrogatepass").decode("utf-16-le")
+
     # Some programs write a sign beyond U+FFFF as the two halves that Java makes of it.
-    return _PAIR.sub(lambda found: _joined(found[0]), plain)
-
-
-def _joined(halves: str) -> str:
-    return halves.encode("utf-16-le", errors="surrogatepass").decode("utf-16-le")
+    return _PAIR.sub(joined, plain)
 
 
 def _sign(found: re.Match[str]) -> str:
@@ -330,14 +327,6 @@ def _sign(found: re.Match[str]) -> str:
 MAX_ENTITY = 500
 
 
-class Refused(Exception):  # noqa: N818 - a reason; the reader makes the SourceError of it
-    """What the document asks for, and will not get."""
-
-    def __init__(self, message: str, hint: str) -> None:
-        super().__init__(message)
-        self.hint = hint
-
-
 class GuardedParser(ExpatParser):
     """A SAX parser for documents from strangers; give it bytes with ``feed`` and ``close``.
 
@@ -346,7 +335,8 @@ class GuardedParser(ExpatParser):
     refused.
     """
 
-    def __init__(self, handler: ContentHandler) -> None:
+    def __init__(self, handler: ContentHandler, label: str) -> None:
+        self._label = label
         super().__init__()
         self.setFeature(feature_namespaces, True)
         self.setContentHandler(handler)
@@ -371,17 +361,19 @@ class GuardedParser(ExpatParser):
         if value is None:
             self._external(name, base, system_id, public_id)
         elif is_parameter or len(value) > MAX_ENTITY or "&" in value or "%" in value:
-            raise Refused(
-                f"the XML entity {name!r} is long or made of other entities (an expansion bomb)",
-                "Expand it first if you trust the file: xmllint --noent FILE > expanded",
+            raise SourceError(
+                f"{self._label}: the XML entity {name!r} is long or made of other entities "
+                "(an expansion bomb)",
+                hint="Expand it first if you trust the file: xmllint --noent FILE > expanded",
             )
 
     def _external(
         self, context: str | None, base: str | None, system_id: str | None, public_id: str | None
     ) -> int:
-        raise Refused(
-            f"XML asks for another file, {system_id or public_id!r}, and kglink fetches none",
-            "Remove the reference from the file's DOCTYPE.",
+        raise SourceError(
+            f"{self._label}: XML asks for another file, {system_id or public_id!r}, and kglink "
+            "fetches none",
+            hint="Remove the reference from the file's DOCTYPE.",
         )
 
 

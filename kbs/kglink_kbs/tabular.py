@@ -162,26 +162,20 @@ def _rows(source: Source, dialect: Dialect, problems: Problems) -> Iterator[tupl
     # The limit is one of the whole process, and small; so it is only ever raised.
     csv.field_size_limit(max(csv.field_size_limit(), source.limits.max_line_bytes))
     feed = _Feed(source, problems)
-    reader = dialect.rows(feed)
     header_seen = False
-    while True:
-        feed.first, feed.bad = 0, None
-        bad: RecordError | None
-        try:
-            row = next(reader)
-            bad = feed.bad
-        except StopIteration:
-            return
-        except csv.Error as error:
-            row, bad = [], feed.bad or bad_row(source.where(feed.first), error, _PLAIN_QUOTES)
+    for row in dialect.rows(feed):
+        bad = feed.bad
+        if isinstance(row, csv.Error):
+            bad = bad or bad_row(source.where(feed.first), row, _PLAIN_QUOTES)
         if bad and not header_seen:
             # Without its header a table says nothing: no bad record, but a bad source.
             raise SourceError(bad.message, hint=bad.hint)
         if bad:
             problems.report(bad)
-        elif row:
+        elif isinstance(row, list) and row:
             header_seen = True
             yield feed.first, row
+        feed.first, feed.bad = 0, None
 
 
 def sniff_csv(head: SourceHead) -> float:

@@ -33,31 +33,20 @@ _PIECE = 2**18
 _ZSTD_READ = 2**10
 
 
-class Decoder(Protocol):
+class _Decoder(Protocol):
     """One compressed stream; `bz2.BZ2Decompressor` is the model."""
 
     @property
-    def eof(self) -> bool:
-        """Whether the stream has come to its own end."""
-        ...
-
+    def eof(self) -> bool: ...
     @property
-    def needs_input(self) -> bool:
-        """Whether more output takes more input."""
-        ...
-
+    def needs_input(self) -> bool: ...
     @property
-    def unused_data(self) -> bytes:
-        """The input behind the end of the stream."""
-        ...
-
-    def decompress(self, data: bytes, max_length: int) -> bytes:
-        """Take ``data`` and give the next piece of output."""
-        ...
+    def unused_data(self) -> bytes: ...
+    def decompress(self, data: bytes, max_length: int) -> bytes: ...
 
 
 class _Gzip:
-    """`zlib` in the shape of `Decoder`; it checks gzip's header and checksum itself."""
+    """`zlib` in the shape of `_Decoder`; it checks gzip's header and checksum itself."""
 
     def __init__(self) -> None:
         self._inner = zlib.decompressobj(wbits=31)
@@ -78,7 +67,7 @@ class _Gzip:
 
 
 class _Zstd:
-    """`zstandard` in the shape of `Decoder`, fed so little at a time that a bomb stays small."""
+    """`zstandard` in the shape of `_Decoder`, fed so little at a time that a bomb stays small."""
 
     def __init__(self) -> None:
         import zstandard  # here, so that only those who read .zst wait for it
@@ -117,7 +106,7 @@ class Compression(NamedTuple):
     name: str
     magic: re.Pattern[bytes]
     suffixes: tuple[str, ...]
-    decoder: Callable[[], Decoder] | None
+    decoder: Callable[[], _Decoder] | None
     """None for an archive, which is more than a stream."""
 
 
@@ -194,24 +183,13 @@ def without_suffix(name: str, compression: Compression | None) -> str:
     return name
 
 
-class Unpacked(io.RawIOBase):
-    """The unpacked bytes of ``raw``, as a raw stream; ``kind`` is the name of the packer."""
+class PieceStream(io.RawIOBase):
+    """The bytes that come in pieces of any size, made of another stream."""
 
-    check_command = "{kind} -t {name}"
-
-    def __init__(self, raw: BinaryIO, kind: str, *, name: str, limits: SourceLimits) -> None:
-        self._raw = raw
-        self._kind = kind
-        self._name = name
-        self._limits = limits
-        self._read = self._written = self._lines = 0
-        self._seconds = 0.0
-        self._pieces = self._unpack()
+    def __init__(self, pieces: Generator[bytes, None, None], made_of: BinaryIO) -> None:
+        self._pieces = pieces
+        self._made_of = made_of
         self._left = memoryview(b"")
-
-    @abstractmethod
-    def _unpack(self) -> Generator[bytes, None, None]:
-        """The bytes in bounded pieces, each of them `_counted`."""
 
     def readable(self) -> bool:
         """Always."""
@@ -220,9 +198,7 @@ class Unpacked(io.RawIOBase):
     def readinto(self, buffer: WriteableBuffer, /) -> int:
         """Fill ``buffer`` with what comes next; 0 at the end."""
         if not self._left:
-            started = time.thread_time()
-            self._left = memoryview(next(self._pieces, b""))
-            self._seconds += time.thread_time() - started
+            self._left = memoryview(self._next())
         target = memoryview(buffer).cast("B")
         count = min(len(target), len(self._left))
         target[:count] = self._left[:count]
@@ -230,11 +206,39 @@ class Unpacked(io.RawIOBase):
         return count
 
     def close(self) -> None:
-        """Close the packed stream too."""
+        """Close the other stream too."""
         if not self.closed:
             self._pieces.close()
-            self._raw.close()
+            self._made_of.close()
         super().close()
+
+    def _next(self) -> bytes:
+        return next(self._pieces, b"")
+
+
+class Unpacked(PieceStream):
+    """The unpacked bytes of ``raw``, as a raw stream; ``kind`` is the name of the packer."""
+
+    check_command = "{kind} -t {name}"
+
+    def __init__(self, raw: BinaryIO, kind: str, *, name: str, limits: SourceLimits) -> None:
+        super().__init__(self._unpack(), raw)
+        self._raw = raw
+        self._kind = kind
+        self._name = name
+        self._limits = limits
+        self._read = self._written = self._lines = 0
+        self._seconds = 0.0
+
+    @abstractmethod
+    def _unpack(self) -> Generator[bytes, None, None]:
+        """The bytes in bounded pieces, each of them `_counted`."""
+
+    def _next(self) -> bytes:
+        started = time.thread_time()
+        piece = super()._next()
+        self._seconds += time.thread_time() - started
+        return piece
 
     def _counted(self, piece: bytes) -> bytes:
         self._written += len(piece)
@@ -272,7 +276,7 @@ class Decompressed(Unpacked):
         self,
         raw: BinaryIO,
         kind: str,
-        decoder: Callable[[], Decoder],
+        decoder: Callable[[], _Decoder],
         *,
         name: str,
         limits: SourceLimits,
@@ -302,7 +306,7 @@ class Decompressed(Unpacked):
         self._read += len(data)
         return data
 
-    def _next_piece(self, decoder: Decoder, data: bytes) -> bytes:
+    def _next_piece(self, decoder: _Decoder, data: bytes) -> bytes:
         try:
             return decoder.decompress(data, _PIECE)
         except (zlib.error, OSError, ValueError) as error:

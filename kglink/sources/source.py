@@ -25,7 +25,7 @@ from kglink.sources.compression import (
     unpacked,
     without_suffix,
 )
-from kglink.sources.encoding import AsUtf8, check_text, checked_encoding, marked_encoding, not_utf8
+from kglink.sources.encoding import as_utf8, check_text, checked_encoding, marked_encoding, not_utf8
 from kglink.sources.files import (
     RawFile,
     near_names,
@@ -432,7 +432,7 @@ class Source:
             undo.pop_all()
         if as_it_is or encoding in ("", "utf-8"):
             return stream
-        text = AsUtf8(cast("BinaryIO", stream), encoding, self.label)
+        text = as_utf8(cast("BinaryIO", stream), encoding, self.label)
         return io.BufferedReader(text, _BUFFER)
 
     def _too_long(self, number: int) -> RecordError:

@@ -15,7 +15,6 @@ from hashlib import blake2b
 from typing import Any
 
 from kglink_kbs.mediawiki.kinds import (
-    PageKind,
     TypeSigns,
     category_pattern,
     description_of,
@@ -206,12 +205,6 @@ class _Chunk:
         end = text.find("\n==")
         lead = text[:end] if end >= 0 else text
         kind, type_ = sort_page(title, ns, text, lead)
-        if not self._keeps(kind):
-            self._leave_out(f"{kind} page")
-            return
-        self._entity(page, title, type_, text, lead)
-
-    def _keeps(self, kind: PageKind) -> bool:
         plan = self._plan
         wanted = {
             "article": True,
@@ -219,7 +212,10 @@ class _Chunk:
             "list": plan.lists,
             "category": plan.categories or CATEGORY in plan.namespaces,
         }
-        return wanted[kind]
+        if not wanted[kind]:
+            self._leave_out(f"{kind} page")
+            return
+        self._entity(page, title, type_, text, lead)
 
     def _entity(self, page: RawPage, title: str, type_: str, text: str, lead: str) -> None:
         plan, number = self._plan, self._entities
