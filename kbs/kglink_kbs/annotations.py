@@ -75,6 +75,11 @@ def best_unit(spans: Sequence[ToldSpan], units: Sequence[Unit]) -> Unit:
     return max(units, key=fitting)
 
 
+def in_order(mentions: Iterable[Mention]) -> tuple[Mention, ...]:
+    """Mentions as they stand in the text."""
+    return tuple(sorted(mentions, key=lambda one: (one.start, one.end)))
+
+
 def is_said(words: str, surface: str) -> bool:
     """Whether words are those of a surface, whatever white space stands between them."""
     if words == surface:
@@ -281,7 +286,7 @@ class DocumentMaker:
         return Document(
             id=key_text(values.get("id"), "id") or f"{place.removesuffix(f', line {line}')}:{line}",
             text=text,
-            mentions=tuple(sorted(found, key=lambda mention: (mention.start, mention.end))),
+            mentions=in_order(found),
             title=one_line(values.get("title"), "title"),
             split=_SPLITS[split],
             meta=meta,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Literal, NamedTuple
 
-from kglink.sources import SourceHead
+from kglink.sources import Source, SourceHead
 
 Syntax = Literal["auto", "turtle", "xml", "ntriples", "json-ld"]
 
@@ -43,6 +43,11 @@ def syntax_of(head: SourceHead) -> Syntax:
 
 def _says(line: bytes) -> bool:
     return bool(line.strip()) and not line.lstrip().startswith(b"#")
+
+
+def place_of(source: Source, name: str) -> str:
+    """How messages name a resource of a file."""
+    return f"{source.label}, <{name if name.isprintable() else repr(name)}>"
 
 
 RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"

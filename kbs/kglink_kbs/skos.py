@@ -24,9 +24,10 @@ from kglink_kbs.rdf import (
     Resources,
     Syntax,
     Value,
+    place_of,
     syntax_of,
 )
-from kglink_kbs.values import BadValue, key_text, listed, one_line, plain_text
+from kglink_kbs.values import BadValue, good_ones, key_text, listed, one_line, plain_text
 
 _MIB = 2**20
 
@@ -80,7 +81,9 @@ class SkosAdapter:
 
         self._resources_of = resources_of
         self._settings = settings
-        self._maker = ConceptMaker(settings)
+        self._languages = listed(settings.languages)
+        self._prefixes = tuple(listed(settings.prefix))
+        self._seen: Counter[str] = Counter()
 
     def read(self, source: Source, problems: Problems) -> Iterator[Record]:
         """Yield the entities of ``source`` in the order of their first mention."""
@@ -93,7 +96,6 @@ class SkosAdapter:
                 f"{source.label} is in no syntax of RDF that is known",
                 hint="Turtle, RDF/XML, N-Triples and JSON-LD are read: --set syntax=...",
             )
-        found = False
         batches = self._resources_of(
             source,
             problems,
@@ -102,32 +104,20 @@ class SkosAdapter:
             grouped=settings.grouped,
             max_bytes=settings.max_mb * _MIB,
         )
-        for resources in batches:
-            for iri, resource in resources.items():
-                try:
-                    entity = self._maker.make(iri, resource, resources)
-                except BadValue as bad:
-                    problems.report(
-                        bad.at(f"{source.label}, <{iri if iri.isprintable() else repr(iri)}>")
-                    )
-                else:
-                    if entity:
-                        found = True
-                        yield entity
-        if not found and not problems.total:
-            raise self._maker.nothing_found(source)
+        named = (
+            (place_of(source, iri), (iri, resource, resources))
+            for resources in batches
+            for iri, resource in resources.items()
+        )
+        self._seen.clear()
+        return good_ones(
+            named,
+            lambda one: self._entity(*one),
+            problems,
+            nothing=lambda: self._nothing_found(source),
+        )
 
-
-class ConceptMaker:
-    """Makes entities of what is said about a resource."""
-
-    def __init__(self, settings: SkosSettings) -> None:
-        self._settings = settings
-        self._languages = listed(settings.languages)
-        self._prefixes = tuple(listed(settings.prefix))
-        self._seen: Counter[str] = Counter()
-
-    def make(self, iri: str, resource: Resource, resources: Resources) -> Entity | None:
+    def _entity(self, iri: str, resource: Resource, resources: Resources) -> Entity | None:
         """The entity, or None of a resource that is none, is deprecated or has no label."""
         if iri.startswith("_:") or not _is_concept(resource):
             return None
@@ -166,7 +156,7 @@ class ConceptMaker:
             parents=tuple(self._parents(resource, resources)),
         )
 
-    def nothing_found(self, source: Source) -> SourceError:
+    def _nothing_found(self, source: Source) -> SourceError:
         """The error of a file without a concept that can be read."""
         if self._seen:
             there = ", ".join(f"{name} ({n:,})" for name, n in self._seen.most_common(12))

@@ -28,7 +28,7 @@ from kglink.sources.encoding import (
 from kglink_kbs.entities import CODES, Descriptions, EntityFields, EntityMaker
 from kglink_kbs.keys import NO_CODE, KeyChoice, Rank, choose_key, ends_like
 from kglink_kbs.spellings import ENTITY, NOT_READ, find_fields, folded_names
-from kglink_kbs.values import BadValue, checked
+from kglink_kbs.values import BadValue, checked, good_ones
 
 #: The setting of a separator that is found by what the cells hold.
 GUESSED = "auto"
@@ -92,30 +92,27 @@ class TabularAdapter:
         settings = self._settings
         dialect = guess_table(head, settings.delimiter, settings.quoting).dialect
         rows = _rows(source, dialect, problems)
-        line, header = next(rows, (0, []))
+        _, header = next(rows, (0, []))
         header = _checked_header(source, header)
         sample = first_rows(head, dialect, len(header))
         columns = find_columns(source.label, header, sample, settings, problems)
         first = (columns.values(row).get("description") for row in sample)
         descriptions = Descriptions(first, problems)
-        count = 0
-        for line, row in rows:
-            count += 1
-            try:
-                yield descriptions.mended(self._entity(row, header, columns))
-            except BadValue as bad:
-                problems.report(bad.at(source.where(line)))
-        if not count and not problems.total:
-            raise SourceError(f"{source.label} holds no record", hint="It has a header only.")
 
-    def _entity(self, row: list[str], header: list[str], columns: Columns) -> Entity:
-        if len(row) != len(header):
-            raise BadValue(
-                f"found {len(row)} column{'s' * (len(row) != 1)}, the header has {len(header)}",
-                "A cell that holds the delimiter must be quoted; --set delimiter=... and "
-                "--set quoting=double|none where the guess is wrong.",
-            )
-        return self._entities.make(columns.values(row), header)
+        def entity(row: list[str]) -> Entity:
+            if len(row) != len(header):
+                raise BadValue(
+                    f"found {len(row)} column{'s' * (len(row) != 1)}, the header has {len(header)}",
+                    "A cell that holds the delimiter must be quoted; --set delimiter=... and "
+                    "--set quoting=double|none where the guess is wrong.",
+                )
+            return descriptions.mended(self._entities.make(columns.values(row), header))
+
+        def nothing() -> SourceError:
+            return SourceError(f"{source.label} holds no record", hint="It has a header only.")
+
+        places = ((source.where(number), row) for number, row in rows)
+        yield from good_ones(places, entity, problems, nothing=nothing)
 
 
 def _checked_header(source: Source, header: list[str]) -> list[str]:

@@ -13,7 +13,7 @@ from kglink.errors import RecordError, SourceError
 from kglink.plugins import PluginSettings
 from kglink.records import Alias, Entity, Record
 from kglink.sources import Problems, Source, SourceHead, check_text
-from kglink_kbs.values import BadValue, listed, one_line, plain_text, shortened
+from kglink_kbs.values import BadValue, good_ones, listed, one_line, plain_text, shortened
 
 _INSTANCE_OF, _SUBCLASS_OF = "P31", "P279"
 _ONE_A_LINE = (
@@ -175,24 +175,20 @@ class WikidataAdapter:
         check_text(source.label, source.head.head, source.file)
         line_filter = LineFilter(self._settings)
         lines = DumpLines(source, problems)
-        found = False
-        for number, text in lines:
-            if line_filter.leaves_out(text):
-                continue
-            try:
-                entity = self._entity(self._decoded(text))
-            except BadValue as bad:
-                problems.report(bad.at(source.where(number)))
-            else:
-                if entity:
-                    found = True
-                    yield entity
-        if not found and not problems.total:
-            raise SourceError(
+
+        def nothing() -> SourceError:
+            return SourceError(
                 f"none of the {lines.count:,} lines of {source.label} holds an item that is wanted",
                 hint="Wanted are items with a label in one of the `languages`, of one of the "
                 "`types`, with `min_sitelinks`.",
             )
+
+        wanted = (
+            (source.where(number), text)
+            for number, text in lines
+            if not line_filter.leaves_out(text)
+        )
+        return good_ones(wanted, self._entity, problems, nothing=nothing)
 
     def _decoded(self, line: bytes) -> Any:
         """What is read of a line; `BadValue` says what is wrong with it."""
@@ -207,8 +203,9 @@ class WikidataAdapter:
         except RecursionError as error:
             raise BadValue("not usable JSON: it is nested too deeply") from error
 
-    def _entity(self, item: Any) -> Entity | None:
+    def _entity(self, line: bytes) -> Entity | None:
         """The entity, or None of what is no item or not one that is asked for."""
+        item = self._decoded(line)
         if item.type not in ("item", ""):
             return None
         if not _ITEM.fullmatch(item.id):

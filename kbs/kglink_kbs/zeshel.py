@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Literal, NamedTuple
 
 from pydantic import Field
@@ -12,12 +13,14 @@ from kglink.errors import RecordError, SourceError, UnknownNameError
 from kglink.plugins import PluginSettings
 from kglink.records import Document, Entity, EntityId, Mention, Record, Split
 from kglink.sources import Problems, Source, SourceHead
+from kglink_kbs.annotations import in_order
 from kglink_kbs.json_stream import json_objects
 from kglink_kbs.jsonl import head_objects
 from kglink_kbs.values import (
     BadValue,
     described,
     exact_text,
+    good_ones,
     key_text,
     one_line,
     shortened,
@@ -144,17 +147,12 @@ class ZeshelAdapter:
         text = exact_text(fields["text"], "text")
         words = [word.span() for word in _WORD.finditer(text)]
         for stem, marked in found.items():
-            mentions: dict[Mention, None] = {}
-            for annotation in marked:
-                try:
-                    mentions[_mention(text, words, stem, annotation)] = None
-                except BadValue as bad:
-                    problems.report(bad.at(files[stem].where(annotation.line)))
-            if mentions:
-                ordered = sorted(mentions, key=lambda mention: (mention.start, mention.end))
+            places = ((files[stem].where(one.line), one) for one in marked)
+            found_here = good_ones(places, partial(_mention, text, words, stem), problems)
+            if mentions := in_order(dict.fromkeys(found_here)):
                 split = self._settings.heldout if stem in HELD_OUT else _SPLITS.get(stem, "")
                 name = f"{stem}/{entity.key}"
-                yield Document(name, text, tuple(ordered), entity.title, split)
+                yield Document(name, text, mentions, entity.title, split)
 
 
 def _entity(fields: Mapping[str, object]) -> Entity:
@@ -175,23 +173,22 @@ def _collect(
     """Add the annotations of a mention file that belong to ``world``, by context document."""
     if not file.bytes_total:
         return
-    for line, fields in json_objects(file, problems):
-        if fields.get("corpus") != world:
-            continue
-        try:
-            context = key_text(fields.get("context_document_id"), "context_document_id")
-            annotation = _annotation(line, fields)
-        except BadValue as bad:
-            problems.report(bad.at(file.where(line)))
-            continue
+    lines = (
+        (file.where(line), (line, fields))
+        for line, fields in json_objects(file, problems)
+        if fields.get("corpus") == world
+    )
+    for context, annotation in good_ones(lines, lambda one: _annotation(*one), problems):
         waiting.setdefault(context, {}).setdefault(stem, []).append(annotation)
 
 
-def _annotation(line: int, fields: Mapping[str, object]) -> _Annotation:
+def _annotation(line: int, fields: Mapping[str, object]) -> tuple[str, _Annotation]:
+    """The document that is annotated, and how."""
+    context = key_text(fields.get("context_document_id"), "context_document_id")
     gold = key_text(fields.get("label_document_id"), "label_document_id")
     if not gold:
         raise BadValue("a mention without label_document_id")
-    return _Annotation(
+    return context, _Annotation(
         line,
         whole_number(fields.get("start_index"), "start_index"),
         whole_number(fields.get("end_index"), "end_index"),

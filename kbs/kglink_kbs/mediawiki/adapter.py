@@ -36,7 +36,7 @@ ALONE_BYTES = 2**18
 #: The steps of a reading, as progress names them.
 PAGES, NAMES, RECORDS = "1/3 pages", "2/3 names", "3/3 records"
 #: Whatever is kept from an interrupted run was written by this version of the steps.
-_FORMAT = 4
+_FORMAT = 5
 #: A tail of titles is that of parts where so many titles have it.
 _LEAST_PARENTS = 3
 #: How pages are taken that are left out.
@@ -124,7 +124,7 @@ class _Reading:
             file.open(),
             file.label,
             piece_bytes=size,
-            max_page_bytes=self._max_page_bytes,
+            max_page_bytes=int(self._settings.max_page_mb * 2**20),
             report=self._report,
         )
 
@@ -133,28 +133,10 @@ class _Reading:
         parts = 1
         while parts < MOST_PARTS and parts * PART_BYTES < self._source.bytes_total:
             parts *= 2
-        return Plan(
-            label=self._source.label,
-            folder=str(self._source.scratch),
-            parts=parts,
-            site=site,
-            language=settings.language or site.language,
-            sentences=settings.sentences,
-            namespaces=settings.namespaces,
-            interwiki=settings.interwiki,
-            disambiguation=settings.disambiguation,
-            lists=settings.lists,
-            categories=settings.categories,
-            max_page_bytes=self._max_page_bytes,
-            min_anchor_count=settings.min_anchor_count,
-            documents=settings.documents,
-            seed=settings.seed,
-            subpages=settings.subpages,
-        )
-
-    @property
-    def _max_page_bytes(self) -> int:
-        return int(self._settings.max_page_mb * 2**20)
+        # With more processes it is the same plan.
+        language = settings.language or site.language
+        planned = settings.model_copy(update={"language": language, "workers": 0})
+        return Plan(self._source.label, str(self._source.scratch), parts, site, planned)
 
     def _processes(self) -> int:
         if self._source.bytes_total < ALONE_BYTES:
@@ -178,7 +160,7 @@ class _Reading:
     def _begin(self, plan: Plan, number: int, piece: Piece, workers: Workers) -> Future[Job] | None:
         if plan.chunk(number).exists():
             return None
-        bound = self._lottery.bound if plan.documents else 0
+        bound = self._lottery.bound if plan.settings.documents else 0
         job = {"do": "read", "chunk": number, "bound": bound}
         return workers.submit(job | {"label": piece.label, "offset": piece.offset}, piece.data)
 
@@ -193,7 +175,7 @@ class _Reading:
     # -------------------------------------------------------------------- between the passes
     def _between_passes(self, plan: Plan, chunks: int, groups: int, workers: Workers) -> None:
         """Clean the texts that were drawn, then join links, redirects and pages."""
-        if plan.subpages == "auto":
+        if plan.settings.subpages == "auto":
             tails: Counter[str] = Counter()
             for chunk in range(chunks):
                 add_names(tails, _about(plan, chunk)["tails"])
@@ -211,7 +193,7 @@ class _Reading:
                 done += 1
 
     def _cleaning(self, plan: Plan, chunks: int) -> list[_Jobs]:
-        if not plan.documents:
+        if not plan.settings.documents:
             return []
         lots = (lot for chunk in range(chunks) for lot in _about(plan, chunk)["lots"])
         largest = self._lottery.largest(lots)

@@ -94,8 +94,7 @@ def find_links(text: str, titles: Titles, pattern: re.Pattern[str]) -> Iterator[
     `without_opaque` has taken out of it what is no wikitext.
     """
     for raw, label, trail in pattern.findall(text):
-        title = titles.article(raw)
-        if title:
+        if title := titles.target(raw).title:
             yield title, shown_text(raw, label, trail)
 
 

@@ -22,7 +22,7 @@ from queue import SimpleQueue
 from typing import IO, Any, BinaryIO, Self, cast
 
 from kglink.errors import KglinkError, SourceError
-from kglink_kbs.mediawiki.chunk import ChunkReader, TextCleaner
+from kglink_kbs.mediawiki.chunk import ChunkReader
 from kglink_kbs.mediawiki.join import PartResolver
 from kglink_kbs.mediawiki.plan import Plan
 
@@ -57,7 +57,6 @@ class Worker:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._reader = ChunkReader(plan)
-        self._cleaner = TextCleaner(plan, self._reader.titles)
 
     def do(self, job: Job, data: bytes) -> Job:
         """Do one job; what is written goes to the plan's folder."""
@@ -74,7 +73,7 @@ class Worker:
         if job["do"] == "read":
             return self._reader.read(job["chunk"], data, job["label"], job["offset"], job["bound"])
         if job["do"] == "clean":
-            self._cleaner.clean(job["chunk"], job["largest"])
+            self._reader.clean(job["chunk"], job["largest"])
             return {}
         resolver = PartResolver(self._plan, job["chunks"], job["groups"])
         match job["do"]:
