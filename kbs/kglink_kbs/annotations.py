@@ -116,20 +116,15 @@ class GoldReader:
         if value is None or not kb:
             return self.parse(value)
         if exact:
-            return _unique(self._of_kb(kb, value))
+            return tuple(dict.fromkeys(self._of_kb(kb, value)))
         return tuple(id_ if id_.kb else EntityId(kb, id_.key) for id_ in self.parse(value) or ())
 
     def parse(self, value: object) -> Gold:
         """None for null, () for an empty list or object or for NIL, else the set of ids."""
-        match value:
-            case None:
-                return None
-            case dict():
-                return _unique(self._of_object(value))
-            case list():
-                return _unique(id_ for item in value for id_ in self._of_item(item))
-            case _:
-                return _unique(self._of_item(value))
+        if value is None:
+            return None
+        items = value if isinstance(value, list) else [value]
+        return tuple(dict.fromkeys(id_ for item in items for id_ in self._of_item(item)))
 
     def _of_object(self, value: Mapping[str, object]) -> Iterator[EntityId]:
         """``{"kb": ..., "key": ...}``, or ids by KB: ``{"doid": ["DOID:7608"]}``."""
@@ -174,10 +169,6 @@ def _key(value: object) -> str:
             "Write null where nobody said what is meant, [] where no entity is (NIL).",
         )
     return key
-
-
-def _unique(ids: Iterable[EntityId]) -> tuple[EntityId, ...]:
-    return tuple(dict.fromkeys(ids))
 
 
 Form = Literal["listed", "single", "contexts", "bare", ""]

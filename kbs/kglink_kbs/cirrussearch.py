@@ -67,6 +67,7 @@ class CirrusSearchAdapter:
         return good_ones(pages, lambda page: self._entity(*page, problems), problems)
 
     def _entity(self, key: str, page: Mapping[str, Any], problems: Problems) -> Entity | None:
+        from kglink_kbs.mediawiki.kinds import is_disambiguation, is_list
         from kglink_kbs.mediawiki.wikitext import first_sentences
 
         title = one_line(page.get("title"), "title")
@@ -76,8 +77,14 @@ class CirrusSearchAdapter:
         if namespace not in self._settings.namespaces:
             problems.pass_over("page of another namespace")
             return None
-        templates = _template_names(page.get("template"))
-        if not self._is_kept(title, templates, problems):
+        given = page.get("template")
+        names = [one for one in given if isinstance(one, str)] if isinstance(given, list) else []
+        templates = [name.partition(":")[2] or name for name in names]  # without their namespace
+        if not self._settings.disambiguation and is_disambiguation(title, templates):
+            problems.pass_over("disambiguation page")
+            return None
+        if not self._settings.lists and is_list(title):
+            problems.pass_over("list page")
             return None
         item = page.get("wikibase_item") or ""
         if item and not (isinstance(item, str) and re.fullmatch(r"Q[1-9][0-9]*", item)):
@@ -95,17 +102,6 @@ class CirrusSearchAdapter:
             aliases=_redirects(page.get("redirect"), title, self._settings.namespaces),
             xrefs=(f"wikidata:{item}",) if item else (),
         )
-
-    def _is_kept(self, title: str, templates: list[str], problems: Problems) -> bool:
-        from kglink_kbs.mediawiki.kinds import is_disambiguation, is_list
-
-        if not self._settings.disambiguation and is_disambiguation(title, templates):
-            problems.pass_over("disambiguation page")
-            return False
-        if not self._settings.lists and is_list(title):
-            problems.pass_over("list page")
-            return False
-        return True
 
 
 def sniff(head: SourceHead) -> float:
@@ -153,13 +149,6 @@ def _id(action: Mapping[str, Any], place: str, problems: Problems) -> str:
     except BadValue as bad:
         problems.report(bad.at(place))
     return key
-
-
-def _template_names(value: object) -> list[str]:
-    """The names of a page's templates, without their namespace."""
-    if not isinstance(value, list):
-        return []
-    return [name.partition(":")[2] or name for name in value if isinstance(name, str)]
 
 
 def _type(templates: list[str], page: Mapping[str, Any]) -> str:

@@ -12,6 +12,7 @@ from kglink.records import Entity, Record
 from kglink.sources import Problems, Source, SourceHead, check_text
 from kglink_kbs.json_stream import JsonWalk
 from kglink_kbs.ontology import (
+    SCOPES,
     OntologySettings,
     OwnPrefixes,
     Term,
@@ -32,12 +33,7 @@ _REPLACED_BY = "http://purl.obolibrary.org/obo/IAO_0100001"
 _CONSIDER = f"{_OIO}consider"
 _IS_A = "is_a"
 #: The scope of a synonym by its predicate.
-_SCOPES = {
-    "hasExactSynonym": "exact",
-    "hasBroadSynonym": "broad",
-    "hasNarrowSynonym": "narrow",
-    "hasRelatedSynonym": "related",
-}
+_SCOPES = {f"has{scope.title()}Synonym": scope for scope in SCOPES}
 
 _ID_STEM = re.compile(rb'"id"\s*:\s*"([^"\\]*[_#/:][0-9]{0,3})?')
 _NOTES = {

@@ -10,7 +10,7 @@ from pydantic import Field, field_validator
 
 from kglink.errors import SourceError
 from kglink.plugins import PluginSettings
-from kglink.records import Alias, AliasKind, Entity, Record
+from kglink.records import Alias, Entity, Record
 from kglink.sources import Problems, Source, SourceHead, check_text
 from kglink_kbs.ontology import curie, local_name
 from kglink_kbs.rdf import (
@@ -119,7 +119,12 @@ class SkosAdapter:
 
     def _entity(self, iri: str, resource: Resource, resources: Resources) -> Entity | None:
         """The entity, or None of a resource that is none, is deprecated or has no label."""
-        if iri.startswith("_:") or not _is_concept(resource):
+        named = (value.text for value in resource.get("type", ()))
+        types = {one for one in named if not one.startswith("_:")}
+        is_concept = "label" in resource or (
+            "name" in resource and not types.isdisjoint(CLASS_TYPES)
+        )
+        if iri.startswith("_:") or not is_concept or types & NO_CONCEPT_TYPES:
             return None
         name = curie(iri)
         if self._prefixes and not name.startswith(self._prefixes):
@@ -133,8 +138,8 @@ class SkosAdapter:
             return None
         surfaces = [
             *(Alias(text, "synonym") for text, _ in [*titles, *names] if text != title[0]),
-            *self._aliases("alt", "synonym", resource, resources),
-            *self._aliases("hidden", "alias", resource, resources),
+            *(Alias(text, "synonym") for text, _ in self._chosen("alt", resource, resources)),
+            *(Alias(text, "alias") for text, _ in self._chosen("hidden", resource, resources)),
         ]
         texts = self._chosen("definition", resource, resources, one=False) or self._chosen(
             "note", resource, resources, one=False
@@ -148,7 +153,7 @@ class SkosAdapter:
             key=key,
             title=title[0],
             description=texts[0][0] if texts else "",
-            type=", ".join(sorted(map(local_name, _types(resource) - PLAIN_TYPES))),
+            type=", ".join(sorted(map(local_name, types - PLAIN_TYPES))),
             url=one_line(iri, "the id") if iri.startswith("http") else "",
             language=title[1],
             aliases=tuple(dict.fromkeys(surfaces)),
@@ -199,11 +204,6 @@ class SkosAdapter:
                 return 2 * place + 1
         return -1
 
-    def _aliases(
-        self, name: str, kind: AliasKind, resource: Resource, resources: Resources
-    ) -> Iterator[Alias]:
-        return (Alias(text, kind) for text, _ in self._chosen(name, resource, resources))
-
     def _key_of(self, name: str, iri: str, resource: Resource) -> str:
         match self._settings.key:
             case "iri":
@@ -230,17 +230,6 @@ class SkosAdapter:
         ]
         xrefs = (curie(one_line(value.text, "an xref")) for value in values)
         return tuple(xref for xref in dict.fromkeys(xrefs) if xref and not xref.startswith("_:"))
-
-
-def _types(resource: Resource) -> set[str]:
-    return {value.text for value in resource.get("type", ()) if not value.text.startswith("_:")}
-
-
-def _is_concept(resource: Resource) -> bool:
-    types = _types(resource)
-    if types & NO_CONCEPT_TYPES:
-        return False
-    return "label" in resource or ("name" in resource and bool(types & CLASS_TYPES))
 
 
 def _resolved(values: tuple[Value, ...] | list[Value], resources: Resources) -> Iterator[Value]:

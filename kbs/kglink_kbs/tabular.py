@@ -9,6 +9,7 @@ import csv
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from pydantic import Field, field_validator
@@ -175,17 +176,8 @@ def _rows(source: Source, dialect: Dialect, problems: Problems) -> Iterator[tupl
         feed.first, feed.bad = 0, None
 
 
-def sniff_csv(head: SourceHead) -> float:
+def sniff_csv(head: SourceHead, *, tabs: bool = False) -> float:
     """Sure of a header that names an id and a title, with any delimiter but the tab."""
-    return _sniff(head, tabs=False)
-
-
-def sniff_tsv(head: SourceHead) -> float:
-    """Sure of a header that names an id and a title, separated by a tab."""
-    return _sniff(head, tabs=True)
-
-
-def _sniff(head: SourceHead, *, tabs: bool) -> float:
     text = head.head.decode("utf-8-sig", errors="replace")
     if "\0" in text or text.lstrip()[:1] in ("", "{", "[", "<"):
         return 0.0
@@ -196,6 +188,10 @@ def _sniff(head: SourceHead, *, tabs: bool) -> float:
         return 0.9
     named = head.name.lower().endswith((".csv", ".tsv", ".tab"))
     return 0.3 if named and guess.regular > 0.9 and guess.rows > 1 else 0.0
+
+
+#: The same of a table that is separated by tabs.
+sniff_tsv = partial(sniff_csv, tabs=True)
 
 
 #: Fields whose cells hold several values, and what may stand between those; names hold commas.
@@ -218,19 +214,8 @@ _SHORTEST_TEXT = 30
 #: What a column of numbers is called that may be unique and names nothing.
 _AMOUNTS = (
     *("price", "preis", "prix", "precio", "prezzo", "preço", "prijs", "pris", "cena", "hinta"),
-    *(
-        "цена",
-        "价格",
-        "価格",
-        "가격",
-        "cost",
-        "amount",
-        "quantity",
-        "qty",
-        "stock",
-        "weight",
-        "year",
-    ),
+    *("цена", "价格", "価格", "가격", "cost", "amount", "quantity", "qty", "stock"),
+    *("weight", "year"),
     *("date", "menge", "bestand", "gewicht", "jahr", "datum", "kosten", "stück", "quantité"),
     *("poids", "année", "coût", "cantidad", "peso", "año", "anno", "количество", "数量"),
 )

@@ -9,7 +9,7 @@ as if each were known to within one: a few verdicts move them a little.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 
@@ -80,10 +80,6 @@ class OverlapModel(BaseModel):
             return 1 / (1 + math.exp(-odds))
         grown = math.exp(odds)
         return grown / (1 + grown)
-
-    def unknown(self, names: Iterable[str]) -> list[str]:
-        """The values that it has no weight for."""
-        return sorted(set(names) - self.weights.keys())
 
     def to_json(self) -> str:
         """The model as text; `read_model` reads it."""

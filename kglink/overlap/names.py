@@ -338,17 +338,12 @@ def _compared(
     there = [pair for pair in batch if pair.left in lefts and pair.right in rights]
     kinds, texts = [], []
     for pair in there:
-        kind, both = _comparable(lefts[pair.left], rights[pair.right])
-        tally.undescribed += kind != "description"
-        kinds.append(kind)
-        texts += both
+        both = lefts[pair.left], rights[pair.right]
+        described = all(one.description for one in both)
+        tally.undescribed += not described
+        kinds.append("description" if described else "text")
+        texts += [one.description if described else entity_text(one) for one in both]
     yield from zip(there, kinds, cosines(kbs, texts), strict=True)
-
-
-def _comparable(left: Entity, right: Entity) -> tuple[str, list[str]]:
-    if left.description and right.description:
-        return "description", [left.description, right.description]
-    return "text", [entity_text(left), entity_text(right)]
 
 
 def _overlap(

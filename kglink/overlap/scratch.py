@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,7 @@ from kglink.errors import StoreError
 from kglink.files.digest import text_hash
 from kglink.overlap.names import NameJoin
 from kglink.plugins import EntityVectors, Side
-from kglink.records import Entity, EntityId, OnProgress, Progress
+from kglink.records import Entity, EntityId, OnProgress, Overlap
 
 if TYPE_CHECKING:
     from kglink.plugins import FloatArray
@@ -44,8 +44,8 @@ _FIRST = """
 UPDATE pairs SET probability = ?, evidence = ?, shares_name = ? WHERE left = ? AND right = ?
 """
 _SECOND = "UPDATE pairs SET second = ?, evidence = ? WHERE left = ? AND right = ?"
-_ONE = "SELECT left, right, proposers, shares_name, probability, evidence FROM pairs"
-_READ = f"""{_ONE}
+_READ = """
+SELECT left, right, proposers, shares_name, probability, evidence FROM pairs
 WHERE (left, right) > (?, ?) AND (? IS NULL OR probability >= ?) ORDER BY left, right LIMIT ?
 """
 
@@ -127,14 +127,14 @@ class ScratchPairs:
         """All pairs, or those of at least this probability, in the order of their keys."""
         after = ("", "")
         while rows := self._db.execute(_READ, (*after, least, least, BATCH)).fetchall():
-            yield [_pair(row) for row in rows]
+            yield [
+                ScratchPair(
+                    *(left, right, proposers, bool(shares_name), probability or 0.0),
+                    json.loads(evidence) if evidence else {},
+                )
+                for left, right, proposers, shares_name, probability, evidence in rows
+            ]
             after = rows[-1][:2]
-
-    def get(self, left: str, right: str) -> ScratchPair | None:
-        """One pair."""
-        query = f"{_ONE} WHERE left = ? AND right = ?"
-        row = self._db.execute(query, (left, right)).fetchone()
-        return _pair(row) if row else None
 
     def probability(self, left: str, right: str) -> float | None:
         """The probability of a pair, once the first pass is done."""
@@ -157,12 +157,6 @@ class ScratchPairs:
         return dict(self._db.execute(query, (key,)).fetchall())
 
 
-def _pair(row: tuple[Any, ...]) -> ScratchPair:
-    left, right, proposers, shares_name, probability, evidence = row
-    values = json.loads(evidence) if evidence else {}
-    return ScratchPair(left, right, proposers, bool(shares_name), probability or 0.0, values)
-
-
 def _row(pair: ScratchPair, *, second: bool) -> tuple[object, ...]:
     found = (pair.probability, json.dumps(dict(pair.evidence)))
     return (*found, *pair[:2]) if second else (*found, pair.shares_name, *pair[:2])
@@ -181,11 +175,11 @@ class StoreKBs:
     names: NameJoin
     left: str
     right: str
-    encoder: Callable[[Sequence[str]], FloatArray]
+    encode: Callable[[Sequence[str]], FloatArray]
     vectors_of: VectorsOf
     scratch: ScratchPairs
     device: str = "auto"
-    progress: OnProgress = lambda _: None
+    report: OnProgress = lambda _: None
 
     def entities(self, side: Side) -> Iterator[Entity]:
         """All entities of one side in the order of their keys."""
@@ -203,31 +197,22 @@ class StoreKBs:
             for name in pair.names:
                 yield pair.left, pair.right, name
 
-    def encode(self, texts: Sequence[str]) -> FloatArray:
-        """The unit vector of each text."""
-        return self.encoder(texts)
-
     def vectors(self, side: Side, rows: RowKind) -> EntityVectors | None:
         """The vectors of one side in the joint space."""
         return self.vectors_of(self._kb(side), rows)
 
     def overlaps_through(self) -> Iterator[tuple[str, str, str, float]]:
         """Left key, right key, a third KB, and how probably both are the same entity of it."""
-        for info in self.store.kbs():
-            if info.name not in (self.left, self.right):
-                yield from self._through(info.name)
-
-    def _through(self, third: str) -> Iterator[tuple[str, str, str, float]]:
-        by_third: dict[str, list[tuple[str, float]]] = {}
-        for overlap in self.store.overlaps(third, self.right):
-            probability = _believed(overlap.probability, overlap.verdict)
-            by_third.setdefault(overlap.left.key, []).append((overlap.right.key, probability))
-        if not by_third:
-            return
-        for overlap in self.store.overlaps(self.left, third):
-            probability = _believed(overlap.probability, overlap.verdict)
-            for key, other in by_third.get(overlap.right.key, ()):
-                yield overlap.left.key, key, third, probability * other
+        for third in (info.name for info in self.store.kbs()):
+            if third in (self.left, self.right):
+                continue
+            by_third: dict[str, list[tuple[str, float]]] = {}
+            for overlap in self.store.overlaps(third, self.right):
+                found = overlap.right.key, _believed(overlap)
+                by_third.setdefault(overlap.left.key, []).append(found)
+            for overlap in self.store.overlaps(self.left, third) if by_third else ():
+                for key, other in by_third.get(overlap.right.key, ()):
+                    yield overlap.left.key, key, third, _believed(overlap) * other
 
     def probability(self, left: str, right: str) -> float | None:
         """What the first pass found a pair to be."""
@@ -237,21 +222,15 @@ class StoreKBs:
         """The other sides of all pairs of an entity."""
         return self.scratch.partners(side, key)
 
-    def report(self, progress: Progress) -> None:
-        """How far evidence has come in a long search."""
-        self.progress(progress)
-
     def _kb(self, side: Side) -> str:
         return self.left if side == "left" else self.right
 
 
-def _believed(probability: float, verdict: str | None) -> float:
-    if verdict == "correct":
+def _believed(overlap: Overlap) -> float:
+    if overlap.verdict == "correct":
         return 1.0
-    return 0.0 if verdict == "wrong" else probability
+    return 0.0 if overlap.verdict == "wrong" else overlap.probability
 
-
-FloatArray = npt.NDArray[np.float32]
 
 #: How long a process waits for another one that writes.
 _WAIT_SECONDS = 60

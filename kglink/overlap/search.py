@@ -348,7 +348,6 @@ class Training:
     """A model, and what it was trained on."""
 
     model: OverlapModel
-    prior: OverlapModel
     correct: int
     wrong: int
     rivals: int
@@ -403,4 +402,4 @@ def train(
         sample_weights=[*(1.0 for _ in values), *(RIVAL_WEIGHT for _ in rivals)],
     )
     model = model.model_copy(update={"correct": correct, "wrong": wrong})
-    return Training(model, prior, correct, wrong, len(rivals), tuple(judged))
+    return Training(model, correct, wrong, len(rivals), tuple(judged))

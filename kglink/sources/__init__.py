@@ -10,7 +10,6 @@ from kglink.sources.values import (
     SourceHead,
     SourceLimits,
     Step,
-    check_sizes,
     read_records,
 )
 
@@ -23,7 +22,6 @@ __all__ = [
     "SourceHead",
     "SourceLimits",
     "Step",
-    "check_sizes",
     "check_text",
     "read_records",
 ]

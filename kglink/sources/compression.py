@@ -110,14 +110,6 @@ class Compression(NamedTuple):
     """None for an archive, which is more than a stream."""
 
 
-class _Foreign(NamedTuple):
-    """A kind of archive that is not read, and the command that unpacks it."""
-
-    name: str
-    magic: bytes
-    command: str
-
-
 KINDS = (
     Compression("gzip", re.compile(rb"\x1f\x8b"), (".gz", ".gzip", ".bgz"), _Gzip),
     Compression(
@@ -133,11 +125,12 @@ KINDS = (
 )
 #: The first bytes of a zip archive, which some adapters read and no line reader does.
 ZIP_MAGIC = b"PK\x03\x04"
+#: Kinds of archives that are not read: name, signature, and the command that unpacks one.
 _FOREIGN = (
-    _Foreign("xz", b"\xfd7zXZ\x00", "xz -dc"),
-    _Foreign("zip", ZIP_MAGIC, "unzip -p"),
-    _Foreign("7z", b"7z\xbc\xaf\x27\x1c", "7z x -so"),  # in another packed file
-    _Foreign("lz4", b"\x04\x22\x4d\x18", "lz4 -dc"),
+    ("xz", b"\xfd7zXZ\x00", "xz -dc"),
+    ("zip", ZIP_MAGIC, "unzip -p"),
+    ("7z", b"7z\xbc\xaf\x27\x1c", "7z x -so"),  # in another packed file
+    ("lz4", b"\x04\x22\x4d\x18", "lz4 -dc"),
 )
 
 
@@ -151,12 +144,12 @@ def find_compression(name: str, magic: bytes) -> Compression | None:
 
 def refuse_archive(name: str, magic: bytes) -> None:
     """Refuse a file whose first bytes are the signature of an archive that is not read."""
-    for foreign in _FOREIGN:
-        if magic.startswith(foreign.magic):
+    for packer, signature, command in _FOREIGN:
+        if magic.startswith(signature):
             raise SourceError(
-                f"{name} is packed with {foreign.name}, which kglink does not read",
+                f"{name} is packed with {packer}, which kglink does not read",
                 hint="Unpack it first, or pipe it in: "
-                f"{foreign.command} {shlex.quote(name)} | kglink ... -",
+                f"{command} {shlex.quote(name)} | kglink ... -",
             )
 
 
@@ -292,8 +285,15 @@ class Decompressed(Unpacked):
                 if decoder.needs_input and not data:
                     data = self._take()
                     if not data:
-                        raise self._broken_off()
-                piece = self._next_piece(decoder, data)
+                        raise SourceError(
+                            f"{self._name} is cut short: its {self._kind} stream ends in the "
+                            f"middle ({self._place()})",
+                            hint=self._copy_again(),
+                        )
+                try:
+                    piece = decoder.decompress(data, _PIECE)
+                except (zlib.error, OSError, ValueError) as error:
+                    raise self._damaged(error) from error
                 data = b""
                 if piece:
                     yield self._counted(piece)
@@ -305,16 +305,3 @@ class Decompressed(Unpacked):
         data = self._raw.read(_READ)
         self._read += len(data)
         return data
-
-    def _next_piece(self, decoder: _Decoder, data: bytes) -> bytes:
-        try:
-            return decoder.decompress(data, _PIECE)
-        except (zlib.error, OSError, ValueError) as error:
-            raise self._damaged(error) from error
-
-    def _broken_off(self) -> SourceError:
-        return SourceError(
-            f"{self._name} is cut short: its {self._kind} stream ends in the middle "
-            f"({self._place()})",
-            hint=self._copy_again(),
-        )

@@ -279,22 +279,19 @@ class Source:
             ]
         return list(self._files)
 
-    def open(self) -> BinaryIO:
+    def open(self, encoding: str = "") -> BinaryIO:
         """The content from its beginning, decompressed; close it after use."""
-        return self._open("")
+        self._reader = self._raw()
+        return cast("BinaryIO", self._stream(self._reader, encoding))
 
     def open_text(self) -> BinaryIO:
         """As `open`, for a reader of text: what is in the encoding of `limits` comes as UTF-8."""
-        return self._open(self.limits.encoding)
+        return self.open(self.limits.encoding)
 
     def open_bytes(self) -> BinaryIO:
         """As `open`, whatever the encoding of a text is: its bytes as they are."""
         self._reader = self._raw()
         return cast("BinaryIO", self._stream(self._reader, "", as_it_is=True))
-
-    def _open(self, encoding: str) -> BinaryIO:
-        self._reader = self._raw()
-        return cast("BinaryIO", self._stream(self._reader, encoding))
 
     def open_raw(self) -> BinaryIO:
         """The bytes as they lie on disk, seekable and not decompressed; close it after use."""
@@ -313,13 +310,20 @@ class Source:
             while raw := stream.readline(limit + 2):
                 number += 1
                 start, offset = offset, offset + len(raw)
-                line = _without_break(raw)
+                line = raw[:-2] if raw.endswith(b"\r\n") else raw.removesuffix(b"\n")
                 if len(line) > limit:
                     skipped, piece = 0, raw
                     while not piece.endswith(b"\n") and (piece := stream.readline(_BUFFER)):
                         skipped += len(piece)
                     offset += skipped
-                    problems.report(self._too_long(number))
+                    problems.report(
+                        RecordError(
+                            f"the line is longer than {limit:,} bytes",
+                            where=self.where(number),
+                            hint="If it is one record, raise ingest.max_line_mb; if the file has "
+                            "no line breaks, write one record per line.",
+                        )
+                    )
                     continue
                 if start == 0 and line.startswith(_BOM):
                     line, start = line[len(_BOM) :], len(_BOM)
@@ -435,14 +439,6 @@ class Source:
         text = as_utf8(cast("BinaryIO", stream), encoding, self.label)
         return io.BufferedReader(text, _BUFFER)
 
-    def _too_long(self, number: int) -> RecordError:
-        return RecordError(
-            f"the line is longer than {self.limits.max_line_bytes:,} bytes",
-            where=self.where(number),
-            hint="If it is one record, raise ingest.max_line_mb; if the file has no line "
-            "breaks, write one record per line.",
-        )
-
 
 def _shown(name: str) -> str:
     return "standard input" if name == STDIN else name
@@ -452,9 +448,3 @@ def _standard_input() -> BinaryIO:
     if sys.stdin is None:
         raise SourceError("there is no standard input to read", hint="Name a file instead of -.")
     return sys.stdin.buffer
-
-
-def _without_break(line: bytes) -> bytes:
-    if line.endswith(b"\r\n"):
-        return line[:-2]
-    return line[:-1] if line.endswith(b"\n") else line

@@ -91,19 +91,12 @@ def _region(
     # A name that is not closed once is not closed later either: no second search to the end.
     close = None if name in unclosed else _CLOSE[name].search(text, found.end())
     if close is None:
-        unclosed.add(name)
-        return _unclosed_end(text, found.end(), name), ""
+        unclosed.add(name)  # it ends with its line; literal text does at once
+        end = found.end() if name == _LITERAL else text.find("\n", found.end())
+        return (len(text) if end < 0 else end), ""
     if name == _LITERAL:
         return close.end(), literal(unescaped(text[found.end() : close.start()]))
     return close.end(), ""
-
-
-def _unclosed_end(text: str, at: int, name: str) -> int:
-    """Where an element that is never closed ends: with its line; literal text does at once."""
-    if name == _LITERAL:
-        return at
-    end = text.find("\n", at)
-    return len(text) if end < 0 else end
 
 
 # Every alternative begins with a literal, so that the search runs at the speed of C.

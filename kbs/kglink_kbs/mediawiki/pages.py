@@ -218,14 +218,6 @@ _MOST_HEADER = 8 * 2**20
 _HEAD_OF_PAGE = 2**16
 
 
-class Piece(NamedTuple):
-    """Some whole pages: their file, where they begin in it once unpacked, and their bytes."""
-
-    label: str
-    offset: int
-    data: bytes
-
-
 class Export:
     """An export as it is read; where it is cut depends on its bytes alone."""
 
@@ -268,8 +260,11 @@ class Export:
             self._header = self._take(start)
         return self._header
 
-    def pieces(self) -> Iterator[Piece]:
-        """The pages, in pieces of about the same size."""
+    def pieces(self) -> Iterator[tuple[str, int, bytes]]:
+        """The pages in pieces of about the same size: their file, their place in it, their bytes.
+
+        The place is that in the unpacked file.
+        """
         self.header()
         searched = 0
         while True:
@@ -277,7 +272,7 @@ class Export:
             end = self._held.rfind(_PAGE_END, searched)
             if end >= 0:
                 offset = self._offset
-                yield Piece(self._label, offset, self._take(end + len(_PAGE_END)))
+                yield self._label, offset, self._take(end + len(_PAGE_END))
                 searched = 0
             elif len(self._held) > self._max_page_bytes:
                 self._skip_page()

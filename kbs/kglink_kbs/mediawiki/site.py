@@ -36,10 +36,7 @@ class Namespace(NamedTuple):
 class Site:
     """One wiki."""
 
-    name: str = ""
-    dbname: str = ""
     base: str = ""
-    generator: str = ""
     case: str = "first-letter"
     language: str = ""
     namespaces: tuple[Namespace, ...] = ()
@@ -132,10 +129,7 @@ class _Reader:
             if re.fullmatch(r"-?[0-9]{1,6}", key)
         )
         return Site(
-            name=get("sitename", ""),
-            dbname=get("dbname", ""),
             base=get("base", ""),
-            generator=get("generator", ""),
             case=case,
             language=self._language,
             namespaces=spaces,

@@ -202,7 +202,8 @@ def _tokens(page: str) -> Iterator[_Token]:
         tag, closes = found[2].lower(), bool(found[1])
         place = _tag_end(page, found.end())
         if tag in _RAW and not closes:
-            end = _raw_end(page, tag, place)
+            closing = re.compile(rf"</{tag}(?=[\s/>])", re.I).search(page, place)
+            end = closing.start() if closing else len(page)
             yield _Token(tag, page[place:end])
             place = end
         else:
@@ -223,11 +224,6 @@ def _tag_end(page: str, place: int) -> int:
             return found.end()
         place = _past(page, found[1], found.end())
     return len(page)
-
-
-def _raw_end(page: str, tag: str, place: int) -> int:
-    found = re.compile(rf"</{tag}(?=[\s/>])", re.I).search(page, place)
-    return found.start() if found else len(page)
 
 
 _MARKDOWN_NAMES = (".md", ".markdown", ".mdown", ".mkd")
