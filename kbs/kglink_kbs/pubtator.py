@@ -71,15 +71,10 @@ class _Block:
 
     id: str
     place: str
-    title: str = ""
-    abstract: str = ""
-    parts: set[str] = field(default_factory=set)
+    parts: dict[str, str] = field(default_factory=dict)
+    """The title (``t``) and the abstract (``a``)."""
     rows: list[tuple[str, list[str]]] = field(default_factory=list)
     """The cells of each annotation, and where it stands."""
-
-    @property
-    def text(self) -> str:
-        return f"{self.title} {self.abstract}" if self.abstract else self.title
 
 
 class PubtatorAdapter:
@@ -118,9 +113,10 @@ class PubtatorAdapter:
                 f"document {shortened(block.id)} has no title line",
                 "A block begins with PMID|t|TITLE and PMID|a|ABSTRACT.",
             )
-        text = exact_text(block.text, "the text")
+        title, abstract = block.parts["t"], block.parts.get("a")
+        text = exact_text(f"{title} {abstract}" if abstract else title, "the text")
         mentions = good_ones(block.rows, partial(self._mention, block.id, text), problems)
-        return Document(block.id, text, in_order(mentions), block.title.strip(), split)
+        return Document(block.id, text, in_order(mentions), title.strip(), split)
 
     def _mention(self, id_: str, text: str, cells: list[str]) -> Mention | None:
         if cells[0].strip() != id_:
@@ -235,11 +231,7 @@ def _add_part(block: _Block, part: re.Match[str], place: str, problems: Problems
         hint = "A blank line separates two documents."
         problems.report(RecordError(reason, where=place, hint=hint))
         return
-    block.parts.add(kind)
-    if kind == "t":
-        block.title = text
-    else:
-        block.abstract = text
+    block.parts[kind] = text
 
 
 def _offset(cell: str, what: str) -> int:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from xml.sax import SAXException
 from xml.sax.expatreader import ExpatParser
 from xml.sax.handler import ContentHandler, feature_namespaces
-from xml.sax.xmlreader import Locator
 
 from rdflib import Graph, URIRef
 from rdflib.exceptions import Error as RdflibError
@@ -162,25 +161,10 @@ def _pieces(source: Source, stream: Any, max_bytes: int) -> Iterator[bytes]:
         yield piece
 
 
-class _Place(Locator):
-    """Says what relative addresses are relative to, and where the parser is."""
-
-    def __init__(self, parser: Locator) -> None:
-        self._parser = parser
-
-    def getSystemId(self) -> str:  # noqa: N802 - the name in the interface
-        """The base."""
-        return _BASE
-
-    def getLineNumber(self) -> int | None:  # noqa: N802 - the name in the interface
-        """The line that is being parsed."""
-        return self._parser.getLineNumber()
-
-
 def _read_xml(source: Source, graph: Graph, max_bytes: int) -> None:
     handler = LinearHandler(graph)
     parser = GuardedParser(handler, source.label)
-    handler.setDocumentLocator(_Place(parser))
+    handler.setDocumentLocator(parser)
     with source.open() as stream:
         for piece in _pieces(source, stream, max_bytes):
             parser.feed(piece)
@@ -340,6 +324,10 @@ class GuardedParser(ExpatParser):
         super().__init__()
         self.setFeature(feature_namespaces, True)
         self.setContentHandler(handler)
+
+    def getSystemId(self) -> str:  # noqa: N802 - the name in the interface
+        """The address that relative ones are relative to."""
+        return _BASE
 
     def reset(self) -> None:
         """Make a new parser with the guards in place."""

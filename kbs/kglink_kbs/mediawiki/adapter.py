@@ -180,8 +180,7 @@ class _Reading:
             write_sections(plan.tails(), [json.dumps(kept).encode()])
         steps = _joining(plan, chunks, groups)
         if plan.settings.documents:
-            lots = (lot for chunk in range(chunks) for lot in _about(plan, chunk)["lots"])
-            largest = self._lottery.largest(lots)
+            largest = self._lottery.largest
             clean = [{"do": "clean", "chunk": chunk, "largest": largest} for chunk in range(chunks)]
             steps.insert(0, (clean, lambda job: plan.texts(job["chunk"])))
         total = sum(len(jobs) for jobs, _ in steps)

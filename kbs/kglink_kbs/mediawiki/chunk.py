@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from hashlib import blake2b
+from heapq import heappush, heappushpop
 from typing import Any
 
 from kglink_kbs.mediawiki.kinds import (
@@ -48,8 +49,6 @@ from kglink_kbs.mediawiki.wikitext import (
 
 #: Lots are numbers of this number of bits; the chosen documents are those with the smallest.
 LOT_BITS = 48
-_BUCKET_BITS = 16
-_SHIFT = LOT_BITS - _BUCKET_BITS
 
 
 def draw_lot(seed: int, key: str) -> int:
@@ -59,37 +58,30 @@ def draw_lot(seed: int, key: str) -> int:
 
 
 class Lottery:
-    """Counts lots in equal buckets, so that it takes no memory for each of them."""
+    """Keeps the smallest lots of those that were drawn."""
 
     def __init__(self, wanted: int) -> None:
         self._wanted = wanted
-        self._buckets = [0] * 2**_BUCKET_BITS
-        # The wanted number is reached in the last bucket that counts, or not yet.
-        self._last = len(self._buckets) - 1
-        self._before = 0
+        self._kept: list[int] = []
+        """A heap of the lots below zero: first comes the largest that is kept."""
 
     def add(self, lots: Iterable[int]) -> None:
         """Take in the lots of some documents."""
-        for lot in lots:
-            bucket = lot >> _SHIFT
-            self._buckets[bucket] += 1
-            self._before += bucket < self._last
-        while self._last and self._before >= self._wanted:
-            self._last -= 1
-            self._before -= self._buckets[self._last]
+        for lot in lots if self._wanted else ():
+            if len(self._kept) < self._wanted:
+                heappush(self._kept, -lot)
+            else:
+                heappushpop(self._kept, -lot)
+
+    @property
+    def largest(self) -> int:
+        """The largest lot that is chosen, when all are known; -1 for none."""
+        return -self._kept[0] if self._kept else -1
 
     @property
     def bound(self) -> int:
         """No lot from here on can still be among the smallest that are wanted."""
-        return (self._last + 1) << _SHIFT
-
-    def largest(self, lots: Iterable[int]) -> int:
-        """The largest lot that is chosen, when all ``lots`` are known; -1 for none."""
-        left = self._wanted - self._before
-        if left <= 0:
-            return (self._last << _SHIFT) - 1
-        here = sorted(lot for lot in lots if lot >> _SHIFT == self._last)
-        return here[left - 1] if left <= len(here) else self.bound - 1
+        return self.largest + 1 if len(self._kept) == self._wanted else 1 << LOT_BITS
 
 
 #: Letters of a subpage's description that its page gets.

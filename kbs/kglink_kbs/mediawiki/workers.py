@@ -61,7 +61,20 @@ class Worker:
     def do(self, job: Job, data: bytes) -> Job:
         """Do one job; what is written goes to the plan's folder."""
         try:
-            return self._do(job, data)
+            if job["do"] == "read":
+                place = job["label"], job["offset"], job["bound"]
+                return self._reader.read(job["chunk"], data, *place)
+            if job["do"] == "clean":
+                self._reader.clean(job["chunk"], job["largest"])
+                return {}
+            resolver = PartResolver(self._plan, job["chunks"], job["groups"])
+            match job["do"]:
+                case "ask":
+                    resolver.ask(job["part"])
+                case "answer":
+                    resolver.answer(job["turn"], job["part"])
+                case _:
+                    resolver.join(job["part"])
         except OSError as error:
             raise SourceError(
                 f"cannot keep what has been read in {self._plan.folder}: {error.strerror or error}",
@@ -69,20 +82,6 @@ class Worker:
                 "or TMPDIR outside of one, says where it lies.",
             ) from error
 
-    def _do(self, job: Job, data: bytes) -> Job:
-        if job["do"] == "read":
-            return self._reader.read(job["chunk"], data, job["label"], job["offset"], job["bound"])
-        if job["do"] == "clean":
-            self._reader.clean(job["chunk"], job["largest"])
-            return {}
-        resolver = PartResolver(self._plan, job["chunks"], job["groups"])
-        match job["do"]:
-            case "ask":
-                resolver.ask(job["part"])
-            case "answer":
-                resolver.answer(job["turn"], job["part"])
-            case _:
-                resolver.join(job["part"])
         return {}
 
 
