@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from kglink.errors import RecordError, SourceError
-from kglink.records import CodeMapping, Entity, Record
+from kglink.records import Entity, Record
 from kglink.sources import Problems, Source, SourceHead, check_text
 from kglink.sources.encoding import not_utf8
 from kglink_kbs.ontology import (
@@ -124,7 +124,7 @@ class OboAdapter:
         found = False
         for stanza in _terms(source, own, problems):
             try:
-                records = list(self._records(stanza, header.get(b"default-namespace", "")))
+                records = stanza.records(self._maker, header.get(b"default-namespace", ""))
             except BadValue as bad:
                 problems.report(bad.at(source.where(stanza.line)))
             except RecordError as error:  # from the decoding of a value
@@ -134,14 +134,6 @@ class OboAdapter:
                 yield from records
         if not found and not problems.total:
             raise own.nothing_found(source)
-
-    def _records(self, stanza: _Stanza, default_namespace: str) -> Iterator[Record]:
-        """The entity of a live term; of an obsolete one what took its place."""
-        term = stanza.term()
-        if term:
-            yield self._maker.make(term, default_namespace)
-        elif stanza.is_obsolete:
-            yield from stanza.successors()
 
 
 class _Stanza:
@@ -163,17 +155,20 @@ class _Stanza:
         elif tag and not colon and not tag.startswith(b"!"):
             self.bad_line = self.bad_line or number
 
-    def term(self) -> Term | None:
-        """The term, or None where it is obsolete, has no name or is of another ontology."""
+    def records(self, maker: TermMaker, default_namespace: str) -> list[Record]:
+        """The entity of a live term, what took the place of an obsolete one; none of others."""
         if self.bad_line:
             self.line = self.bad_line
             raise BadValue("a line without a tag", "OBO lines look like name: some text")
         key = curie(self._only(b"id"))
-        if key not in self._own or self.is_obsolete:
-            return None
+        if key not in self._own:
+            return []
+        if any(value.lower() == "true" for value in self._bare(b"is_obsolete")):
+            replaced_by = map(curie, self._bare(b"replaced_by"))
+            return list(successors(key, replaced_by, map(curie, self._bare(b"consider"))))
         title = self._only(b"name") if b"name" in self.values else ""
         if not title:
-            return None
+            return []
         term = Term(
             key=key,
             title=title,
@@ -191,19 +186,7 @@ class _Stanza:
             parents=[curie(value) for value in self._bare(b"is_a")],
         )
         self.line = self.first  # what is wrong from here on is wrong with the whole
-        return term
-
-    @property
-    def is_obsolete(self) -> bool:
-        """Whether the term is one no more."""
-        return any(value.lower() == "true" for value in self._bare(b"is_obsolete"))
-
-    def successors(self) -> Iterator[CodeMapping]:
-        """What took the place of an obsolete term of this ontology."""
-        key = curie(self._only(b"id"))
-        if key in self._own:
-            replaced_by = map(curie, self._bare(b"replaced_by"))
-            yield from successors(key, replaced_by, map(curie, self._bare(b"consider")))
+        return [maker.make(term, default_namespace)]
 
     def _texts(self, tag: bytes) -> Iterator[str]:
         for line, start, raw in self.values.get(tag, ()):

@@ -336,17 +336,9 @@ class GuardedParser(ExpatParser):
         parser.EntityDeclHandler = self._entity
         parser.ExternalEntityRefHandler = self._external
 
-    def _entity(  # the arguments are those of expat
-        self,
-        name: str,
-        is_parameter: bool,
-        value: str | None,
-        base: str | None,
-        system_id: str | None,
-        public_id: str | None,
-        notation: str | None,
-    ) -> None:
-        if value is None:
+    def _entity(self, name: str, is_parameter: bool, value: str | None, *of: str | None) -> None:
+        if value is None:  # the arguments are those of expat
+            base, system_id, public_id, _ = of
             self._external(name, base, system_id, public_id)
         elif is_parameter or len(value) > MAX_ENTITY or "&" in value or "%" in value:
             raise SourceError(

@@ -24,7 +24,7 @@ from kglink_kbs.mediawiki.kinds import (
 )
 from kglink_kbs.mediawiki.languages import CATEGORY, MAIN
 from kglink_kbs.mediawiki.markup import without_opaque
-from kglink_kbs.mediawiki.pages import BadPage, RawPage, is_wikitext, read_pages
+from kglink_kbs.mediawiki.pages import BadPage, RawPage, read_pages
 from kglink_kbs.mediawiki.plan import (
     ABOUT,
     DOCUMENTS,
@@ -179,7 +179,7 @@ class _Chunk:
             if kind == "article" and to != title:
                 part = self._plan.part_of(title)
                 self._out.add(self._plan.titles_section(part), f"{title}\t{to}")
-        elif is_wikitext(page):
+        elif page.model in ("", "wikitext"):  # others are style sheets and programs
             self._article(page, ns, title)
         else:
             self._left_out["page that is no wikitext"] += 1

@@ -13,7 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, Self
 
 from kglink_kbs.mediawiki.languages import (
     ABOUT_TEXT,
@@ -48,29 +48,24 @@ _LONGEST_NAME = 100
 _SHORT_DESCRIPTION_BY = 4000
 
 
-class PageSort(NamedTuple):
-    """What a page is, and of what type its subject is."""
-
-    kind: PageKind
-    type: str = ""
-
-
 def redirect_target(text: str) -> str:
     """Where a page's text sends its reader, for dumps that do not say so themselves."""
     found = _REDIRECT.match(text)
     return found[2] if found and found[1].lower() in REDIRECT_WORDS else ""
 
 
-def sort_page(title: str, ns: int, text: str, lead: str) -> PageSort:
-    """What the page of a title and a text is; ``lead`` is the text before its first heading."""
+def sort_page(title: str, ns: int, text: str, lead: str) -> tuple[PageKind, str]:
+    """What the page of a title and a text is, and the type of its subject.
+
+    ``lead`` is the text before its first heading.
+    """
     if ns == CATEGORY:
-        return PageSort("category")
+        return "category", ""
     templates = (found[1] for found in _TEMPLATE_NAME.finditer(text))
     lower = "disambig" in text or "Disambig" in text or "DISAMBIG" in text
     if (lower and bool(_DISAMBIGUATION_WORD.search(text))) or is_disambiguation(title, templates):
-        return PageSort("disambiguation")
-    kind: PageKind = "list" if is_list(title) else "article"
-    return PageSort(kind, _type(text, lead))
+        return "disambiguation", ""
+    return "list" if is_list(title) else "article", _type(text, lead)
 
 
 def is_list(title: str) -> bool:

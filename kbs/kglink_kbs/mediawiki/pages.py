@@ -38,7 +38,6 @@ _PAGE_END = b"</page>"
 _PAGE = re.compile(rb"<page(?=[\s>])")
 _TITLE = re.compile(rb"<title>([^<]{1,1000})</title>")
 _FILLER = re.compile(rb"\s*+(?:</mediawiki>\s*+)?")
-_WIKITEXT_MODELS = frozenset({"", "wikitext"})
 _TEXT_BUFFER = 2**20
 _DAMAGED = (
     "The export is damaged here; download it again, or pass over such pages with --on-error skip."
@@ -130,11 +129,6 @@ def read_pages(
         return _parse(piece, label, limit)
     except expat.ExpatError:
         return _one_by_one(piece, offset, label, limit)
-
-
-def is_wikitext(page: RawPage) -> bool:
-    """Whether the page's text is an article, not a style sheet or a program."""
-    return page.model in _WIKITEXT_MODELS
 
 
 def too_large(title: str, limit: int, label: str) -> BadPage:

@@ -41,21 +41,15 @@ class Site:
     language: str = ""
     namespaces: tuple[Namespace, ...] = ()
 
-    @property
-    def url_prefix(self) -> str:
-        """What stands before the title in the address of a page."""
+    def url(self, title: str) -> str:
+        """The address of a page; empty where the dump does not say where its wiki is."""
+        name = quote(title.replace(" ", "_"), safe=_URL_SAFE) if self.base else ""
         for mark in ("?title=", "&title=", "/wiki/", "/index.php/"):
             before, found, _ = self.base.partition(mark)
             if found:
-                return before + found
+                return before + found + name
         before, slash, _ = self.base.rpartition("/")
-        return before + slash if not before.endswith(":/") else self.base + "/"
-
-    def url(self, title: str) -> str:
-        """The address of a page; empty where the dump does not say where its wiki is."""
-        if not self.base:
-            return ""
-        return self.url_prefix + quote(title.replace(" ", "_"), safe=_URL_SAFE)
+        return (self.base + "/" if before.endswith(":/") else before + slash) + name
 
 
 def read_site(header: bytes, label: str) -> Site:
