@@ -267,8 +267,8 @@ class XlsxTable:
             from kglink_cli.sheet_xml import size_of  # which needs the library
 
             with self._archive() as archive, archive.open(self._part) as sheet:
-                self._size = size_of(sheet, source.label)
-        self.rows: int | None = max(0, self._size.rows - 1)
+                rows, self._columns = size_of(sheet, source.label)
+        self.rows: int | None = max(0, rows - 1)
 
     def columns(self) -> Sequence[str]:
         """The cells of the first row."""
@@ -281,7 +281,7 @@ class XlsxTable:
 
         from kglink_cli.sheet_xml import MOST_COLUMNS, with_cells
 
-        first = max(self._size.columns, len(self.columns())) + 1
+        first = max(self._columns, len(self.columns())) + 1
         if first + len(added) > MOST_COLUMNS:
             raise SourceError(
                 f"{self._source.label} has cells in column {get_column_letter(first - 1)}, and "

@@ -347,9 +347,9 @@ def head_objects(head: SourceHead) -> list[dict[str, Any]]:
     try:
         text = head.head.decode("utf-8-sig", errors="ignore")
         objects = _array_objects(text) if is_array(head.head) else _line_objects(text)
-        return objects[:_ENOUGH]
     except (ValueError, RecursionError):
         return []
+    return objects[:_ENOUGH] if all(isinstance(one, dict) for one in objects) else []
 
 
 def _line_objects(text: str) -> list[dict[str, Any]]:
@@ -364,7 +364,7 @@ def _line_objects(text: str) -> list[dict[str, Any]]:
             break  # who reads the source says which line is broken
     if not values:  # one line so far: whole, or longer than the beginning
         return [_begun_object(last)]
-    return _objects_only(values)
+    return values
 
 
 def _begun_object(text: str) -> dict[str, Any]:
@@ -393,7 +393,7 @@ def _past(text: str, place: int, signs: str) -> int:
 
 def _array_objects(text: str) -> list[dict[str, Any]]:
     decoder = json.JSONDecoder()
-    values: list[object] = []
+    values: list[Any] = []
     place = _past(text, 0, "[")
     while text[place : place + 1] == "{":
         try:
@@ -404,9 +404,4 @@ def _array_objects(text: str) -> list[dict[str, Any]]:
             break
         values.append(value)
         place = _past(text, place, ",]")
-    return _objects_only(values)
-
-
-def _objects_only(values: list[object]) -> list[dict[str, Any]]:
-    objects = [value for value in values if isinstance(value, dict)]
-    return objects if len(objects) == len(values) else []
+    return values

@@ -59,13 +59,11 @@ class Annotation(NamedTuple):
 
 def read_texts(source: Source, kind: Kind, problems: Problems) -> Iterator[Text]:
     """The texts of ``posts.tsv`` or ``comments.tsv``, the line breaks in them kept."""
-    begins = _BEGINS[kind]
     limit = source.limits.max_line_bytes
     open_text: Text | None = None
-    pieces: list[str] = []
-    size = 0
+    pieces, size = list[str](), 0
     for number, line in source.lines(problems):
-        if begun := begins.fullmatch(line):
+        if begun := _BEGINS[kind].fullmatch(line):
             if open_text:
                 yield open_text._replace(text="\n".join(pieces).strip())
             open_text, pieces, size = Text(number, begun[1], ""), [begun[2]], len(begun[2])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import groupby, islice
 from typing import Literal
 
@@ -160,11 +161,10 @@ def _beside(file: Source | None, name: str, problems: Problems) -> Callable[[str
 def sniff(head: SourceHead) -> float:
     """Sure of a folder with MRCONSO.RRF below it, or of the beginning of that file."""
     if head.path and not head.head:
-        try:
+        with suppress(OSError):
             near = ("", "*/", "*/*/")
             return 0.95 if any(any(head.path.glob(f"{at}{_CONCEPTS}*")) for at in near) else 0.0
-        except OSError:
-            return 0.0
+        return 0.0
     line = head.head.partition(b"\n")[0].decode("utf-8-sig", errors="replace").rstrip("\r")
     cells = line.split("|")
     return 0.9 if len(cells) == 19 and _is_cui(cells[0]) and len(cells[1]) == 3 else 0.0

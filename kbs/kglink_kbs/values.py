@@ -149,14 +149,18 @@ def finite_number(value: object, what: str) -> float:
     """A number, or a text that is one; null is 0."""
     if value is None or value == "":
         return 0.0
-    if isinstance(value, (int, float, str)) and not isinstance(value, bool):
-        try:
-            number = float(value)
-        except (ValueError, OverflowError):
-            number = math.nan
-        if math.isfinite(number):
-            return number
-    raise BadValue(f"{what} is {described(value)}, not a finite number")
+    number = _number(value)
+    if not math.isfinite(number):
+        raise BadValue(f"{what} is {described(value)}, not a finite number")
+    return number
+
+
+def _number(value: object) -> float:
+    """A number, or a text that is one; NaN of anything else."""
+    if isinstance(value, int | float | str) and not isinstance(value, bool):
+        with suppress(ValueError, OverflowError):
+            return float(value)
+    return math.nan
 
 
 def whole_number(value: object, what: str) -> int:
@@ -179,10 +183,7 @@ def probability(value: object, what: str) -> float | None:
     """A number from 0 to 1, or a text that is one; None where there is none."""
     if value is None or value == "":
         return None
-    number = math.nan
-    if isinstance(value, int | float | str) and not isinstance(value, bool):
-        with suppress(ValueError, OverflowError):
-            number = float(value)
+    number = _number(value)
     if not 0 <= number <= 1:
         shown = shortened(value) if isinstance(value, str) else described(value)
         raise BadValue(f"{what} {shown} is no number from 0 to 1")

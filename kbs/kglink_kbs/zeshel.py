@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Literal, NamedTuple
 
@@ -223,25 +224,14 @@ def _mention(
 def sniff(head: SourceHead) -> float:
     """Sure of a folder with documents and mentions, and of pages that begin with their title."""
     if head.path is not None and not head.head:
-        try:
+        with suppress(OSError):
             names = (f"documents/{one.name}" for one in (head.path / "documents").iterdir())
-            return (
-                0.95
-                if (head.path / "mentions").is_dir() and any(map(_FILE.fullmatch, names))
-                else 0.0
-            )
-        except OSError:
-            return 0.0
+            found = (head.path / "mentions").is_dir() and any(map(_FILE.fullmatch, names))
+            return 0.95 if found else 0.0
+        return 0.0
     objects = head_objects(head)
-    pages = sum(_is_page(fields) for fields in objects)
-    return 0.95 if objects and pages > 0.5 * len(objects) else 0.0
-
-
-def _is_page(fields: Mapping[str, object]) -> bool:
-    title, text = fields.get("title"), fields.get("text")
-    return (
-        fields.keys() == _PAGE_FIELDS
-        and isinstance(title, str)
-        and isinstance(text, str)
-        and text.startswith(title)
+    pages = sum(
+        fields.keys() == _PAGE_FIELDS and str(fields["text"]).startswith(str(fields["title"]))
+        for fields in objects
     )
+    return 0.95 if objects and pages > 0.5 * len(objects) else 0.0

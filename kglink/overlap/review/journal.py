@@ -167,9 +167,8 @@ def wilson_interval(part: int, whole: int, z: float = Z_95) -> tuple[float, floa
     reach = math.sqrt(share * (1 - share) / whole + square / (4 * whole**2))
     reach *= z / (1 + square / whole)
     # At the ends the formula gives exactly 0 and 1, but for the last digit.
-    return max(0.0, centre - reach) if part else 0.0, min(1.0, centre + reach) if (
-        part < whole
-    ) else 1.0
+    low = max(0.0, centre - reach) if part else 0.0
+    return low, min(1.0, centre + reach) if part < whole else 1.0
 
 
 Answer = Literal["correct", "wrong", "unclear", "skip"]
