@@ -163,11 +163,11 @@ def sniff(head: SourceHead) -> float:
         except (OSError, KglinkError):
             return 0.0
     objects = [] if is_array(head.head) else head_objects(head)
-    ours = sum(_is_ours(fields) for fields in objects)
+    needed, told = {"title", "text", "idx"}, {"world", *_PAGE_IDS, *_TITLES}
+    ours = sum(
+        bool(one.keys() & told)
+        if one.keys() >= _CONTEXTS
+        else needed <= one.keys() <= needed | {"entity"}
+        for one in objects
+    )
     return 0.95 if objects and ours > 0.5 * len(objects) else 0.0
-
-
-def _is_ours(fields: Mapping[str, object]) -> bool:
-    if fields.keys() >= _CONTEXTS:
-        return bool(fields.keys() & {"world", *_PAGE_IDS, *_TITLES})
-    return {"title", "text", "idx"} <= fields.keys() <= {"title", "text", "idx", "entity"}

@@ -131,40 +131,27 @@ def _checked_header(source: Source, header: list[str]) -> list[str]:
     return names
 
 
-class _Feed:
-    """Hands lines to `csv.reader` and remembers on which one a row begins."""
-
-    def __init__(self, source: Source, problems: Problems) -> None:
-        self._source = source
-        self._lines = source.byte_lines(problems)
-        self.first = 0
-        self.bad: RecordError | None = None
-
-    def __iter__(self) -> Iterator[str]:
-        return self
-
-    def __next__(self) -> str:
-        number, start, line = next(self._lines)
-        self.first = self.first or number
-        try:
-            return line.decode("utf-8") + "\n"
-        except UnicodeDecodeError as error:  # the row is refused as a whole once it is complete
-            where = self._source.where(number)
-            position, file = start + error.start, self._source.file
-            self.bad = self.bad or not_utf8(where, line, position, file)
-            return line.decode("utf-8", errors="replace") + "\n"
-
-
 def _rows(source: Source, dialect: Dialect, problems: Problems) -> Iterator[tuple[int, list[str]]]:
     """The rows that are not blank, each with the number of its first line."""
     # The limit is one of the whole process, and small; so it is only ever raised.
     csv.field_size_limit(max(csv.field_size_limit(), source.limits.max_line_bytes))
-    feed = _Feed(source, problems)
-    header_seen = False
-    for row in dialect.rows(feed):
-        bad = feed.bad
+    bad: RecordError | None = None
+    first, header_seen = 0, False
+
+    def lines() -> Iterator[str]:
+        nonlocal first, bad
+        for number, start, line in source.byte_lines(problems):
+            first = first or number
+            try:
+                text = line.decode("utf-8")
+            except UnicodeDecodeError as error:  # the row is refused once it is complete
+                place, text = start + error.start, line.decode("utf-8", errors="replace")
+                bad = bad or not_utf8(source.where(number), line, place, source.file)
+            yield text + "\n"
+
+    for row in dialect.rows(lines()):
         if isinstance(row, csv.Error):
-            bad = bad or bad_row(source.where(feed.first), row, _PLAIN_QUOTES)
+            bad = bad or bad_row(source.where(first), row, _PLAIN_QUOTES)
         if bad and not header_seen:
             # Without its header a table says nothing: no bad record, but a bad source.
             raise SourceError(bad.message, hint=bad.hint)
@@ -172,8 +159,8 @@ def _rows(source: Source, dialect: Dialect, problems: Problems) -> Iterator[tupl
             problems.report(bad)
         elif isinstance(row, list) and row:
             header_seen = True
-            yield feed.first, row
-        feed.first, feed.bad = 0, None
+            yield first, row
+        first, bad = 0, None
 
 
 def sniff_csv(head: SourceHead, *, tabs: bool = False) -> float:

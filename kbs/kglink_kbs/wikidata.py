@@ -174,21 +174,23 @@ class WikidataAdapter:
         """Yield the entities of ``source`` in their order."""
         check_text(source.label, source.head.head, source.file)
         line_filter = LineFilter(self._settings)
-        lines = DumpLines(source, problems)
+        count = 0
+
+        def wanted() -> Iterator[tuple[str, bytes]]:
+            nonlocal count
+            for number, text in _dump_lines(source, problems):
+                count += 1
+                if not line_filter.leaves_out(text):
+                    yield source.where(number), text
 
         def nothing() -> SourceError:
             return SourceError(
-                f"none of the {lines.count:,} lines of {source.label} holds an item that is wanted",
+                f"none of the {count:,} lines of {source.label} holds an item that is wanted",
                 hint="Wanted are items with a label in one of the `languages`, of one of the "
                 "`types`, with `min_sitelinks`.",
             )
 
-        wanted = (
-            (source.where(number), text)
-            for number, text in lines
-            if not line_filter.leaves_out(text)
-        )
-        return good_ones(wanted, self._entity, problems, nothing=nothing)
+        return good_ones(wanted(), self._entity, problems, nothing=nothing)
 
     def _decoded(self, line: bytes) -> Any:
         """What is read of a line; `BadValue` says what is wrong with it."""
@@ -253,31 +255,24 @@ class WikidataAdapter:
                     yield one_line(f"{prefix}:{value.removeprefix(prefix + ':')}", "an xref")
 
 
-class DumpLines:
-    """The objects of a dump as bytes, each with the number of its line; counts them."""
-
-    def __init__(self, source: Source, problems: Problems) -> None:
-        self._source = source
-        self._problems = problems
-        self.count = 0
-
-    def __iter__(self) -> Iterator[tuple[int, bytes]]:
-        is_open = False
-        number = 0
-        for number, _, line in self._source.byte_lines(self._problems):
-            text = line.strip()
-            if not self.count and text.startswith(b"["):
-                is_open, text = True, text[1:].lstrip()
-            if is_open and text.endswith(b"]"):
-                is_open, text = False, text[:-1].rstrip()
-            text = text.removesuffix(b",").removeprefix(b",").strip()  # some begin with the comma
-            if text:
-                self.count += 1
-                yield number, text
-        if is_open:
-            reason = "the array does not end: the file may be cut off"
-            where = self._source.where(number)
-            self._problems.report(RecordError(reason, where=where, hint="Fetch it again."))
+def _dump_lines(source: Source, problems: Problems) -> Iterator[tuple[int, bytes]]:
+    """The objects of a dump as bytes, each with the number of its line."""
+    begun = is_open = False
+    number = 0
+    for number, _, line in source.byte_lines(problems):
+        text = line.strip()
+        if not begun and text.startswith(b"["):
+            is_open, text = True, text[1:].lstrip()
+        if is_open and text.endswith(b"]"):
+            is_open, text = False, text[:-1].rstrip()
+        text = text.removesuffix(b",").removeprefix(b",").strip()  # some begin with the comma
+        if text:
+            begun = True
+            yield number, text
+    if is_open:
+        reason = "the array does not end: the file may be cut off"
+        where = source.where(number)
+        problems.report(RecordError(reason, where=where, hint="Fetch it again."))
 
 
 class LineFilter:

@@ -174,14 +174,10 @@ def _from_first_sentence(title: str, words: str) -> str:
         if line[:1] != _ITEM and (named or is_prose(line)):
             if number and ":" not in lines[number - 1] and _tells(lines[number - 1]):
                 number -= 1  # noqa: PLW2901 - a sentence that is broken over two lines
-            rest = (one.removeprefix(_ITEM) for one in lines[number:] if _is_text(one))
-            return "\n".join(rest)
+            # Of a list only items that are sentences.
+            kept = (one for one in lines[number:] if one[:1] != _ITEM or is_prose(one))
+            return "\n".join(one.removeprefix(_ITEM) for one in kept)
     return prose_of(words)
-
-
-def _is_text(line: str) -> bool:
-    """Whether a line is no item of a list, or one that is a sentence."""
-    return line[:1] != _ITEM or is_prose(line)
 
 
 def _tells(words: str) -> bool:
@@ -394,7 +390,9 @@ def _box(lead: str, text: str) -> str:
     for found in _TEMPLATE.finditer(top):
         words = [word.lower() for word in _PART_OF_NAME.findall(found[1])]
         is_box = any(word in BOX_WORDS for word in words)
-        kept = _until_box(words)
+        # Up to the word that says that it is a box.
+        box = next((at for at, word in enumerate(words) if at and word in BOX_WORDS), None)
+        kept = [word for word in words[:box] if box or word not in BOX_WORDS]
         if not kept or any(word in ABOUT_TEXT for word in words):
             continue
         behind = top[found.end() - 1 : found.end() + _TOP]
@@ -407,14 +405,6 @@ def _box(lead: str, text: str) -> str:
         if is_box or len(_PARAMETER.findall(behind)) >= _VALUES:
             return " ".join(kept)[:_LONGEST_SHOWN]
     return ""
-
-
-def _until_box(words: list[str]) -> list[str]:
-    """The words of a template's name up to the one that says that it is a box."""
-    for number, word in enumerate(words):
-        if word in BOX_WORDS and number:
-            return words[:number]
-    return [word for word in words if word not in BOX_WORDS]
 
 
 def _category(name: str) -> str:

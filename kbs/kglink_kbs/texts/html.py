@@ -106,6 +106,7 @@ class _Reader:
         """Where each open table begins in the pieces."""
         self._real_tables: set[int] = set()
         """The open tables, by their depth, that have a header."""
+        self._never_read = _LEFT_OUT if settings.code else _LEFT_OUT | {"pre"}
         self._left_out = ""
         self._depth = 0
         self._in_code = False
@@ -122,7 +123,7 @@ class _Reader:
         elif token.tag in _RAW:
             if token.tag == "title" and not self._title:
                 self._title = unescaped(token.text)
-        elif not token.closes and self._is_left_out(token.tag):
+        elif not token.closes and token.tag in self._never_read:
             self._left_out, self._depth = token.tag, 1
             self._break("\n\n")
         else:
@@ -133,9 +134,6 @@ class _Reader:
         while self._tables:
             self._close_table()
         return HtmlText(self._title, "".join(self._pieces).strip())
-
-    def _is_left_out(self, tag: str) -> bool:
-        return tag in _LEFT_OUT or (tag == "pre" and not self._settings.code)
 
     def _add(self, text: str) -> None:
         text = unescaped(text)

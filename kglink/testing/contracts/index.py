@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -107,7 +107,12 @@ class IndexBackendContract(PluginContract):
         rows, queries = vectors(60, seed=13), vectors(10, seed=14)
         index = self.make().build([rows], DIM)
         wanted = index.search(queries, 5)
-        for layout in _layouts(queries):
+        layouts = (
+            np.asfortranarray(queries),
+            np.repeat(queries, 2, axis=0)[::2],
+            np.repeat(queries, 2, axis=1)[:, ::2],
+        )
+        for layout in layouts:
             before = layout.copy()
             _same(index.search(layout, 5), wanted)
             assert (layout == before).all(), "queries were changed"
@@ -181,12 +186,6 @@ def _allowed(size: int, ranges: RangeList) -> list[int]:
     if ranges is None:
         return list(range(size))
     return [row for part in ranges for row in range(part.start, part.stop)]
-
-
-def _layouts(queries: FloatArray) -> Iterator[FloatArray]:
-    yield np.asfortranarray(queries)
-    yield np.repeat(queries, 2, axis=0)[::2]
-    yield np.repeat(queries, 2, axis=1)[:, ::2]
 
 
 def _same(left: tuple[FloatArray, IntArray], right: tuple[FloatArray, IntArray]) -> None:
