@@ -196,7 +196,7 @@ class _Chunk:
             "lots": self._lots,
             "elsewhere": self._elsewhere,
             "tails": self._tails,
-            **self._signs.as_json(),
+            **vars(self._signs),
         }
         sections = self._out.packed()
         sections[ABOUT] = json.dumps(about).encode()

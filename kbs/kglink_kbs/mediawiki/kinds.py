@@ -285,10 +285,8 @@ class TypeSigns:
     """Counts what tells of types in the pages of a chunk."""
 
     def __init__(self) -> None:
-        self._pages = 0
-        self._typed = 0
-        self._templates: Counter[str] = Counter()
-        self._categories: Counter[str] = Counter()
+        self.pages = self.typed = 0
+        self.templates, self.categories = Counter[str](), Counter[str]()
 
     def of(
         self, type_: str, text: str, lead: str, categories: re.Pattern[str], *, count: bool
@@ -297,8 +295,8 @@ class TypeSigns:
 
         None, where its infobox says its type. Without ``count`` it adds nothing to what is counted.
         """
-        self._pages += count
-        self._typed += count and bool(type_)
+        self.pages += count
+        self.typed += count and bool(type_)
         if type_:
             return "", ""
         template = _box(lead, text)
@@ -306,18 +304,9 @@ class TypeSigns:
         found = dict.fromkeys(map(_category, categories.findall(ends)))
         kept = [name for name in found if name][:_MOST_CATEGORIES]
         if count:
-            self._templates.update([template] if template else ())
-            self._categories.update(kept)
+            self.templates.update([template] if template else ())
+            self.categories.update(kept)
         return template, "|".join(kept)
-
-    def as_json(self) -> dict[str, Any]:
-        """All of it as JSON values."""
-        return {
-            "pages": self._pages,
-            "typed": self._typed,
-            "templates": self._templates,
-            "categories": self._categories,
-        }
 
 
 def add_names(names: Counter[str], more: Mapping[str, int]) -> None:

@@ -102,15 +102,8 @@ class PageReader:
             self._fields.setdefault(name, "".join(self._pieces))
             self._parser.CharacterDataHandler = None
         elif name == "page":
-            self._keep()
-
-    def _keep(self) -> None:
-        get = self._fields.get
-        if self._parser.CurrentByteIndex - self._first_byte > self._limit:
-            self.pages.append(too_large(get("title", ""), self._limit, self._label))
-            return
-        self.pages.append(
-            RawPage(
+            get = self._fields.get
+            page: RawPage | BadPage = RawPage(
                 get("id", "").strip(),
                 " ".join(get("title", "").split()),
                 get("ns", "").strip(),
@@ -118,7 +111,9 @@ class PageReader:
                 get("text", ""),
                 get("model", "").strip(),
             )
-        )
+            if self._parser.CurrentByteIndex - self._first_byte > self._limit:
+                page = too_large(get("title", ""), self._limit, self._label)
+            self.pages.append(page)
 
 
 def read_pages(
