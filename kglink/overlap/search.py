@@ -277,7 +277,7 @@ class Search:
         """What was passed over or left out."""
         for name in self._changed:
             yield f"{name} has changed while it was searched: the next search does it again"
-        if passed_over := self._names.passed_over.note():
+        if passed_over := self._names.note():
             yield passed_over
         if self.tally.missing:
             yield f"{self.tally.missing:,} pairs name entities that are not in these KBs"

@@ -81,7 +81,6 @@ class Worker:
                 hint="It takes about as much room as the packed dump. The workspace's folder, "
                 "or TMPDIR outside of one, says where it lies.",
             ) from error
-
         return {}
 
 
