@@ -222,7 +222,7 @@ def _find(
 
 def _tell_how(workspace: Workspace, reports: list[OverlapReport]) -> None:
     """How the pairs were found, and what was left out, on standard error."""
-    from kglink.overlap.names import differences
+    from kglink.overlap.weigh import differences
 
     settings = workspace.settings.overlap
     searched = [one for one in reports if not one.current]

@@ -24,7 +24,7 @@ from kglink_kbs import (
     zeshel,
 )
 from kglink_kbs.mediawiki import wikis
-from kglink_kbs.mediawiki.wikis import MediaWikiSettings
+from kglink_kbs.mediawiki.settings import MediaWikiSettings
 from kglink_kbs.ontology import OntologySettings
 from kglink_kbs.texts import docx, html, mail, pdf, plain
 from kglink_kbs.texts.plain import TextSettings

@@ -20,9 +20,17 @@ from kglink.errors import UsageError
 from kglink.files.digest import digest_of
 from kglink.files.manifest import now
 from kglink.overlap.model import OverlapModel, Values, fit
-from kglink.overlap.names import NameJoin, NameRules, alike_descriptions, same_names
+from kglink.overlap.names import NameJoin, NameRules
 from kglink.overlap.scratch import RowKind, ScratchPairs, StoreKBs
-from kglink.overlap.weigh import SearchCounts, Steps, Verdicts, Weighing, likeliest
+from kglink.overlap.weigh import (
+    SearchCounts,
+    Steps,
+    Verdicts,
+    Weighing,
+    alike_descriptions,
+    likeliest,
+    same_names,
+)
 from kglink.plugins import EntityVectors, PairEvidence
 from kglink.records import OnProgress, Overlap, OverlapRun
 

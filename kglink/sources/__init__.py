@@ -1,17 +1,9 @@
 """Where records come from: a file, a folder or standard input, decompressed on the fly."""
 
 from kglink.sources.encoding import check_text
+from kglink.sources.reading import read_records
 from kglink.sources.source import Source
-from kglink.sources.values import (
-    Line,
-    OnError,
-    OnNote,
-    Problems,
-    SourceHead,
-    SourceLimits,
-    Step,
-    read_records,
-)
+from kglink.sources.values import Line, OnError, OnNote, Problems, SourceHead, SourceLimits, Step
 
 __all__ = [
     "Line",

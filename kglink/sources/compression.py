@@ -7,21 +7,17 @@ pieces small whatever a file expands to, and counts what the guard against bombs
 
 from __future__ import annotations
 
-import io
 import re
 import shlex
-import time
 import zlib
-from abc import abstractmethod
 from bz2 import BZ2Decompressor
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
 
 from kglink.errors import SourceError
+from kglink.sources.files import Unpacked
 
 if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer
-
     from kglink.sources.values import SourceLimits
 
 #: Bytes of a signature that tell the kinds apart.
@@ -174,92 +170,6 @@ def without_suffix(name: str, compression: Compression | None) -> str:
         if name.lower().endswith(suffix) and len(name) > len(suffix):
             return name[: -len(suffix)]
     return name
-
-
-class PieceStream(io.RawIOBase):
-    """The bytes that come in pieces of any size, made of another stream."""
-
-    def __init__(self, pieces: Generator[bytes, None, None], made_of: BinaryIO) -> None:
-        self._pieces = pieces
-        self._made_of = made_of
-        self._left = memoryview(b"")
-
-    def readable(self) -> bool:
-        """Always."""
-        return True
-
-    def readinto(self, buffer: WriteableBuffer, /) -> int:
-        """Fill ``buffer`` with what comes next; 0 at the end."""
-        if not self._left:
-            self._left = memoryview(self._next())
-        target = memoryview(buffer).cast("B")
-        count = min(len(target), len(self._left))
-        target[:count] = self._left[:count]
-        self._left = self._left[count:]
-        return count
-
-    def close(self) -> None:
-        """Close the other stream too."""
-        if not self.closed:
-            self._pieces.close()
-            self._made_of.close()
-        super().close()
-
-    def _next(self) -> bytes:
-        return next(self._pieces, b"")
-
-
-class Unpacked(PieceStream):
-    """The unpacked bytes of ``raw``, as a raw stream; ``kind`` is the name of the packer."""
-
-    check_command = "{kind} -t {name}"
-
-    def __init__(self, raw: BinaryIO, kind: str, *, name: str, limits: SourceLimits) -> None:
-        super().__init__(self._unpack(), raw)
-        self._raw = raw
-        self._kind = kind
-        self._name = name
-        self._limits = limits
-        self._read = self._written = self._lines = 0
-        self._seconds = 0.0
-
-    @abstractmethod
-    def _unpack(self) -> Generator[bytes, None, None]:
-        """The bytes in bounded pieces, each of them `_counted`."""
-
-    def _next(self) -> bytes:
-        started = time.thread_time()
-        piece = super()._next()
-        self._seconds += time.thread_time() - started
-        return piece
-
-    def _counted(self, piece: bytes) -> bytes:
-        self._written += len(piece)
-        self._lines += piece.count(b"\n")
-        self._limits.check_growth(
-            self._name,
-            self._read,
-            self._written,
-            self._kind,
-            lines=self._lines,
-            seconds=self._seconds,
-        )
-        return piece
-
-    def _damaged(self, reason: object) -> SourceError:
-        return SourceError(
-            f"{self._name} is damaged: {reason} ({self._place()})", hint=self._copy_again()
-        )
-
-    def _copy_again(self) -> str:
-        command = self.check_command.format(kind=self._kind, name=shlex.quote(self._name))
-        return f"Copy or download it again; {command} checks it."
-
-    def _place(self) -> str:
-        return (
-            f"in line {self._lines + 1:,}, after {self._written:,} unpacked bytes, "
-            f"near byte {self._read:,} of the file"
-        )
 
 
 class Decompressed(Unpacked):

@@ -12,7 +12,8 @@ from itertools import islice
 from typing import BinaryIO, Literal, NamedTuple
 
 from kglink.errors import RecordError, SourceError, UsageError
-from kglink.sources.compression import PieceStream, refuse_archive
+from kglink.sources.compression import refuse_archive
+from kglink.sources.files import PieceStream
 
 _MARKS = (
     (b"\xff\xfe\x00\x00", "UTF-32"),

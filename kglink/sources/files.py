@@ -1,4 +1,4 @@
-"""What a source asks of the file system; pipes and standard input, copied within bounds."""
+"""What a source asks of the file system, and the streams that all readers share."""
 
 from __future__ import annotations
 
@@ -6,23 +6,20 @@ import difflib
 import errno
 import io
 import os
-import stat
-import tempfile
+import shlex
 import time
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from abc import abstractmethod
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from threading import Lock
-from typing import IO, TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from kglink.errors import SourceError
-from kglink.sources.compression import MAGIC_BYTES, ZIP_MAGIC, find_compression
-from kglink.sources.encoding import check_text, marked_encoding
-from kglink.sources.values import SourceLimits
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
+
+    from kglink.sources.values import SourceLimits
 
 #: Files up to this size are fingerprinted whole, larger ones by as many bytes spread over them.
 FINGERPRINT_BYTES = 64 * 2**20
@@ -124,66 +121,87 @@ def sampled_ranges(size: int) -> Iterator[tuple[int, int]]:
         yield block * (size - _BLOCK) // (blocks - 1), _BLOCK
 
 
-_IN_MEMORY = 16 * 2**20
-_PIECE = 2**20
+class PieceStream(io.RawIOBase):
+    """The bytes that come in pieces of any size, made of another stream."""
+
+    def __init__(self, pieces: Generator[bytes, None, None], made_of: BinaryIO) -> None:
+        self._pieces = pieces
+        self._made_of = made_of
+        self._left = memoryview(b"")
+
+    def readable(self) -> bool:
+        """Always."""
+        return True
+
+    def readinto(self, buffer: WriteableBuffer, /) -> int:
+        """Fill ``buffer`` with what comes next; 0 at the end."""
+        if not self._left:
+            self._left = memoryview(self._next())
+        target = memoryview(buffer).cast("B")
+        count = min(len(target), len(self._left))
+        target[:count] = self._left[:count]
+        self._left = self._left[count:]
+        return count
+
+    def close(self) -> None:
+        """Close the other stream too."""
+        if not self.closed:
+            self._pieces.close()
+            self._made_of.close()
+        super().close()
+
+    def _next(self) -> bytes:
+        return next(self._pieces, b"")
 
 
-def open_stream(path: Path, mode: int, pipe_seconds: float) -> BinaryIO:
-    """Open what is neither a file nor a folder: a pipe that somebody writes to, nothing else."""
-    if not stat.S_ISFIFO(mode):
-        kind = "a device" if stat.S_ISCHR(mode) or stat.S_ISBLK(mode) else "a socket"
-        raise SourceError(
-            f"{path} is {kind}, not a file",
-            hint="Name a file or a folder, or pipe the data in: ... | kglink ... -",
+class Unpacked(PieceStream):
+    """The unpacked bytes of ``raw``, as a raw stream; ``kind`` is the name of the packer."""
+
+    check_command = "{kind} -t {name}"
+
+    def __init__(self, raw: BinaryIO, kind: str, *, name: str, limits: SourceLimits) -> None:
+        super().__init__(self._unpack(), raw)
+        self._raw = raw
+        self._kind = kind
+        self._name = name
+        self._limits = limits
+        self._read = self._written = self._lines = 0
+        self._seconds = 0.0
+
+    @abstractmethod
+    def _unpack(self) -> Generator[bytes, None, None]:
+        """The bytes in bounded pieces, each of them `_counted`."""
+
+    def _next(self) -> bytes:
+        started = time.thread_time()
+        piece = super()._next()
+        self._seconds += time.thread_time() - started
+        return piece
+
+    def _counted(self, piece: bytes) -> bytes:
+        self._written += len(piece)
+        self._lines += piece.count(b"\n")
+        self._limits.check_growth(
+            self._name,
+            self._read,
+            self._written,
+            self._kind,
+            lines=self._lines,
+            seconds=self._seconds,
         )
-    with ThreadPoolExecutor(1) as elsewhere:
-        opening = elsewhere.submit(path.open, "rb")  # waits until somebody opens the other end
-        try:
-            return opening.result(timeout=pipe_seconds)
-        except TimeoutError as error:
-            raise SourceError(
-                f"{path} is a pipe that no program writes to (waited {pipe_seconds:g} seconds)",
-                hint="Start the program that writes to it first.",
-            ) from error
-        finally:
-            while not opening.done():  # nobody came: open the other end, so that the wait ends
-                with suppress(OSError):
-                    os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))
-                time.sleep(0.01)
-                opening.add_done_callback(lambda done: done.result().close())
+        return piece
 
+    def _damaged(self, reason: object) -> SourceError:
+        return SourceError(
+            f"{self._name} is damaged: {reason} ({self._place()})", hint=self._copy_again()
+        )
 
-def spooled(stream: BinaryIO, name: str, limits: SourceLimits, folder: Path | None) -> IO[bytes]:
-    """A temporary file with everything that ``stream`` gives."""
-    with ExitStack() as undo:
-        try:
-            spool = undo.enter_context(
-                tempfile.SpooledTemporaryFile(
-                    max_size=_IN_MEMORY, dir=str(folder) if folder else None
-                )
-            )
-            _copy(stream, spool, name, limits)
-        except OSError as error:
-            raise SourceError(
-                f"cannot keep a copy of {name}: {error.strerror or error}",
-                hint="It goes to the folder for temporary files; TMPDIR names another one.",
-            ) from error
-        undo.pop_all()
-    return spool
+    def _copy_again(self) -> str:
+        command = self.check_command.format(kind=self._kind, name=shlex.quote(self._name))
+        return f"Copy or download it again; {command} checks it."
 
-
-def _copy(stream: BinaryIO, spool: IO[bytes], name: str, limits: SourceLimits) -> None:
-    """Copy a stream; one that no reader would take is refused after its first bytes."""
-    copied = 0
-    while data := stream.read(_PIECE):
-        if not copied and not data.startswith(ZIP_MAGIC):
-            compression = find_compression(name, data[:MAGIC_BYTES])
-            if not (compression or limits.encoding or marked_encoding(data)):
-                check_text(name, data)
-        copied += len(data)
-        if copied > limits.max_spool_bytes:
-            raise SourceError(
-                f"{name} gives more than {limits.max_spool_bytes:,} bytes",
-                hint="If it is what you expect, raise ingest.max_stdin_gb or name a file.",
-            )
-        spool.write(data)
+    def _place(self) -> str:
+        return (
+            f"in line {self._lines + 1:,}, after {self._written:,} unpacked bytes, "
+            f"near byte {self._read:,} of the file"
+        )

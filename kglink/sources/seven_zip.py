@@ -25,7 +25,7 @@ from py7zr.archiveinfo import Folder, HeaderStreamsInfo
 from py7zr.exceptions import ArchiveError, CrcError
 
 from kglink.errors import SourceError
-from kglink.sources.compression import Unpacked
+from kglink.sources.files import Unpacked
 
 _PIECE = 2**18
 _QUEUED = 8

@@ -26,15 +26,8 @@ from kglink.sources.compression import (
     without_suffix,
 )
 from kglink.sources.encoding import as_utf8, check_text, checked_encoding, marked_encoding, not_utf8
-from kglink.sources.files import (
-    RawFile,
-    near_names,
-    open_stream,
-    sampled_ranges,
-    spooled,
-    unreadable,
-    visible_files,
-)
+from kglink.sources.files import RawFile, near_names, sampled_ranges, unreadable, visible_files
+from kglink.sources.spool import open_stream, spooled
 from kglink.sources.values import Line, Problems, SourceHead, SourceLimits, Step, text_too_long
 
 STDIN = "-"
