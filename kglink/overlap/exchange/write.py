@@ -125,8 +125,8 @@ def _judgement(overlap: Overlap, about: SetInfo) -> dict[str, str]:
     stale = "judged before a title or description changed" if overlap.stale else ""
     author = "" if told else about.author
     is_id = author.startswith("orcid:") and " " not in author and "|" not in author
-    return {
-        "author_id" if is_id else "author_label": author if is_id else author.replace("|", " "),
+    named = {"author_id": author} if is_id else {"author_label": author.replace("|", " ")}
+    return named | {
         "predicate_modifier": "Not" if overlap.verdict == "wrong" else "",
         "confidence": "1",
         "comment": "; ".join(filter(None, (f"verdict of {told}" if told else "", stale))),
