@@ -29,7 +29,7 @@ from kglink_cli.console import (
 from kglink_cli.session import Encoding, parse_options, session_of, split_names
 
 if TYPE_CHECKING:
-    from kglink.sources import Problems, Source
+    from kglink.sources import Problems
     from kglink.store import IngestSummary, KBInfo
     from kglink.workspace import AddedKB
 
@@ -84,7 +84,16 @@ def add_kb(
     with session_of(context).open(flags, create=True) as workspace:
         opened = workspace.open_source(source)
         began = time.monotonic()
-        written = _Written(opened)
+        records = 0
+
+        def take(written: Progress) -> None:
+            nonlocal records
+            records = written.done
+
+        def reached() -> Reached:
+            step = opened.progress
+            return Reached(step.name, step.done, step.total, records, step.unit)
+
         read = partial(
             workspace.add_kb,
             name,
@@ -98,16 +107,16 @@ def add_kb(
             licence=licence,
             merge=merge,
             defaults=defaults,
-            progress=written.take,
+            progress=take,
         )
         try:
-            with watching(written.reached):
+            with watching(reached):
                 added = read(allow_shrink=allow_shrink, on_note=note)
         except ShrinkError as error:
             if source == "-" or not (sys.stdin.isatty() and sys.stderr.isatty()):
                 raise
             typer.confirm(f"{printable_line(error.message)}. Shall it?", abort=True, err=True)
-            with watching(written.reached):
+            with watching(reached):
                 added = read(allow_shrink=True)
         seconds = time.monotonic() - began
         gone = workspace.store.count_gone_golds(name) if added.summary.entity_tally.removed else 0
@@ -116,21 +125,6 @@ def add_kb(
     else:
         _print_summary(added, seconds)
     tell_of_gone(gone)
-
-
-class _Written:
-    """How far the source has been read, and how many records of it stand in the store."""
-
-    def __init__(self, source: Source) -> None:
-        self._source = source
-        self._records = 0
-
-    def take(self, written: Progress) -> None:
-        self._records = written.done
-
-    def reached(self) -> Reached:
-        step = self._source.progress
-        return Reached(step.name, step.done, step.total, self._records, step.unit)
 
 
 def _print_summary(added: AddedKB, seconds: float) -> None:

@@ -28,7 +28,6 @@ from kglink_cli.overlap_review import (
     evidence_text,
     found_text,
     pair_name,
-    print_exported,
     print_list,
     review,
 )
@@ -156,7 +155,9 @@ def overlap(
                 author=author,
                 licence=licence,
             )
-            print_exported(export, written, as_json=as_json)
+            if as_json:
+                print_json({"path": str(export), "pairs": written})
+            note("exported", f"{counted(written, 'pair')} to {export}")
         elif import_list or compare:
             least = LEAST_CONFIDENCE if min_confidence is None else min_confidence
             if import_list:
@@ -221,7 +222,7 @@ def _find(
 
 def _tell_how(workspace: Workspace, reports: list[OverlapReport]) -> None:
     """How the pairs were found, and what was left out, on standard error."""
-    from kglink.overlap.paper import differences
+    from kglink.overlap.weigh import differences
 
     settings = workspace.settings.overlap
     searched = [one for one in reports if not one.current]

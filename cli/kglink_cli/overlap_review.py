@@ -63,13 +63,6 @@ def share_text(share: Share | None) -> str:
     return f"{short(share.value)} (95% interval {short(share.low)} to {short(share.high)})"
 
 
-def print_exported(path: Path, written: int, *, as_json: bool) -> None:
-    """Say what was written."""
-    if as_json:
-        print_json({"path": str(path), "pairs": written})
-    note("exported", f"{counted(written, 'pair')} to {path}")
-
-
 def print_list(found: ComparedList, path: Path, *, as_json: bool) -> None:
     """Say how a list agrees with ours, and what was taken in of it."""
     if as_json:

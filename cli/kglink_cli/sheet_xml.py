@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Callable, Iterator, Sequence
-from typing import IO, NamedTuple
+from typing import IO
 from xml.parsers import expat
 from xml.sax.saxutils import escape
 
@@ -17,13 +17,6 @@ MOST_ROWS, MOST_COLUMNS = 1_048_576, 16_384
 _PIECE = 1 << 16
 #: Added cells of one row, by its number; none: nothing is added.
 CellsOf = Callable[[int], Sequence[str | float]]
-
-
-class SheetSize(NamedTuple):
-    """The last row and the last column that a sheet names."""
-
-    rows: int
-    columns: int
 
 
 class _Reader:
@@ -82,8 +75,8 @@ class _Reader:
             raise ValueError(f"a sheet in {encoding}, not in UTF-8")
 
 
-def size_of(sheet: IO[bytes], label: str) -> SheetSize:
-    """How far a sheet reaches; what is no sheet raises an error."""
+def size_of(sheet: IO[bytes], label: str) -> tuple[int, int]:
+    """The last row and the last column that a sheet names; what is no sheet raises an error."""
     reader = _Reader(label)
     first = sheet.read(_PIECE)
     if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
@@ -92,7 +85,7 @@ def size_of(sheet: IO[bytes], label: str) -> SheetSize:
     while piece := sheet.read(_PIECE):
         reader.read(piece)
     reader.read(b"", is_last=True)
-    return SheetSize(reader.rows, reader.columns)
+    return reader.rows, reader.columns
 
 
 def with_cells(sheet: IO[bytes], label: str, first: int, cells_of: CellsOf) -> Iterator[bytes]:

@@ -143,7 +143,7 @@ class TextTable:
     def _rows(self) -> Iterator[tuple[list[_Line], list[str]]]:
         """The rows with the lines that each of them takes."""
         read: list[_Line] = []
-        number = first = 0
+        number, first, width = 0, 1, 0
 
         def lines() -> Iterator[str]:
             nonlocal number
@@ -151,15 +151,9 @@ class TextTable:
                 read.append(line)
                 yield line.text.rstrip("\r\n").removeprefix("\ufeff" * (number == 1)) + "\n"
 
-        reader, width = self.dialect.rows(lines()), 0
-        while True:
-            first = number + 1
-            try:
-                row = next(reader)
-            except StopIteration:
-                return
-            except csv.Error as error:
-                raise bad_row(self._source.where(first), error) from error
+        for row in self.dialect.rows(lines()):
+            if isinstance(row, csv.Error):
+                raise bad_row(self._source.where(first), row) from row
             width = width or len(row)
             if len(row) > width:
                 raise RecordError(
@@ -169,6 +163,7 @@ class TextTable:
                 )
             yield read.copy(), row
             read.clear()
+            first = number + 1
 
     def _lines(self) -> Iterator[_Line]:
         encoding, source = self._encoding, self._source
@@ -272,8 +267,8 @@ class XlsxTable:
             from kglink_cli.sheet_xml import size_of  # which needs the library
 
             with self._archive() as archive, archive.open(self._part) as sheet:
-                self._size = size_of(sheet, source.label)
-        self.rows: int | None = max(0, self._size.rows - 1)
+                rows, self._columns = size_of(sheet, source.label)
+        self.rows: int | None = max(0, rows - 1)
 
     def columns(self) -> Sequence[str]:
         """The cells of the first row."""
@@ -286,7 +281,7 @@ class XlsxTable:
 
         from kglink_cli.sheet_xml import MOST_COLUMNS, with_cells
 
-        first = max(self._size.columns, len(self.columns())) + 1
+        first = max(self._columns, len(self.columns())) + 1
         if first + len(added) > MOST_COLUMNS:
             raise SourceError(
                 f"{self._source.label} has cells in column {get_column_letter(first - 1)}, and "

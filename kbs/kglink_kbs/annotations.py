@@ -75,6 +75,11 @@ def best_unit(spans: Sequence[ToldSpan], units: Sequence[Unit]) -> Unit:
     return max(units, key=fitting)
 
 
+def in_order(mentions: Iterable[Mention]) -> tuple[Mention, ...]:
+    """Mentions as they stand in the text."""
+    return tuple(sorted(mentions, key=lambda one: (one.start, one.end)))
+
+
 def is_said(words: str, surface: str) -> bool:
     """Whether words are those of a surface, whatever white space stands between them."""
     if words == surface:
@@ -111,20 +116,15 @@ class GoldReader:
         if value is None or not kb:
             return self.parse(value)
         if exact:
-            return _unique(self._of_kb(kb, value))
+            return tuple(dict.fromkeys(self._of_kb(kb, value)))
         return tuple(id_ if id_.kb else EntityId(kb, id_.key) for id_ in self.parse(value) or ())
 
     def parse(self, value: object) -> Gold:
         """None for null, () for an empty list or object or for NIL, else the set of ids."""
-        match value:
-            case None:
-                return None
-            case dict():
-                return _unique(self._of_object(value))
-            case list():
-                return _unique(id_ for item in value for id_ in self._of_item(item))
-            case _:
-                return _unique(self._of_item(value))
+        if value is None:
+            return None
+        items = value if isinstance(value, list) else [value]
+        return tuple(dict.fromkeys(id_ for item in items for id_ in self._of_item(item)))
 
     def _of_object(self, value: Mapping[str, object]) -> Iterator[EntityId]:
         """``{"kb": ..., "key": ...}``, or ids by KB: ``{"doid": ["DOID:7608"]}``."""
@@ -169,10 +169,6 @@ def _key(value: object) -> str:
             "Write null where nobody said what is meant, [] where no entity is (NIL).",
         )
     return key
-
-
-def _unique(ids: Iterable[EntityId]) -> tuple[EntityId, ...]:
-    return tuple(dict.fromkeys(ids))
 
 
 Form = Literal["listed", "single", "contexts", "bare", ""]
@@ -281,7 +277,7 @@ class DocumentMaker:
         return Document(
             id=key_text(values.get("id"), "id") or f"{place.removesuffix(f', line {line}')}:{line}",
             text=text,
-            mentions=tuple(sorted(found, key=lambda mention: (mention.start, mention.end))),
+            mentions=in_order(found),
             title=one_line(values.get("title"), "title"),
             split=_SPLITS[split],
             meta=meta,

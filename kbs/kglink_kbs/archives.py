@@ -56,13 +56,11 @@ def archive_names(head: SourceHead) -> list[str]:
                 return archive.namelist()
     except _BROKEN:
         pass  # its beginning may still say what it is
-    return list(_names_in(head.head))
-
-
-def _names_in(head: bytes) -> Iterator[str]:
-    for found in _LOCAL_HEADER.finditer(head):
-        size = int.from_bytes(found[1], "little")
-        yield head[found.end() : found.end() + size].decode("utf-8", errors="replace")
+    sizes = (
+        (found.end(), int.from_bytes(found[1], "little"))
+        for found in _LOCAL_HEADER.finditer(head.head)
+    )
+    return [head.head[at : at + size].decode("utf-8", errors="replace") for at, size in sizes]
 
 
 def _seekable(source: Source) -> BinaryIO:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from itertools import chain
 from typing import Any, Literal, NamedTuple, TextIO
 from xml.parsers import expat
@@ -16,18 +17,26 @@ from xml.sax.saxutils import escape
 
 from pydantic import Field
 
-from kglink.errors import RecordError, SourceError
+from kglink.errors import SourceError
 from kglink.plugins import PluginSettings
 from kglink.records import Document, EntityId, Link, LinkedDocument, Mention, Record, json_number
 from kglink.sources import Problems, Source, SourceHead, check_text
 from kglink.text.printable import printable_json, writable
-from kglink_kbs.annotations import ToldSpan, Unit, best_unit, character_offsets, is_said
+from kglink_kbs.annotations import (
+    ToldSpan,
+    Unit,
+    best_unit,
+    character_offsets,
+    in_order,
+    is_said,
+)
 from kglink_kbs.guarded_xml import MOST_DEPTH, parse_pieces, refuse_entities
 from kglink_kbs.json_stream import JsonWalk
 from kglink_kbs.pubtator import NoCode, coded_gold
 from kglink_kbs.values import (
     BadValue,
     exact_text,
+    good_ones,
     key_text,
     listed,
     object_of,
@@ -106,15 +115,13 @@ class BiocAdapter:
     def read(self, source: Source, problems: Problems) -> Iterator[Record]:
         """Yield the documents in their order; relations are passed over."""
         is_xml = source.head.head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"<"
-        found = False
-        for line, fields in _xml_documents(source) if is_xml else _json_documents(source):
-            found = True
-            try:
-                yield self._document(fields, source.where(line), problems)
-            except BadValue as bad:
-                problems.report(bad.at(source.where(line)))
-        if not found:
-            raise SourceError(f"{source.label} holds no BioC document", hint=HINT)
+        found = _xml_documents(source) if is_xml else _json_documents(source)
+        return good_ones(
+            ((source.where(line), (fields, source.where(line))) for line, fields in found),
+            lambda one: self._document(*one, problems),
+            problems,
+            nothing=lambda: SourceError(f"{source.label} holds no BioC document", hint=HINT),
+        )
 
     def _document(self, fields: object, place: str, problems: Problems) -> Document:
         given = object_of(fields, "a document")
@@ -123,21 +130,15 @@ class BiocAdapter:
             raise BadValue("a document without an id", HINT)
         parts = list(_parts(given))
         unit = self._unit(parts)
-        mentions = []
+        where, mentions = f"{place}, document {shortened(name)}", list[Mention]()
         for part in parts:
             spans = filter(None, map(part.span, part.annotations))
             found = character_offsets(part.text, chain.from_iterable(spans), unit)
-            for annotation in part.annotations:
-                try:
-                    mention = self._mention(part, annotation, found, problems)
-                except BadValue as bad:
-                    where = f"{place}, document {shortened(name)}"
-                    problems.report(RecordError(bad.message, where=where, hint=bad.hint or HINT))
-                else:
-                    mentions += [mention] if mention else []
-        mentions.sort(key=lambda one: (one.start, one.end))
+            mention = partial(self._mention, part, found, problems)
+            annotations = ((where, one) for one in part.annotations)
+            mentions += good_ones(annotations, mention, problems, hint=HINT)
         text = "\n".join(part.text for part in parts)
-        return Document(name, text, tuple(mentions), _title(given))
+        return Document(name, text, in_order(mentions), _title(given))
 
     def _unit(self, parts: list[_Part]) -> Unit:
         if self._settings.offsets != "auto":
@@ -151,7 +152,7 @@ class BiocAdapter:
         return best_unit(told, ("characters", "bytes"))
 
     def _mention(
-        self, part: _Part, annotation: _Fields, found: Mapping[int, int], problems: Problems
+        self, part: _Part, found: Mapping[int, int], problems: Problems, annotation: _Fields
     ) -> Mention | None:
         infons = {
             key.casefold(): plain_text(value, f"the infon {key}")

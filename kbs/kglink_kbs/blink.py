@@ -16,7 +16,7 @@ from kglink.sources import Problems, Source, SourceHead
 from kglink_kbs.annotations import DocumentFields, DocumentMaker
 from kglink_kbs.json_stream import is_array, json_objects
 from kglink_kbs.jsonl import head_objects
-from kglink_kbs.values import BadValue, key_text, one_line, plain_text
+from kglink_kbs.values import BadValue, good_ones, key_text, one_line, plain_text
 
 _CONTEXTS = frozenset({"context_left", "mention", "context_right"})
 _PAGE_IDS = ("Wikipedia_ID", "wikipedia_id")
@@ -76,15 +76,17 @@ class BlinkAdapter:
                 hint="The number of a line counts as an id: jq -c '.[]' FILE makes lines.",
             )
         split = _SPLITS.get(_stem(file), "")
-        for line, fields in json_objects(file, problems):
-            place = file.where(line)
-            try:
-                if not fields.keys() >= _CONTEXTS:
-                    yield self._entity(fields, row=line - 1)
-                elif self._settings.world in ("", fields.get("world")):
-                    yield from self._document(fields, split, line, place, problems)
-            except BadValue as bad:
-                problems.report(bad.at(place))
+
+        def record(one: tuple[int, dict[str, Any]]) -> Record | None:
+            line, fields = one
+            if not fields.keys() >= _CONTEXTS:
+                return self._entity(fields, row=line - 1)
+            if self._settings.world not in ("", fields.get("world")):
+                return None
+            return self._document(fields, split, line, file.where(line), problems)
+
+        lines = ((file.where(one[0]), one) for one in json_objects(file, problems))
+        return good_ones(lines, record, problems)
 
     # ---------------------------------------------------------------------------- entities
     def _entity(self, fields: Mapping[str, object], row: int) -> Entity:
@@ -106,7 +108,7 @@ class BlinkAdapter:
     # ---------------------------------------------------------------------------- mentions
     def _document(
         self, fields: dict[str, Any], split: Split, line: int, place: str, problems: Problems
-    ) -> Iterator[Document]:
+    ) -> Document | None:
         label = self._label(fields, place)
         if label is not None:
             # Rows and titles are those of a world; the setting says that all are of one.
@@ -116,8 +118,7 @@ class BlinkAdapter:
         document = self._documents.make(
             rest | {"gold": label}, "contexts", line=line, place=place, problems=problems
         )
-        if document:
-            yield replace(document, split=document.split or split)
+        return document and replace(document, split=document.split or split)
 
     def _label(self, fields: Mapping[str, object], place: str) -> object:
         """What a mention means, in the words that the setting asks for."""
@@ -162,11 +163,11 @@ def sniff(head: SourceHead) -> float:
         except (OSError, KglinkError):
             return 0.0
     objects = [] if is_array(head.head) else head_objects(head)
-    ours = sum(_is_ours(fields) for fields in objects)
+    needed, told = {"title", "text", "idx"}, {"world", *_PAGE_IDS, *_TITLES}
+    ours = sum(
+        bool(one.keys() & told)
+        if one.keys() >= _CONTEXTS
+        else needed <= one.keys() <= needed | {"entity"}
+        for one in objects
+    )
     return 0.95 if objects and ours > 0.5 * len(objects) else 0.0
-
-
-def _is_ours(fields: Mapping[str, object]) -> bool:
-    if fields.keys() >= _CONTEXTS:
-        return bool(fields.keys() & {"world", *_PAGE_IDS, *_TITLES})
-    return {"title", "text", "idx"} <= fields.keys() <= {"title", "text", "idx", "entity"}

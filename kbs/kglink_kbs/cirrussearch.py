@@ -13,11 +13,12 @@ from kglink.errors import RecordError
 from kglink.plugins import PluginSettings
 from kglink.records import Alias, Entity, Record
 from kglink.sources import Problems, Source, SourceHead
-from kglink_kbs.json_stream import JsonObject, json_objects
+from kglink_kbs.json_stream import json_objects
 from kglink_kbs.values import (
     BadValue,
     described,
     finite_number,
+    good_ones,
     key_text,
     one_line,
     plain_text,
@@ -62,16 +63,11 @@ class CirrusSearchAdapter:
 
     def read(self, source: Source, problems: Problems) -> Iterator[Record]:
         """Yield an entity for each page, in the order of the dump."""
-        for key, page in _pages(source, problems):
-            try:
-                entity = self._entity(key, page.fields, problems)
-            except BadValue as bad:
-                problems.report(bad.at(source.where(page.line)))
-                continue
-            if entity is not None:
-                yield entity
+        pages = _pages(source, problems)
+        return good_ones(pages, lambda page: self._entity(*page, problems), problems)
 
     def _entity(self, key: str, page: Mapping[str, Any], problems: Problems) -> Entity | None:
+        from kglink_kbs.mediawiki.kinds import is_disambiguation, is_list
         from kglink_kbs.mediawiki.wikitext import first_sentences
 
         title = one_line(page.get("title"), "title")
@@ -81,9 +77,18 @@ class CirrusSearchAdapter:
         if namespace not in self._settings.namespaces:
             problems.pass_over("page of another namespace")
             return None
-        templates = _template_names(page.get("template"))
-        if not self._is_kept(title, templates, problems):
+        given = page.get("template")
+        names = [one for one in given if isinstance(one, str)] if isinstance(given, list) else []
+        templates = [name.partition(":")[2] or name for name in names]  # without their namespace
+        if not self._settings.disambiguation and is_disambiguation(title, templates):
+            problems.pass_over("disambiguation page")
             return None
+        if not self._settings.lists and is_list(title):
+            problems.pass_over("list page")
+            return None
+        item = page.get("wikibase_item") or ""
+        if item and not (isinstance(item, str) and re.fullmatch(r"Q[1-9][0-9]*", item)):
+            raise BadValue(f"wikibase_item is {shortened(str(item))}, no id of Wikidata")
         opening = plain_text(page.get("opening_text"), "opening_text")
         wiki = one_line(page.get("wiki"), "wiki")
         return Entity(
@@ -95,19 +100,8 @@ class CirrusSearchAdapter:
             popularity=finite_number(page.get(self._settings.popularity), "popularity"),
             language=one_line(page.get("language"), "language"),
             aliases=_redirects(page.get("redirect"), title, self._settings.namespaces),
-            xrefs=_wikidata(page.get("wikibase_item")),
+            xrefs=(f"wikidata:{item}",) if item else (),
         )
-
-    def _is_kept(self, title: str, templates: list[str], problems: Problems) -> bool:
-        from kglink_kbs.mediawiki.kinds import is_disambiguation, is_list
-
-        if not self._settings.disambiguation and is_disambiguation(title, templates):
-            problems.pass_over("disambiguation page")
-            return False
-        if not self._settings.lists and is_list(title):
-            problems.pass_over("list page")
-            return False
-        return True
 
 
 def sniff(head: SourceHead) -> float:
@@ -118,57 +112,43 @@ def sniff(head: SourceHead) -> float:
     return 0.95 if _PAGE.search(rest) else 0.5
 
 
-def _pages(source: Source, problems: Problems) -> Iterator[tuple[str, JsonObject]]:
-    """Every page with its id, which stands in the line before it."""
-    key, line = "", 0
-    for found in json_objects(source, problems):
-        action = found.fields.get("index")
-        if isinstance(action, dict) and len(found.fields) == 1:
+def _pages(
+    source: Source, problems: Problems
+) -> Iterator[tuple[str, tuple[str, Mapping[str, Any]]]]:
+    """The place of every page, and the page with its id, which stands in the line before it."""
+    key = waiting = ""
+    lone = BadValue(
+        "an id without its page", "The dump may be cut short, or lines of it may be missing."
+    )
+    for line, fields in json_objects(source, problems):
+        place, action = source.where(line), fields.get("index")
+        if isinstance(action, dict) and len(fields) == 1:
             if key:
-                problems.report(_lone(source, line))
-            line = found.line
-            key = _id(action, source, line, problems)
+                problems.report(lone.at(waiting))
+            key, waiting = _id(action, place, problems), place
         elif key:
-            yield key, found
+            yield place, (key, fields)
             key = ""
-        elif "_source" in found.fields and isinstance(found.fields["_source"], dict):
-            inner = _id(found.fields, source, found.line, problems)
-            if inner:
-                yield inner, JsonObject(found.line, found.fields["_source"])
+        elif isinstance(fields.get("_source"), dict):
+            if inner := _id(fields, place, problems):
+                yield place, (inner, fields["_source"])
         else:
-            where = source.where(found.line)
             hint = 'Before each page stands a line such as {"index":{"_id":"12"}}.'
-            problems.report(
-                RecordError("a page without the line of its id", where=where, hint=hint)
-            )
+            bad = BadValue("a page without the line of its id", hint)
+            problems.report(bad.at(place))
     if key:
-        problems.report(_lone(source, line))
+        problems.report(lone.at(waiting))
 
 
-def _id(action: Mapping[str, Any], source: Source, line: int, problems: Problems) -> str:
+def _id(action: Mapping[str, Any], place: str, problems: Problems) -> str:
+    key = ""
     try:
         key = key_text(action.get("_id"), "_id")
+        if not key:
+            problems.report(RecordError("an id line without _id", where=place))
     except BadValue as bad:
-        problems.report(bad.at(source.where(line)))
-        return ""
-    if not key:
-        problems.report(RecordError("an id line without _id", where=source.where(line)))
+        problems.report(bad.at(place))
     return key
-
-
-def _lone(source: Source, line: int) -> RecordError:
-    return RecordError(
-        "an id without its page",
-        where=source.where(line),
-        hint="The dump may be cut short, or lines of it may be missing.",
-    )
-
-
-def _template_names(value: object) -> list[str]:
-    """The names of a page's templates, without their namespace."""
-    if not isinstance(value, list):
-        return []
-    return [name.partition(":")[2] or name for name in value if isinstance(name, str)]
 
 
 def _type(templates: list[str], page: Mapping[str, Any]) -> str:
@@ -211,11 +191,3 @@ def _redirects(value: object, title: str, namespaces: tuple[int, ...]) -> tuple[
     surfaces.pop("", None)
     surfaces.pop(title, None)
     return tuple(Alias(surface, "redirect") for surface in surfaces)
-
-
-def _wikidata(value: object) -> tuple[str, ...]:
-    if value is None or value == "":
-        return ()
-    if not isinstance(value, str) or not re.fullmatch(r"Q[1-9][0-9]*", value):
-        raise BadValue(f"wikibase_item is {shortened(str(value))}, no id of Wikidata")
-    return (f"wikidata:{value}",)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from operator import attrgetter
 from typing import get_args
 
 from pydantic import Field
@@ -120,14 +121,10 @@ class EntityMaker:
             return ()
         if isinstance(value, list) and any(isinstance(item, dict) for item in value):
             # Every surface and kind once, counts added up, blank surfaces left out.
-            aliases = (self._alias(item) for item in value)
             counts: dict[tuple[str, AliasKind], int] = {}
-            named = tuple(alias for alias in aliases if alias.surface)
-            for alias in named:
+            for alias in filter(attrgetter("surface"), map(self._alias, value)):
                 place = (alias.surface, alias.kind)
                 counts[place] = min(counts.get(place, 0) + alias.count, MAX_COUNT)
-            if len(counts) == len(named):
-                return named
             return tuple(Alias(surface, kind, count) for (surface, kind), count in counts.items())
         surfaces = text_list(value, self._separator, "aliases")
         return tuple(Alias(surface) for surface in dict.fromkeys(surfaces))

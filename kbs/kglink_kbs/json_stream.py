@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import json
 from collections.abc import Iterator
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 from kglink.errors import RecordError, SourceError
 from kglink.sources import Problems, Source, check_text
@@ -18,27 +18,20 @@ _READ = 2**18
 _BOM = b"\xef\xbb\xbf"
 
 
-class JsonObject(NamedTuple):
-    """An object and the number of the line on which it begins."""
-
-    line: int
-    fields: dict[str, Any]
-
-
 def is_array(head: bytes) -> bool:
     """Whether JSON that begins like this is one array and not one object per line."""
     return head.removeprefix(_BOM).lstrip()[:1] == b"["
 
 
-def json_objects(source: Source, problems: Problems) -> Iterator[JsonObject]:
-    """The objects of ``source`` in their order."""
+def json_objects(source: Source, problems: Problems) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The objects of ``source`` in their order, each with the line on which it begins."""
     array = is_array(source.head.head)
     found, skipped = False, problems.total
     for line, value in _array_items(source) if array else _lines(source, problems):
         found = True
         match value:
             case dict():
-                yield JsonObject(line, value)
+                yield line, value
             case RecordError():
                 problems.report(value)
             case _:

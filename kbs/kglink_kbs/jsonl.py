@@ -30,7 +30,14 @@ from kglink_kbs.entities import CODES, Descriptions, EntityFields, EntityMaker
 from kglink_kbs.json_stream import is_array, json_objects
 from kglink_kbs.keys import choose_key
 from kglink_kbs.spellings import ENTITY, NOT_READ, Shapes, find_fields
-from kglink_kbs.values import BadValue, described, exact_text, finite_number, whole_number
+from kglink_kbs.values import (
+    BadValue,
+    described,
+    exact_text,
+    finite_number,
+    good_ones,
+    whole_number,
+)
 
 #: The field that says that a record was exported, and of which kind it is.
 MARK = "kglink"
@@ -224,31 +231,35 @@ class JsonAdapter:
         first = map(self._shapes.values, head_objects(source.head))
         descriptions = Descriptions((one.get("description") for one in first), problems)
         self._choose_key(head_objects(source.head), problems)
-        for line, fields in json_objects(source, problems):
-            place = source.where(line)
-            try:
-                record = self._record(fields, line, place, problems)
-                if isinstance(record, Entity) and not is_exported(fields):
-                    record = descriptions.mended(record)
-            except BadValue as bad:
-                problems.report(bad.at(place))
-                continue
-            if record:
-                yield record
+
+        def record(one: tuple[int, dict[str, Any]]) -> Record | None:
+            line, fields = one
+            if is_exported(fields):
+                return exported_record(fields)
+            if self._is_document(fields):
+                place, form = source.where(line), self._documents.form(fields)
+                return self._documents.make(fields, form, line=line, place=place, problems=problems)
+            codes = [value_text(fields.get(name)) for name in self._codes]
+            values = {**self._shapes.values(fields), CODES: codes}
+            return descriptions.mended(self._entities.make(values, fields))
+
+        objects = ((source.where(one[0]), one) for one in json_objects(source, problems))
+        records: Iterator[Record] = good_ones(objects, record, problems)
+        yield from records
 
     def answers(
         self, source: Source, problems: Problems, texts: Mapping[str, str]
     ) -> Iterator[Record]:
         """The documents of a file of answers, which may leave out their ``texts``."""
-        for line, fields in json_objects(source, problems):
-            place = source.where(line)
-            try:
-                if is_exported(fields):
-                    yield exported_record(fields)
-                else:
-                    yield self._documents.answer(fields, texts, place=place, problems=problems)
-            except BadValue as bad:
-                problems.report(bad.at(place))
+
+        def record(one: tuple[int, dict[str, Any]]) -> Record:
+            place, fields = source.where(one[0]), one[1]
+            if is_exported(fields):
+                return exported_record(fields)
+            return self._documents.answer(fields, texts, place=place, problems=problems)
+
+        objects = ((source.where(one[0]), one) for one in json_objects(source, problems))
+        return good_ones(objects, record, problems)
 
     def _choose_key(self, objects: list[dict[str, Any]], problems: Problems) -> None:
         """Which of several fields that are named like a key is it in the first entities."""
@@ -273,17 +284,6 @@ class JsonAdapter:
     def _is_document(self, fields: dict[str, Any]) -> bool:
         form = self._documents.form(fields)
         return bool(form) and not (form == "bare" and self.bare_text == "entity")
-
-    def _record(
-        self, fields: dict[str, Any], line: int, place: str, problems: Problems
-    ) -> Record | None:
-        if is_exported(fields):
-            return exported_record(fields)
-        form = self._documents.form(fields)
-        if not self._is_document(fields):
-            codes = [value_text(fields.get(name)) for name in self._codes]
-            return self._entities.make({**self._shapes.values(fields), CODES: codes}, fields)
-        return self._documents.make(fields, form, line=line, place=place, problems=problems)
 
 
 class JsonlAdapter(JsonAdapter):
@@ -347,9 +347,9 @@ def head_objects(head: SourceHead) -> list[dict[str, Any]]:
     try:
         text = head.head.decode("utf-8-sig", errors="ignore")
         objects = _array_objects(text) if is_array(head.head) else _line_objects(text)
-        return objects[:_ENOUGH]
     except (ValueError, RecursionError):
         return []
+    return objects[:_ENOUGH] if all(isinstance(one, dict) for one in objects) else []
 
 
 def _line_objects(text: str) -> list[dict[str, Any]]:
@@ -364,7 +364,7 @@ def _line_objects(text: str) -> list[dict[str, Any]]:
             break  # who reads the source says which line is broken
     if not values:  # one line so far: whole, or longer than the beginning
         return [_begun_object(last)]
-    return _objects_only(values)
+    return values
 
 
 def _begun_object(text: str) -> dict[str, Any]:
@@ -393,7 +393,7 @@ def _past(text: str, place: int, signs: str) -> int:
 
 def _array_objects(text: str) -> list[dict[str, Any]]:
     decoder = json.JSONDecoder()
-    values: list[object] = []
+    values: list[Any] = []
     place = _past(text, 0, "[")
     while text[place : place + 1] == "{":
         try:
@@ -404,9 +404,4 @@ def _array_objects(text: str) -> list[dict[str, Any]]:
             break
         values.append(value)
         place = _past(text, place, ",]")
-    return _objects_only(values)
-
-
-def _objects_only(values: list[object]) -> list[dict[str, Any]]:
-    objects = [value for value in values if isinstance(value, dict)]
-    return objects if len(objects) == len(values) else []
+    return values

@@ -8,20 +8,28 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, NamedTuple, TextIO
 
 from pydantic import Field
 
-from kglink.errors import RecordError, SourceError
+from kglink.errors import SourceError
 from kglink.plugins import PluginSettings
 from kglink.records import Document, Link, LinkedDocument, Mention, Record, json_number
 from kglink.sources import Problems, Source, SourceHead
 from kglink.text.printable import printable_json
-from kglink_kbs.annotations import GoldReader, ToldSpan, best_unit, character_offsets
+from kglink_kbs.annotations import (
+    GoldReader,
+    ToldSpan,
+    best_unit,
+    character_offsets,
+    in_order,
+)
 from kglink_kbs.json_stream import json_objects
 from kglink_kbs.values import (
     BadValue,
     exact_text,
+    good_ones,
     key_text,
     object_of,
     objects_of,
@@ -86,21 +94,20 @@ class LabelStudioAdapter:
         return self._read(source, problems, "predictions", "annotations")
 
     def _read(self, source: Source, problems: Problems, *wanted: str) -> Iterator[Record]:
-        found = False
-        for line, task in json_objects(source, problems):
-            place = source.where(line)
-            try:
-                given = (_results(task, of) for of in wanted)
-                results = next((one for one in given if one is not None), None)
-                if results is None:
-                    problems.pass_over(f"tasks without {wanted[-1]}")
-                    continue
-                found = True
-                yield self._document(task, results, place, problems)
-            except BadValue as bad:
-                problems.report(RecordError(bad.message, where=place, hint=bad.hint or HINT))
-        if not found and not problems.total:
-            raise SourceError(f"no task in {source.label} has {wanted[-1]}", hint=HINT)
+        def nothing() -> SourceError:
+            return SourceError(f"no task in {source.label} has {wanted[-1]}", hint=HINT)
+
+        def document(one: tuple[str, _Fields]) -> Document | None:
+            given = (_results(one[1], of) for of in wanted)
+            results = next((found for found in given if found is not None), None)
+            if results is None:
+                problems.pass_over(f"tasks without {wanted[-1]}")
+                return None
+            return self._document(one[1], results, one[0], problems)
+
+        places = ((source.where(line), task) for line, task in json_objects(source, problems))
+        tasks = ((place, (place, task)) for place, task in places)
+        return good_ones(tasks, document, problems, hint=HINT, nothing=nothing)
 
     def _document(
         self, task: _Fields, results: list[_Fields], place: str, problems: Problems
@@ -108,22 +115,17 @@ class LabelStudioAdapter:
         data = object_of(task.get("data"), "data")
         name = key_text(data.get("id", task.get("id")), "the id of a task")
         text = exact_text(data.get(self._settings.text), f"data.{self._settings.text}")
-        regions = list(self._regions(results, f"{place}, task {name}", problems))
+        where = f"{place}, task {name}"
+        regions = list(self._regions(results, where, problems))
         told = [ToldSpan(text, one.start, one.end, one.said) for one in regions]
         offsets = character_offsets(
             text,
             [offset for one in regions for offset in (one.start, one.end)],
             best_unit(told, ("characters", "utf16")),
         )
-        mentions = []
-        for one in regions:
-            try:
-                mentions.append(self._mention(text, one, offsets))
-            except BadValue as bad:
-                where = f"{place}, task {name}"
-                problems.report(RecordError(bad.message, where=where, hint=bad.hint or HINT))
-        mentions.sort(key=lambda one: (one.start, one.end))
-        return Document(name, text, tuple(mentions))
+        mention = partial(self._mention, text, offsets)
+        found = good_ones(((where, one) for one in regions), mention, problems, hint=HINT)
+        return Document(name, text, in_order(found))
 
     def _regions(self, results: list[_Fields], place: str, problems: Problems) -> Iterator[_Region]:
         """The regions of labels, each with what other results of its id say."""
@@ -133,24 +135,23 @@ class LabelStudioAdapter:
             if one.get("type") in _MEANINGS and self._settings.entity in ("", control):
                 value = object_of(one.get("value"), "value")
                 meanings.setdefault(str(one.get("id")), []).extend(_meanings(value))
-        for one in results:
-            if one.get("type") != "labels":
-                continue
-            try:
-                value = object_of(one.get("value"), "value")
-                words, score = value.get("text"), one.get("score")
-                yield _Region(
-                    offset_number(value.get("start"), "start"),
-                    offset_number(value.get("end"), "end"),
-                    words if isinstance(words, str) else "",
-                    type_text(value.get("labels"), "labels"),
-                    meanings.get(str(one.get("id")), []),
-                    probability(score, "the score"),
-                )
-            except BadValue as bad:
-                problems.report(RecordError(bad.message, where=place, hint=bad.hint or HINT))
 
-    def _mention(self, text: str, region: _Region, offsets: Mapping[int, int]) -> Mention:
+        def region(one: _Fields) -> _Region:
+            value = object_of(one.get("value"), "value")
+            words, score = value.get("text"), one.get("score")
+            return _Region(
+                offset_number(value.get("start"), "start"),
+                offset_number(value.get("end"), "end"),
+                words if isinstance(words, str) else "",
+                type_text(value.get("labels"), "labels"),
+                meanings.get(str(one.get("id")), []),
+                probability(score, "the score"),
+            )
+
+        labels = ((place, one) for one in results if one.get("type") == "labels")
+        return good_ones(labels, region, problems, hint=HINT)
+
+    def _mention(self, text: str, offsets: Mapping[int, int], region: _Region) -> Mention:
         start, end = offsets.get(region.start, -1), offsets.get(region.end, -1)
         if not 0 <= start < end:
             raise BadValue(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple, TextIO
 from urllib.parse import quote, unquote
 
@@ -19,8 +20,9 @@ from kglink.errors import RecordError, SourceError, UsageError
 from kglink.plugins import PluginSettings
 from kglink.records import Document, Entity, EntityId, LinkedDocument, Mention, Record
 from kglink.sources import Problems, Source, SourceHead, check_text
-from kglink_kbs.rdf import RDF, Resource, Syntax, syntax_of
-from kglink_kbs.values import BadValue, exact_text, probability, shortened
+from kglink_kbs.annotations import in_order
+from kglink_kbs.rdf import RDF, Resource, Syntax, place_of, syntax_of
+from kglink_kbs.values import BadValue, exact_text, good_ones, probability, shortened
 
 NIF = "http://persistence.uni-leipzig.org/nlp2rdf/ontologies/nif-core#"
 ITSRDF = "http://www.w3.org/2005/11/its/rdf#"
@@ -82,16 +84,12 @@ class NifAdapter:
             id_ = unquote(_WHOLE.sub("", name).removeprefix(_TEXT))
             id_ = name if id_ in ids else id_
             ids.add(id_)
-            mentions = []
-            for phrase, resource in sorted(phrases.pop(name, ())):
-                try:
-                    mentions.append(_mention(texts[name], resource))
-                except BadValue as bad:
-                    _report(problems, source, phrase, bad)
-            mentions.sort(key=lambda one: (one.start, one.end))
-            yield Document(id_, texts[name], tuple(mentions))
-        for phrase, _ in (one for of_context in phrases.values() for one in of_context):
-            _report(problems, source, phrase, BadValue("in no nif:referenceContext with a text"))
+            make = partial(_mention, texts[name])
+            found = good_ones(sorted(phrases.pop(name, ())), make, problems, hint=HINT)
+            yield Document(id_, texts[name], in_order(found))
+        for place, _ in (one for of_context in phrases.values() for one in of_context):
+            reason = "in no nif:referenceContext with a text"
+            problems.report(RecordError(reason, where=place, hint=HINT))
 
     def write(
         self,
@@ -110,7 +108,7 @@ class NifAdapter:
     def _parts(
         self, source: Source, problems: Problems
     ) -> tuple[dict[str, str], dict[str, list[tuple[str, Resource]]]]:
-        """The texts by the names of their contexts, and the phrases of each with their names."""
+        """The texts by the names of their contexts, and the phrases of each with their places."""
         try:
             from kglink_kbs.rdf_reading import resources_of
         except ImportError as error:
@@ -131,13 +129,14 @@ class NifAdapter:
             max_bytes=self._settings.max_mb * 2**20,
         ):
             for name, resource in resources.items():
+                place = place_of(source, name)
                 try:
                     if "text" in resource:
                         texts[name] = exact_text(_one(resource, "text"), "the text")
                     elif "means" in resource or f"{NIF}Phrase" in _all(resource, "type"):
-                        phrases.setdefault(_one(resource, "context"), []).append((name, resource))
+                        phrases.setdefault(_one(resource, "context"), []).append((place, resource))
                 except BadValue as bad:
-                    _report(problems, source, name, bad)
+                    problems.report(bad.at(place, HINT))
         if not texts and not problems.total:
             raise SourceError(f"no context in {source.label} has a nif:isString", hint=HINT)
         return texts, phrases
@@ -219,11 +218,6 @@ def _one(resource: Resource, field: str) -> str:
     if len(values) > 1:
         raise BadValue(f"more than one {field}", HINT)
     return values[0] if values else ""
-
-
-def _report(problems: Problems, source: Source, name: str, bad: BadValue) -> None:
-    where = f"{source.label}, <{name if name.isprintable() else repr(name)}>"
-    problems.report(RecordError(bad.message, where=where, hint=bad.hint or HINT))
 
 
 # ------------------------------------------------------------------------------------ writing

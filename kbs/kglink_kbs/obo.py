@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from kglink.errors import RecordError, SourceError
-from kglink.records import CodeMapping, Entity, Record
+from kglink.records import Entity, Record
 from kglink.sources import Problems, Source, SourceHead, check_text
 from kglink.sources.encoding import not_utf8
 from kglink_kbs.ontology import (
+    SCOPES,
     OntologySettings,
     OwnPrefixes,
     Term,
@@ -28,7 +28,6 @@ _QUOTED = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)"', re.DOTALL)
 _COMMENT = re.compile(r"(?:^|\s)!")
 _MODIFIERS = re.compile(r'\s\{\s*[\w:./#-]+\s*=\s*"[^{}]*"\s*\}$')
 _LABEL = re.compile(r'\s"')
-_SCOPES = frozenset({"exact", "broad", "narrow", "related"})
 
 
 def unescaped(text: str) -> str:
@@ -62,7 +61,7 @@ def synonym_of(value: str, scope: str) -> tuple[str, str]:
     """Scope and text of a synonym; one that says no scope is a related one."""
     text, rest = quoted_text(value, "synonym")
     said = rest.split(None, 1)[0].lower() if rest.strip() else ""
-    return scope or (said if said in _SCOPES else "related"), text
+    return scope or (said if said in SCOPES else "related"), text
 
 
 def xref_text(value: str) -> str:
@@ -84,27 +83,10 @@ def match_target(value: str) -> str:
 
 _TERM = b"[Term]"
 #: The tags that are read; OBO 1.0 wrote the scope of a synonym into the tag.
-_SYNONYM_TAGS = {
-    b"synonym": "",
-    b"exact_synonym": "exact",
-    b"broad_synonym": "broad",
-    b"narrow_synonym": "narrow",
-    b"related_synonym": "related",
-}
+_SYNONYM_TAGS = {b"synonym": "", **{f"{scope}_synonym".encode(): scope for scope in SCOPES}}
 _XREF_TAGS = (b"xref", b"xref_analog", b"xref_unk")
-_OTHER_TAGS = (
-    b"id",
-    b"name",
-    b"def",
-    b"alt_id",
-    b"namespace",
-    b"subset",
-    b"is_a",
-    b"is_obsolete",
-    b"replaced_by",
-    b"consider",
-)
-_TAGS = frozenset((*_SYNONYM_TAGS, *_XREF_TAGS, *_OTHER_TAGS, b"property_value"))
+_OTHER_TAGS = b"id name def alt_id namespace subset is_a is_obsolete replaced_by consider"
+_TAGS = frozenset((*_SYNONYM_TAGS, *_XREF_TAGS, *_OTHER_TAGS.split(), b"property_value"))
 
 _HEADER = re.compile(rb"^(ontology|default-namespace)[ \t]*:[ \t]*([^\s!{]+)", re.MULTILINE)
 _ID_STEM = re.compile(rb"\nid[ \t]*:[ \t]*([^\s!]*[_#/:][0-9]{0,3})?")
@@ -115,12 +97,8 @@ _STANZA = re.compile(
 _PURL = re.compile(r"([A-Za-z][A-Za-z0-9.]*):([^\s/#?:]+)")
 
 
-class _Value(NamedTuple):
-    """What stands behind a tag, and where."""
-
-    line: int
-    start: int
-    raw: bytes
+#: What stands behind a tag, with the number of its line and its place in the file.
+_Value = tuple[int, int, bytes]
 
 
 class OboAdapter:
@@ -141,12 +119,12 @@ class OboAdapter:
         own = OwnPrefixes(
             self._settings.prefix,
             ontology_name(header.get(b"ontology", "")),
-            survey(source, b"\nid", _ID_STEM).prefixes,
+            survey(source, b"\nid", _ID_STEM)[0],
         )
         found = False
         for stanza in _terms(source, own, problems):
             try:
-                records = list(self._records(stanza, header.get(b"default-namespace", "")))
+                records = stanza.records(self._maker, header.get(b"default-namespace", ""))
             except BadValue as bad:
                 problems.report(bad.at(source.where(stanza.line)))
             except RecordError as error:  # from the decoding of a value
@@ -156,14 +134,6 @@ class OboAdapter:
                 yield from records
         if not found and not problems.total:
             raise own.nothing_found(source)
-
-    def _records(self, stanza: _Stanza, default_namespace: str) -> Iterator[Record]:
-        """The entity of a live term; of an obsolete one what took its place."""
-        term = stanza.term()
-        if term:
-            yield self._maker.make(term, default_namespace)
-        elif stanza.is_obsolete:
-            yield from stanza.successors()
 
 
 class _Stanza:
@@ -181,59 +151,51 @@ class _Stanza:
         tag, colon, raw = line.partition(b":")
         tag = tag.strip()
         if tag in _TAGS and colon:
-            self.values.setdefault(tag, []).append(
-                _Value(number, start + len(line) - len(raw), raw)
-            )
+            self.values.setdefault(tag, []).append((number, start + len(line) - len(raw), raw))
         elif tag and not colon and not tag.startswith(b"!"):
             self.bad_line = self.bad_line or number
 
-    def term(self) -> Term | None:
-        """The term, or None where it is obsolete, has no name or is of another ontology."""
+    def records(self, maker: TermMaker, default_namespace: str) -> list[Record]:
+        """The entity of a live term, what took the place of an obsolete one; none of others."""
         if self.bad_line:
             self.line = self.bad_line
             raise BadValue("a line without a tag", "OBO lines look like name: some text")
         key = curie(self._only(b"id"))
-        if key not in self._own or self.is_obsolete:
-            return None
+        if key not in self._own:
+            return []
+        if any(value.lower() == "true" for value in self._bare(b"is_obsolete")):
+            replaced_by = map(curie, self._bare(b"replaced_by"))
+            return list(successors(key, replaced_by, map(curie, self._bare(b"consider"))))
         title = self._only(b"name") if b"name" in self.values else ""
         if not title:
-            return None
+            return []
         term = Term(
             key=key,
             title=title,
             definition=next((quoted_text(text, "def")[0] for text in self._texts(b"def")), ""),
             url=_address(key),
             namespace=next(self._bare(b"namespace"), ""),
-            synonyms=list(self._synonyms()),
+            synonyms=[
+                synonym_of(text, scope)
+                for tag, scope in _SYNONYM_TAGS.items()
+                for text in self._texts(tag)
+            ],
             xrefs=list(self._xrefs()),
             alt_ids=[curie(value) for value in self._bare(b"alt_id")],
             subsets=list(self._bare(b"subset")),
             parents=[curie(value) for value in self._bare(b"is_a")],
         )
         self.line = self.first  # what is wrong from here on is wrong with the whole
-        return term
-
-    @property
-    def is_obsolete(self) -> bool:
-        """Whether the term is one no more."""
-        return any(value.lower() == "true" for value in self._bare(b"is_obsolete"))
-
-    def successors(self) -> Iterator[CodeMapping]:
-        """What took the place of an obsolete term of this ontology."""
-        key = curie(self._only(b"id"))
-        if key in self._own:
-            replaced_by = map(curie, self._bare(b"replaced_by"))
-            yield from successors(key, replaced_by, map(curie, self._bare(b"consider")))
+        return [maker.make(term, default_namespace)]
 
     def _texts(self, tag: bytes) -> Iterator[str]:
-        for value in self.values.get(tag, ()):
-            self.line = value.line
+        for line, start, raw in self.values.get(tag, ()):
+            self.line = line
             try:
-                yield value.raw.decode("utf-8").strip()
+                yield raw.decode("utf-8").strip()
             except UnicodeDecodeError as error:
-                where = self._source.where(value.line)
-                position, file = value.start + error.start, self._source.file
-                raise not_utf8(where, value.raw, position, file) from error
+                where, file = self._source.where(line), self._source.file
+                raise not_utf8(where, raw, start + error.start, file) from error
 
     def _bare(self, tag: bytes) -> Iterator[str]:
         return map(bare_text, self._texts(tag))
@@ -250,10 +212,6 @@ class _Stanza:
             self.line = self.line if texts else self.first
             raise BadValue(f"a term without {'an id' if tag == b'id' else 'a name'}")
         return texts[0]
-
-    def _synonyms(self) -> Iterator[tuple[str, str]]:
-        for tag, scope in _SYNONYM_TAGS.items():
-            yield from (synonym_of(text, scope) for text in self._texts(tag))
 
     def _xrefs(self) -> Iterator[str]:
         """Cross-references, then exact matches."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from kglink.records import Entity, Record
 from kglink.sources import Problems, Source, SourceHead, check_text
 from kglink_kbs.json_stream import JsonWalk
 from kglink_kbs.ontology import (
+    SCOPES,
     OntologySettings,
     OwnPrefixes,
     Term,
@@ -21,7 +23,7 @@ from kglink_kbs.ontology import (
     successors,
     survey,
 )
-from kglink_kbs.values import BadValue, described, list_of, object_of, objects_of
+from kglink_kbs.values import BadValue, described, good_ones, list_of, object_of, objects_of
 
 _OIO = "http://www.geneontology.org/formats/oboInOwl#"
 _NAMESPACE = f"{_OIO}hasOBONamespace"
@@ -31,12 +33,7 @@ _REPLACED_BY = "http://purl.obolibrary.org/obo/IAO_0100001"
 _CONSIDER = f"{_OIO}consider"
 _IS_A = "is_a"
 #: The scope of a synonym by its predicate.
-_SCOPES = {
-    "hasExactSynonym": "exact",
-    "hasBroadSynonym": "broad",
-    "hasNarrowSynonym": "narrow",
-    "hasRelatedSynonym": "related",
-}
+_SCOPES = {f"has{scope.title()}Synonym": scope for scope in SCOPES}
 
 _ID_STEM = re.compile(rb'"id"\s*:\s*"([^"\\]*[_#/:][0-9]{0,3})?')
 _NOTES = {
@@ -65,23 +62,20 @@ class ObographsAdapter:
         default_namespace = notes.get("namespace", "")
         parents = _parents(source, own, problems)
         found = False
-        for line, node in _listed(source, "nodes"):
-            try:
-                records = list(self._records(node, own, parents, default_namespace))
-            except BadValue as bad:
-                problems.report(bad.at(source.where(line)))
-            else:
-                found = found or any(isinstance(one, Entity) for one in records)
-                yield from records
+        nodes = ((source.where(line), node) for line, node in _listed(source, "nodes"))
+        make = partial(self._records, own, parents, default_namespace)
+        for records in good_ones(nodes, lambda node: list(make(node)), problems):
+            found = found or any(isinstance(one, Entity) for one in records)
+            yield from records
         if not found and not problems.total:
             raise own.nothing_found(source)
 
     def _records(
         self,
-        node: object,
         own: OwnPrefixes,
         parents: Mapping[str, list[str]],
         default_namespace: str,
+        node: object,
     ) -> Iterator[Record]:
         """The entity of a live node; of an obsolete one what took its place."""
         fields = object_of(node, "a node")

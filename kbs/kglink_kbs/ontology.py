@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, get_args
 
 from pydantic import Field, field_validator
 
@@ -143,7 +143,10 @@ class OwnPrefixes:
     def __init__(self, setting: str, ontology: str, counts: Counter[str]) -> None:
         self._counts = counts
         self._all = setting.strip() == ALL_PREFIXES
-        self.chosen = frozenset(listed(setting)) or frozenset(_guessed(ontology, counts))
+        # The ontology is named after its prefix, else it is the most frequent one.
+        named = [one for one in counts if ontology and one.casefold() == ontology.casefold()]
+        likely = sorted(named or counts, key=counts.__getitem__, reverse=True)[:1]
+        self.chosen = frozenset(listed(setting) or likely)
 
     def __contains__(self, key: str) -> bool:
         return self._all or prefix_of(key) in self.chosen
@@ -162,14 +165,6 @@ class OwnPrefixes:
         )
 
 
-def _guessed(ontology: str, counts: Counter[str]) -> Iterable[str]:
-    """The prefix that the ontology is named after, else the most frequent one."""
-    named = [prefix for prefix in counts if prefix.casefold() == ontology.casefold()]
-    if named and ontology:
-        return [max(named, key=counts.__getitem__)]
-    return [prefix for prefix, _ in counts.most_common(1)]
-
-
 def ontology_name(name: str) -> str:
     """``go`` of ``go/extensions/go-plus``, ``doid`` of ``http://.../obo/doid.owl``."""
     _, slash, within = name.partition("/obo/")
@@ -177,19 +172,12 @@ def ontology_name(name: str) -> str:
     return _FILE_ENDING.sub("", path)
 
 
-class Survey(NamedTuple):
-    """What a file says of itself, found without parsing it."""
-
-    prefixes: Counter[str]
-    notes: Mapping[str, str]
-
-
 def survey(
     source: Source,
     mark: bytes,
     stem: re.Pattern[bytes],
     notes: Mapping[str, re.Pattern[bytes]] | None = None,
-) -> Survey:
+) -> tuple[Counter[str], Mapping[str, str]]:
     """How often each prefix occurs in ``source``, and the first hit of each of ``notes``.
 
     ``mark`` begins every id, ``stem`` takes the id up to its last sign of separation and three
@@ -218,7 +206,7 @@ def survey(
         key = begun.decode("utf-8", errors="replace")
         # Any sign stands for a code that does not begin with a digit.
         prefixes[prefix_of(curie(key if key[-1:].isdigit() else f"{key}x"))] += count
-    return Survey(prefixes, found)
+    return prefixes, found
 
 
 def successors(

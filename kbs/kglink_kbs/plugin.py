@@ -26,7 +26,7 @@ from kglink_kbs import (
 from kglink_kbs.mediawiki import wikis
 from kglink_kbs.mediawiki.settings import MediaWikiSettings
 from kglink_kbs.ontology import OntologySettings
-from kglink_kbs.texts import docx, html, mail, markdown, pdf, plain
+from kglink_kbs.texts import docx, html, mail, pdf, plain
 from kglink_kbs.texts.plain import TextSettings
 
 
@@ -93,7 +93,7 @@ ADAPTERS = (
         "Mails (.eml): subject and body, without attachments", texts=True),
     Row("html", html.HtmlAdapter, TextSettings, html.sniff,
         "HTML pages as their readers see them", texts=True),
-    Row("markdown", markdown.MarkdownAdapter, TextSettings, markdown.sniff,
+    Row("markdown", html.MarkdownAdapter, TextSettings, html.sniff_markdown,
         "Markdown, as its page would read", texts=True),
     Row("pdf", pdf.PdfAdapter, pdf.PdfSettings, pdf.sniff,
         "PDF files, page by page", extra="pdf", texts=True),

@@ -9,17 +9,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal, NamedTuple, TextIO
+from functools import partial
+from typing import ClassVar, Literal, TextIO
 
 from pydantic import Field
 
 from kglink.errors import RecordError, SourceError
 from kglink.plugins import PluginSettings
 from kglink.records import Document, EntityId, LinkedDocument, Mention, Record, Split
-from kglink.sources import Line, Problems, Source, SourceHead
+from kglink.sources import Problems, Source, SourceHead
 from kglink.text.codes import bare_code
 from kglink.text.printable import same_length_line
-from kglink_kbs.values import BadValue, exact_text, listed, shortened
+from kglink_kbs.annotations import in_order
+from kglink_kbs.values import BadValue, exact_text, good_ones, listed, shortened
 
 _PART = re.compile(r"([^|\t]{1,200})\|([ta])\|(.*)", re.DOTALL)
 _HEAD = re.compile(r"\s*(?P<id>[^|\t\n]{1,200})\|t\|[^\n]*\n(?P=id)\|a\|")
@@ -63,27 +65,16 @@ class PubtatorSettings(PluginSettings):
     )
 
 
-class _Row(NamedTuple):
-    """An annotation, and where it stands."""
-
-    place: str
-    cells: list[str]
-
-
 @dataclass
 class _Block:
     """The lines of one document as far as they are read."""
 
     id: str
     place: str
-    title: str = ""
-    abstract: str = ""
-    parts: set[str] = field(default_factory=set)
-    rows: list[_Row] = field(default_factory=list)
-
-    @property
-    def text(self) -> str:
-        return f"{self.title} {self.abstract}" if self.abstract else self.title
+    parts: dict[str, str] = field(default_factory=dict)
+    """The title (``t``) and the abstract (``a``)."""
+    rows: list[tuple[str, list[str]]] = field(default_factory=list)
+    """The cells of each annotation, and where it stands."""
 
 
 class PubtatorAdapter:
@@ -96,11 +87,11 @@ class PubtatorAdapter:
     def read(self, source: Source, problems: Problems) -> Iterator[Record]:
         """Yield a document for each block; relation rows and a seventh column are passed over."""
         splits = self._splits()
-        for block in _blocks(source, problems):
-            try:
-                yield self._document(block, splits.get(block.id, ""), problems)
-            except BadValue as bad:
-                problems.report(bad.at(block.place))
+        return good_ones(
+            ((block.place, block) for block in _blocks(source, problems)),
+            lambda block: self._document(block, splits.get(block.id, ""), problems),
+            problems,
+        )
 
     def _splits(self) -> dict[str, Split]:
         files: dict[Split, str] = {
@@ -122,20 +113,12 @@ class PubtatorAdapter:
                 f"document {shortened(block.id)} has no title line",
                 "A block begins with PMID|t|TITLE and PMID|a|ABSTRACT.",
             )
-        text = exact_text(block.text, "the text")
-        mentions = []
-        for row in block.rows:
-            try:
-                mention = self._mention(row.cells, block.id, text)
-            except BadValue as bad:
-                problems.report(bad.at(row.place))
-                continue
-            if mention:
-                mentions.append(mention)
-        mentions.sort(key=lambda mention: (mention.start, mention.end))
-        return Document(block.id, text, tuple(mentions), block.title.strip(), split)
+        title, abstract = block.parts["t"], block.parts.get("a")
+        text = exact_text(f"{title} {abstract}" if abstract else title, "the text")
+        mentions = good_ones(block.rows, partial(self._mention, block.id, text), problems)
+        return Document(block.id, text, in_order(mentions), title.strip(), split)
 
-    def _mention(self, cells: list[str], id_: str, text: str) -> Mention | None:
+    def _mention(self, id_: str, text: str, cells: list[str]) -> Mention | None:
         if cells[0].strip() != id_:
             raise BadValue(
                 f"a row of document {shortened(cells[0])} stands in document {id_}",
@@ -230,7 +213,12 @@ def _blocks(source: Source, problems: Problems) -> Iterator[_Block]:
             _add_part(block, part, place, problems)
         else:
             block = block or _Block(line.text.partition("\t")[0].strip(), place)
-            _add_row(block, line, place)
+            if len(block.rows) >= MAX_ROWS:
+                raise SourceError(
+                    f"{place}: document {block.id} has more than {MAX_ROWS:,} rows",
+                    hint="A blank line separates two documents; is this a PubTator file?",
+                )
+            block.rows.append((place, line.text.split("\t")))
     if block:
         yield block
 
@@ -243,20 +231,7 @@ def _add_part(block: _Block, part: re.Match[str], place: str, problems: Problems
         hint = "A blank line separates two documents."
         problems.report(RecordError(reason, where=place, hint=hint))
         return
-    block.parts.add(kind)
-    if kind == "t":
-        block.title = text
-    else:
-        block.abstract = text
-
-
-def _add_row(block: _Block, line: Line, place: str) -> None:
-    if len(block.rows) >= MAX_ROWS:
-        raise SourceError(
-            f"{place}: document {block.id} has more than {MAX_ROWS:,} rows",
-            hint="A blank line separates two documents; is this a PubTator file?",
-        )
-    block.rows.append(_Row(place, line.text.split("\t")))
+    block.parts[kind] = text
 
 
 def _offset(cell: str, what: str) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Literal, NamedTuple
 
-from kglink.sources import SourceHead
+from kglink.sources import Source, SourceHead
 
 Syntax = Literal["auto", "turtle", "xml", "ntriples", "json-ld"]
 
@@ -45,6 +45,11 @@ def _says(line: bytes) -> bool:
     return bool(line.strip()) and not line.lstrip().startswith(b"#")
 
 
+def place_of(source: Source, name: str) -> str:
+    """How messages name a resource of a file."""
+    return f"{source.label}, <{name if name.isprintable() else repr(name)}>"
+
+
 RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
 RDFS = "http://www.w3.org/2000/01/rdf-schema#"
 OWL = "http://www.w3.org/2002/07/owl#"
@@ -66,49 +71,35 @@ Resource = dict[str, list[Value]]
 #: Resources by their address; blank ones are named ``_:...``.
 Resources = dict[str, Resource]
 
-#: The field that each predicate fills; all other predicates are passed over.
-FIELDS = {
-    f"{SKOS}prefLabel": "label",
-    f"{SKOSXL}prefLabel": "label",
-    f"{RDFS}label": "name",
-    f"{SKOS}altLabel": "alt",
-    f"{SKOSXL}altLabel": "alt",
-    f"{_OIO}hasExactSynonym": "alt",
-    f"{_OIO}hasBroadSynonym": "alt",
-    f"{_OIO}hasNarrowSynonym": "alt",
-    f"{_OIO}hasRelatedSynonym": "alt",
-    f"{SKOS}hiddenLabel": "hidden",
-    f"{SKOSXL}hiddenLabel": "hidden",
-    f"{SKOS}definition": "definition",
-    "http://purl.obolibrary.org/obo/IAO_0000115": "definition",
-    f"{SKOS}scopeNote": "note",
-    "http://purl.org/dc/terms/description": "note",
-    f"{RDFS}comment": "note",
-    f"{SKOS}exactMatch": "exact",
-    f"{OWL}sameAs": "exact",
-    f"{_OIO}hasDbXref": "exact",
-    f"{_OIO}hasAlternativeId": "exact",
-    f"{SKOS}closeMatch": "close",
-    f"{SKOS}broader": "broader",
-    f"{RDFS}subClassOf": "broader",
-    f"{SKOS}notation": "notation",
-    f"{OWL}deprecated": "deprecated",
-    f"{RDF}type": "type",
-    f"{SKOSXL}literalForm": "form",
-    f"{RDF}value": "form",
+#: The predicates that fill each field; all others are passed over.
+_PREDICATES = {
+    "label": (f"{SKOS}prefLabel", f"{SKOSXL}prefLabel"),
+    "name": (f"{RDFS}label",),
+    "alt": (
+        *(f"{SKOS}altLabel", f"{SKOSXL}altLabel"),
+        *(f"{_OIO}has{scope}Synonym" for scope in ("Exact", "Broad", "Narrow", "Related")),
+    ),
+    "hidden": (f"{SKOS}hiddenLabel", f"{SKOSXL}hiddenLabel"),
+    "definition": (f"{SKOS}definition", "http://purl.obolibrary.org/obo/IAO_0000115"),
+    "note": (f"{SKOS}scopeNote", "http://purl.org/dc/terms/description", f"{RDFS}comment"),
+    "exact": (
+        *(f"{SKOS}exactMatch", f"{OWL}sameAs", f"{_OIO}hasDbXref", f"{_OIO}hasAlternativeId"),
+    ),
+    "close": (f"{SKOS}closeMatch",),
+    "broader": (f"{SKOS}broader", f"{RDFS}subClassOf"),
+    "notation": (f"{SKOS}notation",),
+    "deprecated": (f"{OWL}deprecated",),
+    "type": (f"{RDF}type",),
+    "form": (f"{SKOSXL}literalForm", f"{RDF}value"),
 }
+FIELDS = {predicate: field for field, named in _PREDICATES.items() for predicate in named}
 
 #: A resource of these types with an ``rdfs:label`` is an entity, as one with a prefLabel is.
 CLASS_TYPES = frozenset({f"{SKOS}Concept", f"{OWL}Class", f"{RDFS}Class"})
 #: These carry labels too, and are no entities.
 NO_CONCEPT_TYPES = frozenset(
-    {
-        f"{SKOS}ConceptScheme",
-        f"{SKOS}Collection",
-        f"{SKOS}OrderedCollection",
-        f"{SKOSXL}Label",
-        f"{OWL}Ontology",
-    }
+    {f"{SKOS}{kind}" for kind in ("ConceptScheme", "Collection", "OrderedCollection")}
+    | {f"{SKOSXL}Label", f"{OWL}Ontology"}
 )
 #: These say nothing about what kind of thing an entity is.
 PLAIN_TYPES = CLASS_TYPES | {f"{OWL}NamedIndividual", f"{OWL}Thing", f"{RDFS}Resource"}

@@ -13,12 +13,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from xml.sax import SAXException
-from xml.sax.xmlreader import Locator
+from xml.sax.expatreader import ExpatParser
+from xml.sax.handler import ContentHandler, feature_namespaces
 
 from rdflib import Graph, URIRef
 from rdflib.exceptions import Error as RdflibError
+from rdflib.namespace import RDF
 from rdflib.plugins.parsers.jsonld import to_rdf
 from rdflib.plugins.parsers.notation3 import RDFSink, SinkParser
+from rdflib.plugins.parsers.rdfxml import RDFXMLHandler
 from rdflib.store import Store
 from rdflib.term import BNode, Literal
 
@@ -26,11 +29,13 @@ from kglink.errors import RecordError, SourceError
 from kglink.sources import Problems, Source
 from kglink.sources.encoding import not_utf8
 from kglink_kbs.rdf import Resources, Syntax, Value
-from kglink_kbs.rdf_xml import GuardedParser, LinearHandler, Refused
 from kglink_kbs.values import described
 
 if TYPE_CHECKING:
+    from pyexpat import XMLParserType
+
     from rdflib.graph import _TripleType
+
 
 #: What rdflib's parsers end with on a broken text: each has its own error, and beyond it they
 #: fail with whatever their code stumbles over.
@@ -156,32 +161,14 @@ def _pieces(source: Source, stream: Any, max_bytes: int) -> Iterator[bytes]:
         yield piece
 
 
-class _Place(Locator):
-    """Says what relative addresses are relative to, and where the parser is."""
-
-    def __init__(self, parser: Locator) -> None:
-        self._parser = parser
-
-    def getSystemId(self) -> str:  # noqa: N802 - the name in the interface
-        """The base."""
-        return _BASE
-
-    def getLineNumber(self) -> int | None:  # noqa: N802 - the name in the interface
-        """The line that is being parsed."""
-        return self._parser.getLineNumber()
-
-
 def _read_xml(source: Source, graph: Graph, max_bytes: int) -> None:
     handler = LinearHandler(graph)
-    parser = GuardedParser(handler)
-    handler.setDocumentLocator(_Place(parser))
-    try:
-        with source.open() as stream:
-            for piece in _pieces(source, stream, max_bytes):
-                parser.feed(piece)
-        parser.close()
-    except Refused as refused:
-        raise SourceError(f"{source.label}: {refused}", hint=refused.hint) from refused
+    parser = GuardedParser(handler, source.label)
+    handler.setDocumentLocator(parser)
+    with source.open() as stream:
+        for piece in _pieces(source, stream, max_bytes):
+            parser.feed(piece)
+    parser.close()
 
 
 def _read_json_ld(source: Source, graph: Graph, max_bytes: int) -> None:
@@ -304,12 +291,12 @@ def _unescaped(text: str) -> str:
     if "\\" not in text:
         return text
     plain = _ESCAPE.sub(_sign, text)
+
+    def joined(halves: re.Match[str]) -> str:
+        return halves[0].encode("utf-16-le", errors="surrogatepass").decode("utf-16-le")
+
     # Some programs write a sign beyond U+FFFF as the two halves that Java makes of it.
-    return _PAIR.sub(lambda found: _joined(found[0]), plain)
-
-
-def _joined(halves: str) -> str:
-    return halves.encode("utf-16-le", errors="surrogatepass").decode("utf-16-le")
+    return _PAIR.sub(joined, plain)
 
 
 def _sign(found: re.Match[str]) -> str:
@@ -318,3 +305,114 @@ def _sign(found: re.Match[str]) -> str:
         return _ESCAPED.get(sign, sign)
     code = int(short or long, 16)
     return chr(code) if code <= 0x10FFFF else "\ufffd"
+
+
+#: Ontologies abbreviate addresses by entities (``&owl;``); nothing longer is meant seriously.
+MAX_ENTITY = 500
+
+
+class GuardedParser(ExpatParser):
+    """A SAX parser for documents from strangers; give it bytes with ``feed`` and ``close``.
+
+    Entities may stand for short texts, as they do in ontologies. Those that come from another
+    file, are long or are built from other entities (a bomb doubles itself in this way) are
+    refused.
+    """
+
+    def __init__(self, handler: ContentHandler, label: str) -> None:
+        self._label = label
+        super().__init__()
+        self.setFeature(feature_namespaces, True)
+        self.setContentHandler(handler)
+
+    def getSystemId(self) -> str:  # noqa: N802 - the name in the interface
+        """The address that relative ones are relative to."""
+        return _BASE
+
+    def reset(self) -> None:
+        """Make a new parser with the guards in place."""
+        super().reset()
+        parser: XMLParserType = vars(self)["_parser"]
+        parser.EntityDeclHandler = self._entity
+        parser.ExternalEntityRefHandler = self._external
+
+    def _entity(self, name: str, is_parameter: bool, value: str | None, *of: str | None) -> None:
+        if value is None:  # the arguments are those of expat
+            base, system_id, public_id, _ = of
+            self._external(name, base, system_id, public_id)
+        elif is_parameter or len(value) > MAX_ENTITY or "&" in value or "%" in value:
+            raise SourceError(
+                f"{self._label}: the XML entity {name!r} is long or made of other entities "
+                "(an expansion bomb)",
+                hint="Expand it first if you trust the file: xmllint --noent FILE > expanded",
+            )
+
+    def _external(
+        self, context: str | None, base: str | None, system_id: str | None, public_id: str | None
+    ) -> int:
+        raise SourceError(
+            f"{self._label}: XML asks for another file, {system_id or public_id!r}, and kglink "
+            "fetches none",
+            hint="Remove the reference from the file's DOCTYPE.",
+        )
+
+
+#: Where one of these ends, a new line begins.
+_BLOCKS = frozenset({"p", "br", "div", "li", "tr"})
+
+
+class _Pieces(list[str]):
+    """The text of an element as far as it is read."""
+
+
+class LinearHandler(RDFXMLHandler):
+    """rdflib's handler, but that each text is put together once, at its end.
+
+    rdflib copies the whole text for each piece that expat brings, and there is one before and
+    behind every reference, comment and tag. Of an XML literal the text is kept, not the markup.
+    """
+
+    def reset(self) -> None:
+        """Forget what was read."""
+        super().reset()
+        self._literal: list[str] = []
+
+    def startPrefixMapping(self, prefix: str | None, namespace: str) -> None:  # noqa: N802 - SAX's
+        """Do nothing: rdflib copies all prefixes for each level, to write markup with them."""
+
+    def endPrefixMapping(self, prefix: str | None) -> None:  # noqa: N802 - SAX's name
+        """Do nothing."""
+
+    def property_element_char(self, data: str) -> None:
+        """Add to the text of a property."""
+        current = self.current
+        if current.data is not None:
+            if not isinstance(current.data, _Pieces):
+                current.data = _Pieces([current.data])
+            current.data.append(data)
+
+    def property_element_end(self, name: Any, qname: Any) -> None:
+        """Put the text of a property together."""
+        current = self.current
+        if isinstance(current.data, _Pieces):
+            current.data = "".join(current.data)
+        if isinstance(current.object, Literal) and current.object.datatype == RDF.XMLLiteral:
+            current.object = Literal("".join(self._literal))
+            self._literal.clear()
+        super().property_element_end(name, qname)
+
+    def literal_element_start(self, name: Any, qname: Any, attrs: Any) -> None:
+        """Go on with the text of the literal."""
+        element = self.next
+        element.start = self.literal_element_start
+        element.char = self.literal_element_char
+        element.end = self.literal_element_end
+
+    def literal_element_char(self, data: str) -> None:
+        """Add to the text of the literal."""
+        self._literal.append(data)
+
+    def literal_element_end(self, name: Any, qname: Any) -> None:
+        """Go on with the text of the literal, on a new line behind a block."""
+        if name[1].lower() in _BLOCKS:
+            self._literal.append("\n")

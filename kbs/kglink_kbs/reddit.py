@@ -17,7 +17,7 @@ from kglink.plugins import PluginSettings
 from kglink.records import Document, EntityId, Mention, Record, Split
 from kglink.sources import Problems, Source, SourceHead
 from kglink_kbs.archives import archive_names, opened_files
-from kglink_kbs.values import BadValue, shortened
+from kglink_kbs.values import BadValue, good_ones, shortened
 
 Tier = Literal["gold", "silver", "bronze"]
 Kind = Literal["post", "comment"]
@@ -59,13 +59,11 @@ class Annotation(NamedTuple):
 
 def read_texts(source: Source, kind: Kind, problems: Problems) -> Iterator[Text]:
     """The texts of ``posts.tsv`` or ``comments.tsv``, the line breaks in them kept."""
-    begins = _BEGINS[kind]
     limit = source.limits.max_line_bytes
     open_text: Text | None = None
-    pieces: list[str] = []
-    size = 0
+    pieces, size = list[str](), 0
     for number, line in source.lines(problems):
-        if begun := begins.fullmatch(line):
+        if begun := _BEGINS[kind].fullmatch(line):
             if open_text:
                 yield open_text._replace(text="\n".join(pieces).strip())
             open_text, pieces, size = Text(number, begun[1], ""), [begun[2]], len(begun[2])
@@ -91,14 +89,13 @@ _HINTS: dict[Kind, str] = {
 
 def read_annotations(source: Source, tier: Tier, problems: Problems) -> Iterator[Annotation]:
     """The rows of an annotation file; bad ones go to ``problems``."""
-    for number, line in source.lines(problems):
-        if not line or line.isspace():
-            continue
-        place = source.where(number)
-        try:
-            yield _annotation(line, place, tier)
-        except BadValue as bad:
-            problems.report(bad.at(place))
+    lines = (line for line in source.lines(problems) if line.text and not line.text.isspace())
+    places = ((source.where(number), text) for number, text in lines)
+    return good_ones(
+        ((place, (text, place)) for place, text in places),
+        lambda one: _annotation(*one, tier),
+        problems,
+    )
 
 
 def _annotation(line: str, place: str, tier: Tier) -> Annotation:

@@ -10,7 +10,7 @@ from pydantic import Field, field_validator
 
 from kglink.errors import SourceError
 from kglink.plugins import PluginSettings
-from kglink.records import Alias, AliasKind, Entity, Record
+from kglink.records import Alias, Entity, Record
 from kglink.sources import Problems, Source, SourceHead, check_text
 from kglink_kbs.ontology import curie, local_name
 from kglink_kbs.rdf import (
@@ -24,9 +24,10 @@ from kglink_kbs.rdf import (
     Resources,
     Syntax,
     Value,
+    place_of,
     syntax_of,
 )
-from kglink_kbs.values import BadValue, key_text, listed, one_line, plain_text
+from kglink_kbs.values import BadValue, good_ones, key_text, listed, one_line, plain_text
 
 _MIB = 2**20
 
@@ -80,7 +81,9 @@ class SkosAdapter:
 
         self._resources_of = resources_of
         self._settings = settings
-        self._maker = ConceptMaker(settings)
+        self._languages = listed(settings.languages)
+        self._prefixes = tuple(listed(settings.prefix))
+        self._seen: Counter[str] = Counter()
 
     def read(self, source: Source, problems: Problems) -> Iterator[Record]:
         """Yield the entities of ``source`` in the order of their first mention."""
@@ -93,7 +96,6 @@ class SkosAdapter:
                 f"{source.label} is in no syntax of RDF that is known",
                 hint="Turtle, RDF/XML, N-Triples and JSON-LD are read: --set syntax=...",
             )
-        found = False
         batches = self._resources_of(
             source,
             problems,
@@ -102,34 +104,27 @@ class SkosAdapter:
             grouped=settings.grouped,
             max_bytes=settings.max_mb * _MIB,
         )
-        for resources in batches:
-            for iri, resource in resources.items():
-                try:
-                    entity = self._maker.make(iri, resource, resources)
-                except BadValue as bad:
-                    problems.report(
-                        bad.at(f"{source.label}, <{iri if iri.isprintable() else repr(iri)}>")
-                    )
-                else:
-                    if entity:
-                        found = True
-                        yield entity
-        if not found and not problems.total:
-            raise self._maker.nothing_found(source)
+        named = (
+            (place_of(source, iri), (iri, resource, resources))
+            for resources in batches
+            for iri, resource in resources.items()
+        )
+        self._seen.clear()
+        return good_ones(
+            named,
+            lambda one: self._entity(*one),
+            problems,
+            nothing=lambda: self._nothing_found(source),
+        )
 
-
-class ConceptMaker:
-    """Makes entities of what is said about a resource."""
-
-    def __init__(self, settings: SkosSettings) -> None:
-        self._settings = settings
-        self._languages = listed(settings.languages)
-        self._prefixes = tuple(listed(settings.prefix))
-        self._seen: Counter[str] = Counter()
-
-    def make(self, iri: str, resource: Resource, resources: Resources) -> Entity | None:
+    def _entity(self, iri: str, resource: Resource, resources: Resources) -> Entity | None:
         """The entity, or None of a resource that is none, is deprecated or has no label."""
-        if iri.startswith("_:") or not _is_concept(resource):
+        named = (value.text for value in resource.get("type", ()))
+        types = {one for one in named if not one.startswith("_:")}
+        is_concept = "label" in resource or (
+            "name" in resource and not types.isdisjoint(CLASS_TYPES)
+        )
+        if iri.startswith("_:") or not is_concept or types & NO_CONCEPT_TYPES:
             return None
         name = curie(iri)
         if self._prefixes and not name.startswith(self._prefixes):
@@ -143,8 +138,8 @@ class ConceptMaker:
             return None
         surfaces = [
             *(Alias(text, "synonym") for text, _ in [*titles, *names] if text != title[0]),
-            *self._aliases("alt", "synonym", resource, resources),
-            *self._aliases("hidden", "alias", resource, resources),
+            *(Alias(text, "synonym") for text, _ in self._chosen("alt", resource, resources)),
+            *(Alias(text, "alias") for text, _ in self._chosen("hidden", resource, resources)),
         ]
         texts = self._chosen("definition", resource, resources, one=False) or self._chosen(
             "note", resource, resources, one=False
@@ -158,7 +153,7 @@ class ConceptMaker:
             key=key,
             title=title[0],
             description=texts[0][0] if texts else "",
-            type=", ".join(sorted(map(local_name, _types(resource) - PLAIN_TYPES))),
+            type=", ".join(sorted(map(local_name, types - PLAIN_TYPES))),
             url=one_line(iri, "the id") if iri.startswith("http") else "",
             language=title[1],
             aliases=tuple(dict.fromkeys(surfaces)),
@@ -166,7 +161,7 @@ class ConceptMaker:
             parents=tuple(self._parents(resource, resources)),
         )
 
-    def nothing_found(self, source: Source) -> SourceError:
+    def _nothing_found(self, source: Source) -> SourceError:
         """The error of a file without a concept that can be read."""
         if self._seen:
             there = ", ".join(f"{name} ({n:,})" for name, n in self._seen.most_common(12))
@@ -209,11 +204,6 @@ class ConceptMaker:
                 return 2 * place + 1
         return -1
 
-    def _aliases(
-        self, name: str, kind: AliasKind, resource: Resource, resources: Resources
-    ) -> Iterator[Alias]:
-        return (Alias(text, kind) for text, _ in self._chosen(name, resource, resources))
-
     def _key_of(self, name: str, iri: str, resource: Resource) -> str:
         match self._settings.key:
             case "iri":
@@ -240,17 +230,6 @@ class ConceptMaker:
         ]
         xrefs = (curie(one_line(value.text, "an xref")) for value in values)
         return tuple(xref for xref in dict.fromkeys(xrefs) if xref and not xref.startswith("_:"))
-
-
-def _types(resource: Resource) -> set[str]:
-    return {value.text for value in resource.get("type", ()) if not value.text.startswith("_:")}
-
-
-def _is_concept(resource: Resource) -> bool:
-    types = _types(resource)
-    if types & NO_CONCEPT_TYPES:
-        return False
-    return "label" in resource or ("name" in resource and bool(types & CLASS_TYPES))
 
 
 def _resolved(values: tuple[Value, ...] | list[Value], resources: Resources) -> Iterator[Value]:

@@ -12,7 +12,7 @@ from kglink.records import CodeMapping, Record, Verdict
 from kglink.sources import Problems, Source, SourceHead
 from kglink.sources.sssom import SAME, SssomReader, SssomRow, is_header
 from kglink.text.codes import code_of
-from kglink_kbs.values import BadValue, checked, listed, shortened
+from kglink_kbs.values import BadValue, checked, good_ones, listed, shortened
 
 
 class SssomSettings(PluginSettings):
@@ -41,14 +41,8 @@ class SssomAdapter:
 
     def read(self, source: Source, problems: Problems) -> Iterator[Record]:
         """Yield a mapping for each row that joins two codes as the same (or not the same)."""
-        for row in SssomReader(source, problems):
-            try:
-                mapping = self._mapping(row)
-            except BadValue as bad:
-                problems.report(bad.at(row.place))
-                continue
-            if mapping:
-                yield mapping
+        rows = ((row.place, row) for row in SssomReader(source, problems))
+        return good_ones(rows, self._mapping, problems)
 
     def _mapping(self, row: SssomRow) -> CodeMapping | None:
         overlaps = self._settings.use == "overlaps"

@@ -1,14 +1,20 @@
-"""Entities as a table: CSV, TSV and their cousins, with the names of the columns on top."""
+"""Entities as a table: CSV, TSV and their cousins, with the names of the columns on top.
+
+Which column is which field is said by a setting, by its name, or by what it holds.
+"""
 
 from __future__ import annotations
 
 import csv
+import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
 
 from pydantic import Field, field_validator
 
-from kglink.errors import RecordError, SourceError
+from kglink.errors import RecordError, SourceError, UnknownNameError
 from kglink.records import Entity, Record
 from kglink.sources import Problems, Source, SourceHead
 from kglink.sources.encoding import (
@@ -20,11 +26,13 @@ from kglink.sources.encoding import (
     guess_dialect,
     not_utf8,
 )
-from kglink_kbs.columns import GUESSED, Columns, find_columns
-from kglink_kbs.entities import Descriptions, EntityFields, EntityMaker
-from kglink_kbs.spellings import ENTITY, find_fields
-from kglink_kbs.values import BadValue, checked
+from kglink_kbs.entities import CODES, Descriptions, EntityFields, EntityMaker
+from kglink_kbs.keys import NO_CODE, KeyChoice, Rank, choose_key, ends_like
+from kglink_kbs.spellings import ENTITY, NOT_READ, find_fields, folded_names
+from kglink_kbs.values import BadValue, checked, good_ones
 
+#: The setting of a separator that is found by what the cells hold.
+GUESSED = "auto"
 _PLAIN_QUOTES = "; where quotes are plain characters, --set quoting=none"
 
 
@@ -85,30 +93,27 @@ class TabularAdapter:
         settings = self._settings
         dialect = guess_table(head, settings.delimiter, settings.quoting).dialect
         rows = _rows(source, dialect, problems)
-        line, header = next(rows, (0, []))
+        _, header = next(rows, (0, []))
         header = _checked_header(source, header)
         sample = first_rows(head, dialect, len(header))
         columns = find_columns(source.label, header, sample, settings, problems)
         first = (columns.values(row).get("description") for row in sample)
         descriptions = Descriptions(first, problems)
-        count = 0
-        for line, row in rows:
-            count += 1
-            try:
-                yield descriptions.mended(self._entity(row, header, columns))
-            except BadValue as bad:
-                problems.report(bad.at(source.where(line)))
-        if not count and not problems.total:
-            raise SourceError(f"{source.label} holds no record", hint="It has a header only.")
 
-    def _entity(self, row: list[str], header: list[str], columns: Columns) -> Entity:
-        if len(row) != len(header):
-            raise BadValue(
-                f"found {len(row)} column{'s' * (len(row) != 1)}, the header has {len(header)}",
-                "A cell that holds the delimiter must be quoted; --set delimiter=... and "
-                "--set quoting=double|none where the guess is wrong.",
-            )
-        return self._entities.make(columns.values(row), header)
+        def entity(row: list[str]) -> Entity:
+            if len(row) != len(header):
+                raise BadValue(
+                    f"found {len(row)} column{'s' * (len(row) != 1)}, the header has {len(header)}",
+                    "A cell that holds the delimiter must be quoted; --set delimiter=... and "
+                    "--set quoting=double|none where the guess is wrong.",
+                )
+            return descriptions.mended(self._entities.make(columns.values(row), header))
+
+        def nothing() -> SourceError:
+            return SourceError(f"{source.label} holds no record", hint="It has a header only.")
+
+        places = ((source.where(number), row) for number, row in rows)
+        yield from good_ones(places, entity, problems, nothing=nothing)
 
 
 def _checked_header(source: Source, header: list[str]) -> list[str]:
@@ -126,68 +131,40 @@ def _checked_header(source: Source, header: list[str]) -> list[str]:
     return names
 
 
-class _Feed:
-    """Hands lines to `csv.reader` and remembers on which one a row begins."""
-
-    def __init__(self, source: Source, problems: Problems) -> None:
-        self._source = source
-        self._lines = source.byte_lines(problems)
-        self.first = 0
-        self.bad: RecordError | None = None
-
-    def __iter__(self) -> Iterator[str]:
-        return self
-
-    def __next__(self) -> str:
-        number, start, line = next(self._lines)
-        self.first = self.first or number
-        try:
-            return line.decode("utf-8") + "\n"
-        except UnicodeDecodeError as error:  # the row is refused as a whole once it is complete
-            where = self._source.where(number)
-            position, file = start + error.start, self._source.file
-            self.bad = self.bad or not_utf8(where, line, position, file)
-            return line.decode("utf-8", errors="replace") + "\n"
-
-
 def _rows(source: Source, dialect: Dialect, problems: Problems) -> Iterator[tuple[int, list[str]]]:
     """The rows that are not blank, each with the number of its first line."""
     # The limit is one of the whole process, and small; so it is only ever raised.
     csv.field_size_limit(max(csv.field_size_limit(), source.limits.max_line_bytes))
-    feed = _Feed(source, problems)
-    reader = dialect.rows(feed)
-    header_seen = False
-    while True:
-        feed.first, feed.bad = 0, None
-        bad: RecordError | None
-        try:
-            row = next(reader)
-            bad = feed.bad
-        except StopIteration:
-            return
-        except csv.Error as error:
-            row, bad = [], feed.bad or bad_row(source.where(feed.first), error, _PLAIN_QUOTES)
+    bad: RecordError | None = None
+    first, header_seen = 0, False
+
+    def lines() -> Iterator[str]:
+        nonlocal first, bad
+        for number, start, line in source.byte_lines(problems):
+            first = first or number
+            try:
+                text = line.decode("utf-8")
+            except UnicodeDecodeError as error:  # the row is refused once it is complete
+                place, text = start + error.start, line.decode("utf-8", errors="replace")
+                bad = bad or not_utf8(source.where(number), line, place, source.file)
+            yield text + "\n"
+
+    for row in dialect.rows(lines()):
+        if isinstance(row, csv.Error):
+            bad = bad or bad_row(source.where(first), row, _PLAIN_QUOTES)
         if bad and not header_seen:
             # Without its header a table says nothing: no bad record, but a bad source.
             raise SourceError(bad.message, hint=bad.hint)
         if bad:
             problems.report(bad)
-        elif row:
+        elif isinstance(row, list) and row:
             header_seen = True
-            yield feed.first, row
+            yield first, row
+        first, bad = 0, None
 
 
-def sniff_csv(head: SourceHead) -> float:
+def sniff_csv(head: SourceHead, *, tabs: bool = False) -> float:
     """Sure of a header that names an id and a title, with any delimiter but the tab."""
-    return _sniff(head, tabs=False)
-
-
-def sniff_tsv(head: SourceHead) -> float:
-    """Sure of a header that names an id and a title, separated by a tab."""
-    return _sniff(head, tabs=True)
-
-
-def _sniff(head: SourceHead, *, tabs: bool) -> float:
     text = head.head.decode("utf-8-sig", errors="replace")
     if "\0" in text or text.lstrip()[:1] in ("", "{", "[", "<"):
         return 0.0
@@ -198,3 +175,248 @@ def _sniff(head: SourceHead, *, tabs: bool) -> float:
         return 0.9
     named = head.name.lower().endswith((".csv", ".tsv", ".tab"))
     return 0.3 if named and guess.regular > 0.9 and guess.rows > 1 else 0.0
+
+
+#: The same of a table that is separated by tabs.
+sniff_tsv = partial(sniff_csv, tabs=True)
+
+
+#: Fields whose cells hold several values, and what may stand between those; names hold commas.
+_SEPARATORS: Mapping[str, tuple[str, ...]] = {
+    "aliases": ("|", ";", "；", "、", "\n"),
+    "xrefs": ("|", ";", ",", "\n"),
+    "parents": ("|", ";", ",", "\n"),
+}
+#: Signs that are said and never split at unasked, since names hold them too.
+_UNSURE = (",", " / ")
+_SIGN_NAMES = {"\n": "line breaks", " ": "spaces", "\t": "tabs"}
+#: A sign that fewer of the cells hold is taken for a part of a name.
+_LEAST_SHARE = 0.1
+#: Fields that a longer column name may end in, as in "Name of product" or "Produkttitel".
+_LAST_WORDS = ("title", "description", "aliases")
+_LONGEST_KEY = 40
+_LONGEST_TITLE = 120
+#: Cells of a description have this many letters on average, more than any other column's.
+_SHORTEST_TEXT = 30
+#: What a column of numbers is called that may be unique and names nothing.
+_AMOUNTS = (
+    *("price", "preis", "prix", "precio", "prezzo", "preço", "prijs", "pris", "cena", "hinta"),
+    *("цена", "价格", "価格", "가격", "cost", "amount", "quantity", "qty", "stock"),
+    *("weight", "year"),
+    *("date", "menge", "bestand", "gewicht", "jahr", "datum", "kosten", "stück", "quantité"),
+    *("poids", "année", "coût", "cantidad", "peso", "año", "anno", "количество", "数量"),
+)
+#: How many columns are named where a table has more.
+_MOST_NAMED = 20
+
+
+class Columns(NamedTuple):
+    """Where the fields of an entity stand in a row, and what splits those that are lists."""
+
+    places: Mapping[str, int]
+    separators: Mapping[str, str]
+    codes: Sequence[int]
+    """Where other codes stand that may be names."""
+
+    def values(self, row: Sequence[str]) -> dict[str, str | list[str]]:
+        """The cells of ``row`` by field."""
+        values: dict[str, str | list[str]] = {
+            field: row[place].split(sign) if (sign := self.separators.get(field)) else row[place]
+            for field, place in self.places.items()
+        }
+        return {**values, CODES: [row[place] for place in self.codes]}
+
+
+def find_columns(
+    label: str,
+    header: Sequence[str],
+    sample: Sequence[Sequence[str]],
+    settings: EntityFields,
+    problems: Problems,
+) -> Columns:
+    """The columns of the table ``label``, told to ``problems``; ``sample`` are its first rows."""
+    names = [name for name in header if name]
+    chosen = settings.chosen()
+    asked = [*chosen.values(), *settings.chosen_codes()]
+    unknown = [name for name in asked if name not in names and name != NOT_READ]
+    if unknown:
+        also = f" Unknown as well: {', '.join(map(repr, unknown[1:]))}." if unknown[1:] else ""
+        raise UnknownNameError(f"column of {label}", unknown[0], names, hint=also.strip())
+    named = {field: path[0] for field, path in find_fields(names, ENTITY, chosen).items()}
+    columns = {name: [row[at].strip() for row in sample] for at, name in enumerate(header) if name}
+    choice = _chosen_key(columns, named, chosen)
+    if choice.key:
+        named["key"] = choice.key
+    codes = settings.chosen_codes() or choice.codes
+    codes = () if NOT_READ in (*codes, chosen.get("aliases")) else codes
+    of_others = (name for name, rank in choice.others.items() if rank != Rank.WEAK)
+    taken = {*named.values(), *codes, *of_others}
+    free = {name: cells for name, cells in columns.items() if name not in taken}
+    guessed = _guessed(free, named, chosen)
+    found = named | guessed
+    _refuse_missing(label, names, found)
+    places = {field: header.index(name) for field, name in found.items()}
+    signs, unsplit = _separators(places, sample, settings.separator)
+    if not chosen.get("key"):
+        choice._replace(codes=tuple(codes)).tell(problems)
+    unsure = {*guessed, *(["key"] if choice.guessed else [])}
+    _tell(header, found, unsure, signs, [one for one in codes if one != choice.key], problems)
+    for field, (sign, cells) in unsplit.items():
+        problems.tell(
+            "not split",
+            f"{_sign_name(sign)} stands in {cells} of the first cells of {found[field]}: "
+            f"--set separator='{sign}' splits them",
+        )
+    return Columns(places, signs, [header.index(name) for name in codes])
+
+
+def _chosen_key(
+    columns: Mapping[str, Sequence[str]], named: Mapping[str, str], chosen: Mapping[str, str]
+) -> KeyChoice:
+    """The key among the columns that are no other field; the address of a page may be both."""
+    if chosen.get("key") == NOT_READ:
+        return KeyChoice()
+    taken = {name for field, name in named.items() if field not in ("key", "url")}
+    free = {name: cells for name, cells in columns.items() if name not in taken}
+    endings = folded_names(ENTITY["title"])
+    titled = "title" in named or any(ends_like(name, endings) for name in free)
+    return choose_key(free, titled=titled, chosen=chosen.get("key", ""))
+
+
+# ------------------------------------------------------------------------------- by content
+def _guessed(
+    free: dict[str, list[str]], named: Mapping[str, str], chosen: Mapping[str, str]
+) -> dict[str, str]:
+    """The columns of fields that no column is called like, by endings of names and by cells."""
+    guessed: dict[str, str] = {}
+    wanted = [field for field in _LAST_WORDS if field not in named and field not in chosen]
+
+    def take(field: str, name: str | None) -> None:
+        if name is not None:
+            guessed[field] = name
+            del free[name]
+
+    for field in wanted:
+        endings = folded_names(ENTITY[field])
+        named_so = [name for name in free if ends_like(name, endings)]
+        take(field, max(named_so, key=lambda name: len(set(free[name])), default=None))
+    # Of a table that says nothing of itself the first line may be no header at all.
+    if named or guessed:
+        if "key" not in named and "key" not in chosen:
+            amounts = folded_names(_AMOUNTS)
+            keys = (name for name, cells in free.items() if _are_keys(cells))
+            take("key", next((name for name in keys if not ends_like(name, amounts)), None))
+        if "title" in wanted and "title" not in guessed:
+            take("title", next((name for name, cells in free.items() if _are_titles(cells)), None))
+        if "description" in wanted and "description" not in guessed:
+            take("description", _longest_texts(free))
+    return guessed
+
+
+def _are_keys(cells: Sequence[str]) -> bool:
+    """Unique short values without spaces that are neither amounts nor dates."""
+    return (
+        len(cells) > 1
+        and len(set(cells)) == len(cells)
+        and all(0 < len(cell) <= _LONGEST_KEY for cell in cells)
+        and not any(" " in cell or "://" in cell or NO_CODE.fullmatch(cell) for cell in cells)
+    )
+
+
+def _are_titles(cells: Sequence[str]) -> bool:
+    """Short values with letters that hardly ever come twice."""
+    return (
+        bool(cells)
+        and len(set(cells)) > 0.8 * len(cells)
+        and all(0 < len(cell) <= _LONGEST_TITLE for cell in cells)
+        and all(re.search(r"[^\W\d_]{2}", cell) and "://" not in cell for cell in cells)
+    )
+
+
+def _longest_texts(columns: Mapping[str, Sequence[str]]) -> str | None:
+    """The column with the longest cells, if those are texts."""
+    lengths = {
+        name: sum(map(len, cells)) / len(cells)
+        for name, cells in columns.items()
+        if cells and not any("://" in cell for cell in cells)
+    }
+    longest = max(lengths, key=lambda name: lengths[name], default="")
+    return longest if lengths.get(longest, 0) >= _SHORTEST_TEXT else None
+
+
+def _separators(
+    places: Mapping[str, int], sample: Sequence[Sequence[str]], separator: str
+) -> tuple[dict[str, str], dict[str, tuple[str, int]]]:
+    """What splits each field, and what may have been meant to: its sign and how many hold it."""
+    lists = [field for field in _SEPARATORS if field in places]
+    if separator != GUESSED:
+        return dict.fromkeys(lists, separator) if separator else {}, {}
+    signs: dict[str, str] = {}
+    unsplit: dict[str, tuple[str, int]] = {}
+    for field in lists:
+        cells = [cell for row in sample if (cell := row[places[field]].strip())]
+        signs_of_lists = (*_SEPARATORS[field], *_UNSURE)
+        held = {sign: sum(sign in cell for cell in cells) for sign in signs_of_lists}
+        least = max(1.0, _LEAST_SHARE * len(cells))
+        # A bar is in no name: one is enough, also behind the beginning of the table.
+        splitting = (sign for sign in _SEPARATORS[field] if held[sign] >= least)
+        signs[field] = "|" if held["|"] else next(splitting, "|")
+        if signs[field] == "|":
+            # A comma beside bars is part of a name.
+            others = [one for one in held if one != "|" and not (held["|"] and one in _UNSURE)]
+            whole = {one: sum(one in cell and "|" not in cell for cell in cells) for one in others}
+            sign = max(whole, key=lambda sign: whole[sign])
+            if whole[sign]:
+                unsplit[field] = sign, whole[sign]
+    return signs, unsplit
+
+
+# ----------------------------------------------------------------------------------- telling
+def _refuse_missing(label: str, names: Sequence[str], found: Mapping[str, str]) -> None:
+    missing = [field for field in ("key", "title") if field not in found]
+    if not missing:
+        return
+    settings = " ".join(f"--set {field}=COLUMN" for field in missing)
+    which_one = "which ones they are" if missing[1:] else "which one it is"
+    hint = f"Its first line names: {_listed(map(repr, names))}. Say {which_one}: {settings}"
+    if missing == ["key"]:
+        hint += f"; or --set key={found['title']!r} if no title comes twice"
+    if not found:
+        hint += ". If that line is a record: put one above it that names the columns."
+    columns = "columns" if missing[1:] else "column"
+    which = " and the ".join(missing)
+    raise SourceError(f"{label} has no {columns} for the {which}", hint=hint)
+
+
+def _tell(
+    header: Sequence[str],
+    found: Mapping[str, str],
+    guessed: Collection[str],
+    signs: Mapping[str, str],
+    codes: Sequence[str],
+    problems: Problems,
+) -> None:
+    """Say which columns are read as what, and which are not read."""
+    said: dict[str, list[str]] = {}
+    for field, name in found.items():
+        split = f" split at {_sign_name(signs[field])}" if field in signs else ""
+        unsure = " (a guess)" if field in guessed else ""
+        said.setdefault(name, []).append(f"{field}{unsure}{split}")
+    for name in codes:
+        said.setdefault(name, []).append("aliases")
+    problems.tell(
+        "columns",
+        "; ".join(f"{name} is {' and '.join(said[name])}" for name in header if name in said),
+    )
+    if rest := [name for name in header if name and name not in said]:
+        problems.tell("not read", f"{_listed(rest)} (--set FIELD=COLUMN reads one)")
+
+
+def _sign_name(sign: str) -> str:
+    return _SIGN_NAMES.get(sign, f"'{sign}'")
+
+
+def _listed(names: Sequence[str] | map[str]) -> str:
+    every = list(names)
+    more = f" and {len(every) - _MOST_NAMED:,} more" if len(every) > _MOST_NAMED else ""
+    return ", ".join(every[:_MOST_NAMED]) + more

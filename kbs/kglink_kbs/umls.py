@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import groupby, islice
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from pydantic import Field
 
@@ -14,7 +15,7 @@ from kglink.errors import RecordError, SourceError
 from kglink.plugins import PluginSettings
 from kglink.records import Alias, Entity, Record
 from kglink.sources import Problems, Source, SourceHead
-from kglink_kbs.values import BadValue, listed, one_line, plain_text
+from kglink_kbs.values import good_ones, listed, one_line, plain_text
 
 #: The 21 semantic types, each with its place in the tree of the semantic network: what lies
 #: below it belongs to the subset too.
@@ -83,11 +84,8 @@ class UmlsSettings(PluginSettings):
     language: str = Field("ENG", description="The language of the names, in three letters.")
 
 
-class _Row(NamedTuple):
-    """A row of one of the files; ``cells[0]`` is the concept."""
-
-    line: int
-    cells: list[str]
+#: The cells of some rows of one of the files; the first cell is the concept.
+_Rows = list[list[str]]
 
 
 class UmlsAdapter:
@@ -102,39 +100,34 @@ class UmlsAdapter:
     def read(self, source: Source, problems: Problems) -> Iterator[Record]:
         """Yield an entity for each concept with a name that is wanted."""
         files = _files(source, needs_types=self._subset)
-        types = _Beside(files.get(_TYPES), _TYPES, problems)
-        definitions = _Beside(files.get(_DEFINITIONS), _DEFINITIONS, problems)
+        types = _beside(files.get(_TYPES), _TYPES, problems)
+        definitions = _beside(files.get(_DEFINITIONS), _DEFINITIONS, problems)
         seen: Counter[str] = Counter()
-        found = False
-        for cui, rows in _concepts(files[_CONCEPTS], _CONCEPTS, problems):
-            cells = (row.cells for row in rows)
-            atoms = [one for one in cells if one[1] == self._language and one[16] == "N"]
-            if not found:
-                seen.update(row.cells[1] for row in rows)
-                seen.update(atom[11] for atom in atoms)
-            try:
-                entity = self._entity(cui, atoms, types.of(cui), definitions.of(cui))
-            except BadValue as bad:
-                problems.report(bad.at(f"{files[_CONCEPTS].where(rows[0].line)} (concept {cui})"))
-                continue
-            if entity:
-                found = True
-                yield entity
-        if not found and not problems.total:
-            # The error of a release without a concept that is wanted.
+
+        def entity(one: tuple[str, _Rows]) -> Entity | None:
+            cui, rows = one
+            atoms = [row for row in rows if row[1] == self._language and row[16] == "N"]
+            made = self._entity(cui, atoms, types(cui), definitions(cui))
+            if made is None:
+                seen.update([*(row[1] for row in rows), *(atom[11] for atom in atoms)])
+            return made
+
+        def nothing() -> SourceError:
             there = ", ".join(f"{name} ({n:,})" for name, n in seen.most_common(12))
-            raise SourceError(
+            return SourceError(
                 f"{source.label} holds no concept that is wanted",
                 hint="Wanted are names in the `language`, not suppressed, of the `sources` and the "
                 f"`subset`. There is: {there or 'nothing'}.",
             )
 
-    def _entity(
-        self, cui: str, atoms: list[list[str]], types: list[_Row], definitions: list[_Row]
-    ) -> Entity | None:
+        concepts = _concepts(files[_CONCEPTS], _CONCEPTS, problems)
+        places = ((f"{place} (concept {cui})", (cui, rows)) for place, cui, rows in concepts)
+        return good_ones(places, entity, problems, nothing=nothing)
+
+    def _entity(self, cui: str, atoms: _Rows, types: _Rows, definitions: _Rows) -> Entity | None:
         named = [a for a in atoms if not self._sources or a[11] in self._sources]
         names = list(filter(None, (one_line(atom[14], "a name") for atom in named)))
-        if not names or (self._subset and not any(in_st21pv(*row.cells[1:3]) for row in types)):
+        if not names or (self._subset and not any(in_st21pv(*row[1:3]) for row in types)):
             return None
         preferred = (a for a in named if (a[2], a[4], a[6]) == ("P", "PF", "Y"))
         title = one_line(next(preferred, named[0])[14], "a name") or names[0]
@@ -143,7 +136,7 @@ class UmlsAdapter:
             key=cui,
             title=title,
             description=_definition(definitions, {atom[7] for atom in atoms}),
-            type=", ".join(dict.fromkeys(one_line(row.cells[3], "a type") for row in types)),
+            type=", ".join(dict.fromkeys(one_line(row[3], "a type") for row in types)),
             url=_PAGE + cui,
             language="en" if self._language == "ENG" else "",
             aliases=tuple(Alias(n, "synonym") for n in dict.fromkeys(names) if n != title),
@@ -151,34 +144,27 @@ class UmlsAdapter:
         )
 
 
-class _Beside:
-    """A file that is read in step with the concepts; it need not know them all."""
+def _beside(file: Source | None, name: str, problems: Problems) -> Callable[[str], _Rows]:
+    """What gives the rows of a concept, asked for in order, in a file that need not know it."""
+    groups = _concepts(file, name, problems) if file else iter(())
+    waiting = next(groups, None)
 
-    def __init__(self, file: Source | None, name: str, problems: Problems) -> None:
-        self._groups: Iterator[tuple[str, list[_Row]]] = iter(())
-        if file:
-            self._groups = _concepts(file, name, problems)
-        self._next: tuple[str, list[_Row]] | None = None
-        self._advance()
+    def of(cui: str) -> _Rows:
+        nonlocal waiting
+        while waiting and waiting[1] < cui:
+            waiting = next(groups, None)
+        return waiting[2] if waiting and waiting[1] == cui else []
 
-    def of(self, cui: str) -> list[_Row]:
-        """The rows of a concept; concepts are asked for in their order."""
-        while self._next and self._next[0] < cui:
-            self._advance()
-        return self._next[1] if self._next and self._next[0] == cui else []
-
-    def _advance(self) -> None:
-        self._next = next(self._groups, None)
+    return of
 
 
 def sniff(head: SourceHead) -> float:
     """Sure of a folder with MRCONSO.RRF below it, or of the beginning of that file."""
     if head.path and not head.head:
-        try:
+        with suppress(OSError):
             near = ("", "*/", "*/*/")
             return 0.95 if any(any(head.path.glob(f"{at}{_CONCEPTS}*")) for at in near) else 0.0
-        except OSError:
-            return 0.0
+        return 0.0
     line = head.head.partition(b"\n")[0].decode("utf-8-sig", errors="replace").rstrip("\r")
     cells = line.split("|")
     return 0.9 if len(cells) == 19 and _is_cui(cells[0]) and len(cells[1]) == 3 else 0.0
@@ -204,19 +190,21 @@ def _files(source: Source, *, needs_types: bool) -> dict[str, Source]:
     return found
 
 
-def _concepts(file: Source, name: str, problems: Problems) -> Iterator[tuple[str, list[_Row]]]:
-    """The rows of each concept, in the order of concepts."""
-    for cui, group in groupby(_rows(file, name, problems), lambda row: row.cells[0]):
+def _concepts(file: Source, name: str, problems: Problems) -> Iterator[tuple[str, str, _Rows]]:
+    """The concepts in their order: where each begins, its id, its rows."""
+    for cui, group in groupby(_rows(file, name, problems), lambda row: row[1][0]):
         rows = list(islice(group, MAX_ROWS + 1))
+        place = file.where(rows[0][0])
         if len(rows) > MAX_ROWS:
             raise SourceError(
-                f"{file.where(rows[0].line)}: {cui} has more than {MAX_ROWS:,} rows in {name}",
+                f"{place}: {cui} has more than {MAX_ROWS:,} rows in {name}",
                 hint="No concept of UMLS has as many; is the file damaged?",
             )
-        yield cui, rows
+        yield place, cui, [cells for _, cells in rows]
 
 
-def _rows(file: Source, name: str, problems: Problems) -> Iterator[_Row]:
+def _rows(file: Source, name: str, problems: Problems) -> Iterator[tuple[int, list[str]]]:
+    """The cells of each row, with the number of its line."""
     columns, last = _COLUMNS[name], ""
     for line in file.lines(problems):
         if not line.text:
@@ -236,17 +224,17 @@ def _rows(file: Source, name: str, problems: Problems) -> Iterator[_Row]:
                 f"{shlex.quote(name)} -o {shlex.quote(name)}",
             )
         last = cells[0]
-        yield _Row(line.number, cells)
+        yield line.number, cells
 
 
 def _is_cui(cell: str) -> bool:
     return len(cell) == 8 and cell[0] == "C" and cell[1:].isascii() and cell[1:].isdigit()
 
 
-def _definition(rows: list[_Row], atoms: set[str]) -> str:
+def _definition(rows: _Rows, atoms: set[str]) -> str:
     """The first definition that is not suppressed and belongs to one of the atoms."""
     for row in rows:
-        suppressed = len(row.cells) > 6 and row.cells[6] not in ("N", "")
-        if row.cells[1] in ("", *atoms) and not suppressed:
-            return plain_text(row.cells[5], "a definition")
+        suppressed = len(row) > 6 and row[6] not in ("N", "")
+        if row[1] in ("", *atoms) and not suppressed:
+            return plain_text(row[5], "a definition")
     return ""

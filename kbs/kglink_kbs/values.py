@@ -6,11 +6,15 @@ import html
 import math
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
-from kglink.errors import RecordError
+from kglink.errors import RecordError, SourceError
+from kglink.sources import Problems
+
+Item = TypeVar("Item")
+Made = TypeVar("Made")
 
 #: Neither a database nor a terminal is served by these; white space is no part of them.
 _CONTROLS = re.compile("[\x00-\x08\x0e-\x1b\x7f\ud800-\udfff]")
@@ -30,9 +34,35 @@ class BadValue(Exception):  # noqa: N818 - a reason; the reader makes the Record
         self.message = message
         self.hint = hint
 
-    def at(self, where: str) -> RecordError:
-        """The error of the record that stands there."""
-        return RecordError(self.message, where=where, hint=self.hint)
+    def at(self, where: str, hint: str = "") -> RecordError:
+        """The error of the record that stands there; ``hint`` is given where it has none."""
+        return RecordError(self.message, where=where, hint=self.hint or hint)
+
+
+def good_ones(
+    items: Iterable[tuple[str, Item]],
+    make: Callable[[Item], Made | None],
+    problems: Problems,
+    *,
+    hint: str = "",
+    nothing: Callable[[], SourceError] | None = None,
+) -> Iterator[Made]:
+    """What ``make`` makes of items, each of which stands at a place; bad ones are reported.
+
+    ``hint`` goes with those that have none; ``nothing`` is raised where there is none at all.
+    """
+    found = False
+    for place, item in items:
+        try:
+            made = make(item)
+        except BadValue as bad:
+            problems.report(bad.at(place, hint))
+        else:
+            if made is not None:
+                found = True
+                yield made
+    if not found and nothing and not problems.total:
+        raise nothing()
 
 
 def described(value: object) -> str:
@@ -119,14 +149,18 @@ def finite_number(value: object, what: str) -> float:
     """A number, or a text that is one; null is 0."""
     if value is None or value == "":
         return 0.0
-    if isinstance(value, (int, float, str)) and not isinstance(value, bool):
-        try:
-            number = float(value)
-        except (ValueError, OverflowError):
-            number = math.nan
-        if math.isfinite(number):
-            return number
-    raise BadValue(f"{what} is {described(value)}, not a finite number")
+    number = _number(value)
+    if not math.isfinite(number):
+        raise BadValue(f"{what} is {described(value)}, not a finite number")
+    return number
+
+
+def _number(value: object) -> float:
+    """A number, or a text that is one; NaN of anything else."""
+    if isinstance(value, int | float | str) and not isinstance(value, bool):
+        with suppress(ValueError, OverflowError):
+            return float(value)
+    return math.nan
 
 
 def whole_number(value: object, what: str) -> int:
@@ -149,10 +183,7 @@ def probability(value: object, what: str) -> float | None:
     """A number from 0 to 1, or a text that is one; None where there is none."""
     if value is None or value == "":
         return None
-    number = math.nan
-    if isinstance(value, int | float | str) and not isinstance(value, bool):
-        with suppress(ValueError, OverflowError):
-            number = float(value)
+    number = _number(value)
     if not 0 <= number <= 1:
         shown = shortened(value) if isinstance(value, str) else described(value)
         raise BadValue(f"{what} {shown} is no number from 0 to 1")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import msgspec
 from pydantic import Field, field_validator
@@ -13,7 +13,7 @@ from kglink.errors import RecordError, SourceError
 from kglink.plugins import PluginSettings
 from kglink.records import Alias, Entity, Record
 from kglink.sources import Problems, Source, SourceHead, check_text
-from kglink_kbs.values import BadValue, listed, one_line, plain_text, shortened
+from kglink_kbs.values import BadValue, good_ones, listed, one_line, plain_text, shortened
 
 _INSTANCE_OF, _SUBCLASS_OF = "P31", "P279"
 _ONE_A_LINE = (
@@ -24,21 +24,6 @@ _LONE_HALF = re.compile(
     rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|"
     rb"(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F]"
 )
-
-
-class Item(NamedTuple):
-    """What is read of a line; labels, descriptions and aliases by language, in their order."""
-
-    key: str
-    kind: str
-    labels: list[str]
-    descriptions: list[str]
-    aliases: list[list[str]]
-    best_types: list[str]
-    types: list[str]
-    classes: list[str]
-    xrefs: list[str]
-    sitelinks: int
 
 
 class _Text(msgspec.Struct):
@@ -58,89 +43,17 @@ class _Statement(msgspec.Struct):
     rank: str = "normal"
 
 
-class Items:
-    """Decodes the lines of a dump."""
-
-    def __init__(self, languages: Iterable[str], prefixes: Mapping[str, str]) -> None:
-        languages = list(languages)
-        properties = dict.fromkeys([_INSTANCE_OF, _SUBCLASS_OF, *prefixes])
-        self._prefixes = prefixes
-        # What is empty is written as an empty list, not as an empty object.
-        texts = _record("Texts", _Text | None, languages) | list[Any] | None
-        many = _record("Lists", list[_Text] | None, languages) | list[Any] | None
-        claims = _record("Claims", list[_Statement] | None, properties) | list[Any] | None
-        item = msgspec.defstruct(
-            "Line",
-            [
-                ("id", str),
-                ("type", str, ""),
-                ("labels", texts, None),
-                ("descriptions", texts, None),
-                ("aliases", many, None),
-                ("claims", claims, None),
-                ("sitelinks", dict[str, msgspec.Raw] | list[Any] | None, None),
-            ],
-        )
-        self._decoder = msgspec.json.Decoder(item)
-        self._languages = languages
-        self._properties = list(properties)
-
-    def decode(self, line: bytes) -> Item:
-        """The item of a line; `BadValue` says what is wrong with it."""
-        try:
-            raw: Any = self._decoder.decode(line)
-        except msgspec.ValidationError as error:
-            raise BadValue(f"not an entity of Wikidata: {_plain(error)}", _ONE_A_LINE) from error
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            if _LONE_HALF.search(line):  # msgspec says of one that the line is cut short
-                raise BadValue("not valid JSON: half of a surrogate pair") from error
-            raise BadValue(f"not valid JSON: {_plain(error)}", _ONE_A_LINE) from error
-        except RecursionError as error:
-            raise BadValue("not usable JSON: it is nested too deeply") from error
-        claims = _values(raw.claims, len(self._properties))
-        found = dict(zip(self._properties, claims, strict=True))
-        kinds = found[_INSTANCE_OF]
-        return Item(
-            key=raw.id,
-            kind=raw.type,
-            labels=[text.value if text else "" for text in self._by_language(raw.labels)],
-            descriptions=[
-                text.value if text else "" for text in self._by_language(raw.descriptions)
-            ],
-            aliases=[
-                [text.value for text in texts or ()] for texts in self._by_language(raw.aliases)
-            ],
-            best_types=list(_item_ids(_best(kinds or ()))),
-            types=list(_item_ids(kinds or ())),
-            classes=list(_item_ids(found[_SUBCLASS_OF] or ())),
-            xrefs=list(self._xrefs(found)),
-            sitelinks=len(raw.sitelinks or ()),
-        )
-
-    def _by_language(self, record: Any) -> list[Any]:
-        return _values(record, len(self._languages))
-
-    def _xrefs(self, claims: Mapping[str, list[_Statement] | None]) -> Iterator[str]:
-        for name, prefix in self._prefixes.items():
-            for statement in claims[name] or ():
-                value = statement.mainsnak.datavalue and statement.mainsnak.datavalue.value
-                if isinstance(value, str) and statement.rank != "deprecated":
-                    # Some properties hold the code, others the code with its prefix.
-                    yield f"{prefix}:{value.removeprefix(prefix + ':')}"
-
-
-def _record(name: str, kind: Any, names: Iterable[str]) -> Any:
+def _record(name: str, kind: Any, names: Sequence[str]) -> Any:
     """A type with an optional field of each name; the names need not be those of variables."""
-    listed = list(names)
-    fields = [(f"field{number}", kind, None) for number in range(len(listed))]
-    rename = {f"field{number}": text for number, text in enumerate(listed)}
+    fields = [(f"field{number}", kind, None) for number in range(len(names))]
+    rename = {f"field{number}": text for number, text in enumerate(names)}
     return msgspec.defstruct(name, fields, rename=rename)
 
 
-def _values(record: Any, count: int) -> list[Any]:
+def _values(record: Any, names: Sequence[str]) -> list[Any]:
     if record is None or isinstance(record, list):
-        return [None] * count
-    return [getattr(record, f"field{number}") for number in range(count)]
+        return [None] * len(names)
+    return [getattr(record, f"field{number}") for number in range(len(names))]
 
 
 def _best(statements: Iterable[_Statement]) -> list[_Statement]:
@@ -198,7 +111,10 @@ class WikidataSettings(PluginSettings):
     @field_validator("languages")
     @classmethod
     def _language_codes(cls, value: str) -> str:
-        return _checked(value.lower(), _LANGUAGE, "a language code such as en") or _refuse_none()
+        codes = _checked(value.lower(), _LANGUAGE, "a language code such as en")
+        if not codes:
+            raise ValueError("names no language")
+        return codes
 
     @field_validator("types")
     @classmethod
@@ -227,73 +143,142 @@ def _checked(value: str, pattern: re.Pattern[str], what: str) -> str:
     return ",".join(listed(value))
 
 
-def _refuse_none() -> str:
-    raise ValueError("names no language")
-
-
 class WikidataAdapter:
     """Reads one entity from each item with a label in the languages that are asked for."""
 
     def __init__(self, settings: WikidataSettings) -> None:
-        self._items = Items(listed(settings.languages), settings.prefixes())
-        self._maker = ItemMaker(settings)
-        self._filter = LineFilter(settings)
+        self._settings = settings
+        self._languages = listed(settings.languages)
+        self._types = frozenset(listed(settings.types))
+        self._prefixes = settings.prefixes()
+        self._properties = list(dict.fromkeys([_INSTANCE_OF, _SUBCLASS_OF, *self._prefixes]))
+        # What is empty is written as an empty list, not as an empty object.
+        texts = _record("Texts", _Text | None, self._languages) | list[Any] | None
+        many = _record("Lists", list[_Text] | None, self._languages) | list[Any] | None
+        claims = _record("Claims", list[_Statement] | None, self._properties) | list[Any] | None
+        line = msgspec.defstruct(
+            "Line",
+            [
+                ("id", str),
+                ("type", str, ""),
+                ("labels", texts, None),
+                ("descriptions", texts, None),
+                ("aliases", many, None),
+                ("claims", claims, None),
+                ("sitelinks", dict[str, msgspec.Raw] | list[Any] | None, None),
+            ],
+        )
+        self._decoder = msgspec.json.Decoder(line)
 
     def read(self, source: Source, problems: Problems) -> Iterator[Record]:
         """Yield the entities of ``source`` in their order."""
         check_text(source.label, source.head.head, source.file)
-        lines = DumpLines(source, problems)
-        found = False
-        for number, text in lines:
-            if self._filter.leaves_out(text):
-                continue
-            try:
-                entity = self._maker.make(self._items.decode(text))
-            except BadValue as bad:
-                problems.report(bad.at(source.where(number)))
-            else:
-                if entity:
-                    found = True
-                    yield entity
-        if not found and not problems.total:
-            raise SourceError(
-                f"none of the {lines.count:,} lines of {source.label} holds an item that is wanted",
+        line_filter = LineFilter(self._settings)
+        count = 0
+
+        def wanted() -> Iterator[tuple[str, bytes]]:
+            nonlocal count
+            for number, text in _dump_lines(source, problems):
+                count += 1
+                if not line_filter.leaves_out(text):
+                    yield source.where(number), text
+
+        def nothing() -> SourceError:
+            return SourceError(
+                f"none of the {count:,} lines of {source.label} holds an item that is wanted",
                 hint="Wanted are items with a label in one of the `languages`, of one of the "
                 "`types`, with `min_sitelinks`.",
             )
 
+        return good_ones(wanted(), self._entity, problems, nothing=nothing)
 
-class DumpLines:
-    """The objects of a dump as bytes, each with the number of its line; counts them."""
+    def _decoded(self, line: bytes) -> Any:
+        """What is read of a line; `BadValue` says what is wrong with it."""
+        try:
+            return self._decoder.decode(line)
+        except msgspec.ValidationError as error:
+            raise BadValue(f"not an entity of Wikidata: {_plain(error)}", _ONE_A_LINE) from error
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            if _LONE_HALF.search(line):  # msgspec says of one that the line is cut short
+                raise BadValue("not valid JSON: half of a surrogate pair") from error
+            raise BadValue(f"not valid JSON: {_plain(error)}", _ONE_A_LINE) from error
+        except RecursionError as error:
+            raise BadValue("not usable JSON: it is nested too deeply") from error
 
-    def __init__(self, source: Source, problems: Problems) -> None:
-        self._source = source
-        self._problems = problems
-        self.count = 0
+    def _entity(self, line: bytes) -> Entity | None:
+        """The entity, or None of what is no item or not one that is asked for."""
+        item = self._decoded(line)
+        if item.type not in ("item", ""):
+            return None
+        if not _ITEM.fullmatch(item.id):
+            if not item.type and _PROPERTY.fullmatch(item.id):
+                return None
+            raise BadValue(f"an item whose id is {shortened(item.id)}", "Ids look like Q42.")
+        claims = dict(zip(self._properties, _values(item.claims, self._properties), strict=True))
+        kinds, sitelinks = claims[_INSTANCE_OF] or [], len(item.sitelinks or ())
+        types = list(_item_ids(kinds))
+        if sitelinks < self._settings.min_sitelinks:
+            return None
+        if self._types and self._types.isdisjoint(types):
+            return None
+        texts = _values(item.labels, self._languages)
+        lines = (one_line(text.value, "a label") if text else "" for text in texts)
+        labels = [(text, n) for n, text in enumerate(lines) if text]
+        if not labels:
+            return None
+        title, place = labels[0]
+        also = (text for texts in _values(item.aliases, self._languages) for text in texts or ())
+        others = (one_line(text.value, "an alias") for text in also)
+        surfaces = dict.fromkeys([*(label for label, _ in labels[1:]), *others])
+        described = filter(None, _values(item.descriptions, self._languages))
+        descriptions = (plain_text(text.value, "a description") for text in described)
+        classes = _item_ids(claims[_SUBCLASS_OF] or ())
+        return Entity(
+            key=item.id,
+            title=title,
+            description=next(filter(None, descriptions), ""),
+            type=next(_item_ids(_best(kinds)), ""),
+            url=f"https://www.wikidata.org/wiki/{item.id}",
+            popularity=float(sitelinks),
+            language=self._languages[place],
+            aliases=tuple(Alias(text) for text in surfaces if text and text != title),
+            xrefs=tuple(dict.fromkeys(self._xrefs(claims))),
+            parents=tuple(filter(_ITEM.fullmatch, dict.fromkeys([*classes, *types]))),
+        )
 
-    def __iter__(self) -> Iterator[tuple[int, bytes]]:
-        is_open = False
-        number = 0
-        for number, _, line in self._source.byte_lines(self._problems):
-            text = line.strip()
-            if not self.count and text.startswith(b"["):
-                is_open, text = True, text[1:].lstrip()
-            if is_open and text.endswith(b"]"):
-                is_open, text = False, text[:-1].rstrip()
-            text = text.removesuffix(b",").removeprefix(b",").strip()  # some begin with the comma
-            if text:
-                self.count += 1
-                yield number, text
-        if is_open:
-            reason = "the array does not end: the file may be cut off"
-            where = self._source.where(number)
-            self._problems.report(RecordError(reason, where=where, hint="Fetch it again."))
+    def _xrefs(self, claims: Mapping[str, list[_Statement] | None]) -> Iterator[str]:
+        for name, prefix in self._prefixes.items():
+            for statement in claims[name] or ():
+                value = statement.mainsnak.datavalue and statement.mainsnak.datavalue.value
+                if isinstance(value, str) and statement.rank != "deprecated":
+                    # Some properties hold the code, others the code with its prefix.
+                    yield one_line(f"{prefix}:{value.removeprefix(prefix + ':')}", "an xref")
+
+
+def _dump_lines(source: Source, problems: Problems) -> Iterator[tuple[int, bytes]]:
+    """The objects of a dump as bytes, each with the number of its line."""
+    begun = is_open = False
+    number = 0
+    for number, _, line in source.byte_lines(problems):
+        text = line.strip()
+        if not begun and text.startswith(b"["):
+            is_open, text = True, text[1:].lstrip()
+        if is_open and text.endswith(b"]"):
+            is_open, text = False, text[:-1].rstrip()
+        text = text.removesuffix(b",").removeprefix(b",").strip()  # some begin with the comma
+        if text:
+            begun = True
+            yield number, text
+    if is_open:
+        reason = "the array does not end: the file may be cut off"
+        where = source.where(number)
+        problems.report(RecordError(reason, where=where, hint="Fetch it again."))
 
 
 class LineFilter:
     """Says of most unwanted lines, by a look at their bytes, that they need no parsing.
 
-    A line that is let through may be unwanted all the same: `ItemMaker` looks at it again.
+    A line that is let through may be unwanted all the same: the adapter looks at it again.
     """
 
     def __init__(self, settings: WikidataSettings) -> None:
@@ -312,48 +297,6 @@ class LineFilter:
         if not any(name in line for name in self._languages):
             return True
         return self._min_sitelinks > 0 and line.count(b'"site"') < self._min_sitelinks
-
-
-class ItemMaker:
-    """Makes entities of items."""
-
-    def __init__(self, settings: WikidataSettings) -> None:
-        self._languages = listed(settings.languages)
-        self._types = frozenset(listed(settings.types))
-        self._min_sitelinks = settings.min_sitelinks
-
-    def make(self, item: Item) -> Entity | None:
-        """The entity, or None of what is no item or not one that is asked for."""
-        if item.kind not in ("item", ""):
-            return None
-        if not _ITEM.fullmatch(item.key):
-            if not item.kind and _PROPERTY.fullmatch(item.key):
-                return None
-            raise BadValue(f"an item whose id is {shortened(item.key)}", "Ids look like Q42.")
-        if item.sitelinks < self._min_sitelinks:
-            return None
-        if self._types and not self._types.intersection(item.types):
-            return None
-        lines = (one_line(text, "a label") for text in item.labels)
-        labels = [(text, n) for n, text in enumerate(lines) if text]
-        if not labels:
-            return None
-        title, place = labels[0]
-        others = (one_line(text, "an alias") for texts in item.aliases for text in texts)
-        surfaces = dict.fromkeys([*(label for label, _ in labels[1:]), *others])
-        descriptions = (plain_text(text, "a description") for text in item.descriptions)
-        return Entity(
-            key=item.key,
-            title=title,
-            description=next(filter(None, descriptions), ""),
-            type=next(iter(item.best_types), ""),
-            url=f"https://www.wikidata.org/wiki/{item.key}",
-            popularity=float(item.sitelinks),
-            language=self._languages[place],
-            aliases=tuple(Alias(text) for text in surfaces if text and text != title),
-            xrefs=tuple(dict.fromkeys(one_line(xref, "an xref") for xref in item.xrefs)),
-            parents=tuple(filter(_ITEM.fullmatch, dict.fromkeys([*item.classes, *item.types]))),
-        )
 
 
 def sniff(head: SourceHead) -> float:

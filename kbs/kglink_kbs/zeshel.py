@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from functools import partial
+from itertools import chain
 from typing import Literal, NamedTuple
 
 from pydantic import Field
@@ -12,12 +15,14 @@ from kglink.errors import RecordError, SourceError, UnknownNameError
 from kglink.plugins import PluginSettings
 from kglink.records import Document, Entity, EntityId, Mention, Record, Split
 from kglink.sources import Problems, Source, SourceHead
+from kglink_kbs.annotations import in_order
 from kglink_kbs.json_stream import json_objects
 from kglink_kbs.jsonl import head_objects
 from kglink_kbs.values import (
     BadValue,
     described,
     exact_text,
+    good_ones,
     key_text,
     one_line,
     shortened,
@@ -51,7 +56,6 @@ class ZeshelSettings(PluginSettings):
 class _Annotation(NamedTuple):
     """A line of a mention file; ``first`` and ``last`` are words, both included."""
 
-    line: int
     first: int
     last: int
     surface: str
@@ -59,8 +63,8 @@ class _Annotation(NamedTuple):
     category: str
 
 
-#: The annotations of each mention file.
-_ByFile = dict[str, list[_Annotation]]
+#: The annotations of each mention file, with their places.
+_ByFile = dict[str, list[tuple[str, _Annotation]]]
 
 
 class ZeshelAdapter:
@@ -71,30 +75,29 @@ class ZeshelAdapter:
 
     def read(self, source: Source, problems: Problems) -> Iterator[Record]:
         """Yield each page as an entity, followed by its annotated documents."""
-        world, mention_files = source, dict[str, Source]()
-        waiting: dict[str, _ByFile] = {}
+        world, waiting = source, dict[str, _ByFile]()
         if source.is_folder:
             name, world, mention_files = self._chosen_files(source)
             for stem, file in mention_files.items():
                 _collect(waiting, name, stem, file, problems)
-        for line, fields in json_objects(world, problems):
-            try:
-                entity = _entity(fields)
-            except BadValue as bad:
-                problems.report(bad.at(world.where(line)))
-                continue
+        pages = ((world.where(line), fields) for line, fields in json_objects(world, problems))
+        for entity, fields in good_ones(pages, lambda one: (_entity(one), one), problems):
             yield entity
-            if found := waiting.pop(entity.key, None):
-                yield from self._documents(fields, entity, found, mention_files, problems)
-        for key, found in waiting.items():
-            for stem, annotation in (
-                (stem, item) for stem, marked in found.items() for item in marked
-            ):
-                where = mention_files[stem].where(annotation.line)
+            if not (annotated := waiting.pop(entity.key, None)):
+                continue
+            text = exact_text(fields["text"], "text")
+            words = [word.span() for word in _WORD.finditer(text)]
+            for stem, marked in annotated.items():  # a document for each mention file
+                found = good_ones(marked, partial(_mention, text, words, stem), problems)
+                if mentions := in_order(dict.fromkeys(found)):
+                    split = self._settings.heldout if stem in HELD_OUT else _SPLITS.get(stem, "")
+                    name = f"{stem}/{entity.key}"
+                    yield Document(name, text, mentions, entity.title, split)
+        for key, annotated in waiting.items():
+            for place, _ in chain.from_iterable(annotated.values()):
                 reason = f"the context document is none of {world.label}"
-                problems.report(RecordError(reason, where=where, hint=f"It is {key!r}."))
+                problems.report(RecordError(reason, where=place, hint=f"It is {key!r}."))
 
-    # --------------------------------------------------------------------------- the files
     def _chosen_files(self, source: Source) -> tuple[str, Source, dict[str, Source]]:
         """The name of the world, its documents file, and the mention files to read."""
         worlds: dict[str, Source] = {}
@@ -131,31 +134,6 @@ class ZeshelAdapter:
             raise UnknownNameError(f"world of {source.label}", name, worlds)
         return name
 
-    # ----------------------------------------------------------------------- the documents
-    def _documents(
-        self,
-        fields: Mapping[str, object],
-        entity: Entity,
-        found: _ByFile,
-        files: Mapping[str, Source],
-        problems: Problems,
-    ) -> Iterator[Document]:
-        """One document for each mention file that annotates the page."""
-        text = exact_text(fields["text"], "text")
-        words = [word.span() for word in _WORD.finditer(text)]
-        for stem, marked in found.items():
-            mentions: dict[Mention, None] = {}
-            for annotation in marked:
-                try:
-                    mentions[_mention(text, words, stem, annotation)] = None
-                except BadValue as bad:
-                    problems.report(bad.at(files[stem].where(annotation.line)))
-            if mentions:
-                ordered = sorted(mentions, key=lambda mention: (mention.start, mention.end))
-                split = self._settings.heldout if stem in HELD_OUT else _SPLITS.get(stem, "")
-                name = f"{stem}/{entity.key}"
-                yield Document(name, text, tuple(ordered), entity.title, split)
-
 
 def _entity(fields: Mapping[str, object]) -> Entity:
     key = key_text(fields.get("document_id"), "document_id")
@@ -176,23 +154,20 @@ def _collect(
     if not file.bytes_total:
         return
     for line, fields in json_objects(file, problems):
-        if fields.get("corpus") != world:
-            continue
-        try:
-            context = key_text(fields.get("context_document_id"), "context_document_id")
-            annotation = _annotation(line, fields)
-        except BadValue as bad:
-            problems.report(bad.at(file.where(line)))
-            continue
-        waiting.setdefault(context, {}).setdefault(stem, []).append(annotation)
+        if fields.get("corpus") == world:
+            place = file.where(line)
+            for context, annotation in good_ones([(place, fields)], _annotation, problems):
+                found = waiting.setdefault(context, {}).setdefault(stem, [])
+                found.append((place, annotation))
 
 
-def _annotation(line: int, fields: Mapping[str, object]) -> _Annotation:
+def _annotation(fields: Mapping[str, object]) -> tuple[str, _Annotation]:
+    """The document that is annotated, and how."""
+    context = key_text(fields.get("context_document_id"), "context_document_id")
     gold = key_text(fields.get("label_document_id"), "label_document_id")
     if not gold:
         raise BadValue("a mention without label_document_id")
-    return _Annotation(
-        line,
+    return context, _Annotation(
         whole_number(fields.get("start_index"), "start_index"),
         whole_number(fields.get("end_index"), "end_index"),
         exact_text(fields.get("text"), "text"),
@@ -205,7 +180,7 @@ def _mention(
     text: str, words: list[tuple[int, int]], stem: str, annotation: _Annotation
 ) -> Mention:
     """The mention in characters, once its ``words`` have been compared with its text."""
-    _, first, last, surface, gold, category = annotation
+    first, last, surface, gold, category = annotation
     if not first <= last < len(words):
         raise BadValue(
             f"the words {first}..{last} do not lie in the context document",
@@ -226,25 +201,14 @@ def _mention(
 def sniff(head: SourceHead) -> float:
     """Sure of a folder with documents and mentions, and of pages that begin with their title."""
     if head.path is not None and not head.head:
-        try:
+        with suppress(OSError):
             names = (f"documents/{one.name}" for one in (head.path / "documents").iterdir())
-            return (
-                0.95
-                if (head.path / "mentions").is_dir() and any(map(_FILE.fullmatch, names))
-                else 0.0
-            )
-        except OSError:
-            return 0.0
+            found = (head.path / "mentions").is_dir() and any(map(_FILE.fullmatch, names))
+            return 0.95 if found else 0.0
+        return 0.0
     objects = head_objects(head)
-    pages = sum(_is_page(fields) for fields in objects)
-    return 0.95 if objects and pages > 0.5 * len(objects) else 0.0
-
-
-def _is_page(fields: Mapping[str, object]) -> bool:
-    title, text = fields.get("title"), fields.get("text")
-    return (
-        fields.keys() == _PAGE_FIELDS
-        and isinstance(title, str)
-        and isinstance(text, str)
-        and text.startswith(title)
+    pages = sum(
+        fields.keys() == _PAGE_FIELDS and str(fields["text"]).startswith(str(fields["title"]))
+        for fields in objects
     )
+    return 0.95 if objects and pages > 0.5 * len(objects) else 0.0

@@ -9,7 +9,7 @@ as if each were known to within one: a few verdicts move them a little.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 
@@ -80,10 +80,6 @@ class OverlapModel(BaseModel):
             return 1 / (1 + math.exp(-odds))
         grown = math.exp(odds)
         return grown / (1 + grown)
-
-    def unknown(self, names: Iterable[str]) -> list[str]:
-        """The values that it has no weight for."""
-        return sorted(set(names) - self.weights.keys())
 
     def to_json(self) -> str:
         """The model as text; `read_model` reads it."""
@@ -156,7 +152,9 @@ def fit(
     names = sorted(prior.weights.keys() | {name for one in values for name in one})
     right = np.asarray(verdicts, np.float64)
     counts = np.ones(len(right)) if sample_weights is None else np.asarray(sample_weights, float)
-    start = np.array([prior.bias, *_flat(prior, names)])
+    before = (prior.weights.get(name, Weight(weight=0.0)) for name in names)
+    parts = (part for weight in before for part in (weight.weight, weight.absent))
+    start = np.array([prior.bias, *parts])
     found = _most_probable(_features(values, names), right, counts, start, spread)
     weights = {
         name: Weight(weight=float(found[1 + 2 * at]), absent=float(found[2 + 2 * at]))
@@ -171,12 +169,6 @@ def fit(
         correct=correct,
         wrong=len(verdicts) - correct,
     )
-
-
-def _flat(model: OverlapModel, names: Sequence[str]) -> list[float]:
-    nothing = Weight(weight=0.0)
-    found = (model.weights.get(name, nothing) for name in names)
-    return [part for weight in found for part in (weight.weight, weight.absent)]
 
 
 def _features(values: Sequence[Values], names: Sequence[str]) -> FloatArray:

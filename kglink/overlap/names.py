@@ -14,7 +14,7 @@ import re
 import unicodedata
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain, groupby, islice
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -28,6 +28,7 @@ from kglink.text.printable import MOST_SHOWN, printable
 
 if TYPE_CHECKING:
     from kglink.store import Store
+
 
 #: Entities of the smaller KB whose names are looked up together.
 PAGE = 2000
@@ -69,33 +70,6 @@ class NamedPair(NamedTuple):
     left: str
     right: str
     names: tuple[str, ...]
-
-
-@dataclass(slots=True)
-class PassedOver:
-    """Names that too many entities bear on both sides."""
-
-    names: int = 0
-    pairs: int = 0
-    examples: list[str] = field(default_factory=list)
-
-    def add(self, name: str, pairs: int) -> None:
-        """Count one more name."""
-        self.names += 1
-        self.pairs += pairs
-        if len(self.examples) < MOST_EXAMPLES:
-            self.examples.append(name)
-
-    def note(self) -> str:
-        """What a report says of them; empty where there is none."""
-        if not self.names:
-            return ""
-        shown = ", ".join(f"'{printable(name, MOST_SHOWN)}'" for name in self.examples)
-        more = ", ..." if self.names > len(self.examples) else ""
-        return (
-            f"{self.names:,} name{'s' * (self.names > 1)} that too many entities bear: passed over "
-            f"({shown}{more}; {self.pairs:,} pairs): overlap.max_name_pairs"
-        )
 
 
 class _Form(NamedTuple):
@@ -157,11 +131,25 @@ class NameJoin:
         self._progress = progress
         self._turned = store.kb(right).aliases < store.kb(left).aliases
         self._small, self._large = (right, left) if self._turned else (left, right)
-        self.passed_over = PassedOver()
+        self.passed_over: dict[str, int] = {}
+        """Names that too many entities bear on both sides, each with the pairs that it makes."""
+
+    def note(self) -> str:
+        """What a report says of the names that were passed over; empty where there is none."""
+        if not self.passed_over:
+            return ""
+        count, pairs = len(self.passed_over), sum(self.passed_over.values())
+        examples = islice(self.passed_over, MOST_EXAMPLES)
+        shown = ", ".join(f"'{printable(name, MOST_SHOWN)}'" for name in examples)
+        more = ", ..." if count > MOST_EXAMPLES else ""
+        return (
+            f"{count:,} name{'s' * (count > 1)} that too many entities bear: passed over "
+            f"({shown}{more}; {pairs:,} pairs): overlap.max_name_pairs"
+        )
 
     def __iter__(self) -> Iterator[NamedPair]:
         """Each pair once; all pairs of an entity of the smaller KB together, in order of keys."""
-        self.passed_over = PassedOver()
+        self.passed_over = {}
         known, counts = self._known_names()
         stripped = self._stripped_titles(known)
         refused: dict[str, bool] = {}
@@ -176,7 +164,7 @@ class NameJoin:
                     pairs = others * int(counts[np.searchsorted(known, text_hash(name))])
                     refused[name] = pairs > self._rules.max_pairs
                     if refused[name]:
-                        self.passed_over.add(name, pairs)
+                        self.passed_over[name] = pairs
             yield from self._joined(page, [n for n in wanted if refused.get(n) is False], stripped)
             done += len(page)
             self._progress(Progress("comparing names", done, total))

@@ -1,4 +1,4 @@
-"""Two KBs as evidence sees them, and the pairs of one search in a temporary database."""
+"""Two KBs as evidence sees them, the pairs of one search, and vectors of texts, kept in SQLite."""
 
 from __future__ import annotations
 
@@ -6,17 +6,24 @@ import contextlib
 import json
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from kglink.errors import StoreError
+from kglink.files.digest import text_hash
 from kglink.overlap.names import NameJoin
 from kglink.plugins import EntityVectors, Side
-from kglink.records import Entity, EntityId, OnProgress, Progress
+from kglink.records import Entity, EntityId, OnProgress, Overlap
 
 if TYPE_CHECKING:
     from kglink.plugins import FloatArray
     from kglink.store import Store
+
 
 BATCH = 4096
 #: Memory that pairs take before they go to the disk.
@@ -37,8 +44,8 @@ _FIRST = """
 UPDATE pairs SET probability = ?, evidence = ?, shares_name = ? WHERE left = ? AND right = ?
 """
 _SECOND = "UPDATE pairs SET second = ?, evidence = ? WHERE left = ? AND right = ?"
-_ONE = "SELECT left, right, proposers, shares_name, probability, evidence FROM pairs"
-_READ = f"""{_ONE}
+_READ = """
+SELECT left, right, proposers, shares_name, probability, evidence FROM pairs
 WHERE (left, right) > (?, ?) AND (? IS NULL OR probability >= ?) ORDER BY left, right LIMIT ?
 """
 
@@ -120,14 +127,14 @@ class ScratchPairs:
         """All pairs, or those of at least this probability, in the order of their keys."""
         after = ("", "")
         while rows := self._db.execute(_READ, (*after, least, least, BATCH)).fetchall():
-            yield [_pair(row) for row in rows]
+            yield [
+                ScratchPair(
+                    *(left, right, proposers, bool(shares_name), probability or 0.0),
+                    json.loads(evidence) if evidence else {},
+                )
+                for left, right, proposers, shares_name, probability, evidence in rows
+            ]
             after = rows[-1][:2]
-
-    def get(self, left: str, right: str) -> ScratchPair | None:
-        """One pair."""
-        query = f"{_ONE} WHERE left = ? AND right = ?"
-        row = self._db.execute(query, (left, right)).fetchone()
-        return _pair(row) if row else None
 
     def probability(self, left: str, right: str) -> float | None:
         """The probability of a pair, once the first pass is done."""
@@ -150,12 +157,6 @@ class ScratchPairs:
         return dict(self._db.execute(query, (key,)).fetchall())
 
 
-def _pair(row: tuple[Any, ...]) -> ScratchPair:
-    left, right, proposers, shares_name, probability, evidence = row
-    values = json.loads(evidence) if evidence else {}
-    return ScratchPair(left, right, proposers, bool(shares_name), probability or 0.0, values)
-
-
 def _row(pair: ScratchPair, *, second: bool) -> tuple[object, ...]:
     found = (pair.probability, json.dumps(dict(pair.evidence)))
     return (*found, *pair[:2]) if second else (*found, pair.shares_name, *pair[:2])
@@ -174,11 +175,11 @@ class StoreKBs:
     names: NameJoin
     left: str
     right: str
-    encoder: Callable[[Sequence[str]], FloatArray]
+    encode: Callable[[Sequence[str]], FloatArray]
     vectors_of: VectorsOf
     scratch: ScratchPairs
     device: str = "auto"
-    progress: OnProgress = lambda _: None
+    report: OnProgress = lambda _: None
 
     def entities(self, side: Side) -> Iterator[Entity]:
         """All entities of one side in the order of their keys."""
@@ -196,31 +197,22 @@ class StoreKBs:
             for name in pair.names:
                 yield pair.left, pair.right, name
 
-    def encode(self, texts: Sequence[str]) -> FloatArray:
-        """The unit vector of each text."""
-        return self.encoder(texts)
-
     def vectors(self, side: Side, rows: RowKind) -> EntityVectors | None:
         """The vectors of one side in the joint space."""
         return self.vectors_of(self._kb(side), rows)
 
     def overlaps_through(self) -> Iterator[tuple[str, str, str, float]]:
         """Left key, right key, a third KB, and how probably both are the same entity of it."""
-        for info in self.store.kbs():
-            if info.name not in (self.left, self.right):
-                yield from self._through(info.name)
-
-    def _through(self, third: str) -> Iterator[tuple[str, str, str, float]]:
-        by_third: dict[str, list[tuple[str, float]]] = {}
-        for overlap in self.store.overlaps(third, self.right):
-            probability = _believed(overlap.probability, overlap.verdict)
-            by_third.setdefault(overlap.left.key, []).append((overlap.right.key, probability))
-        if not by_third:
-            return
-        for overlap in self.store.overlaps(self.left, third):
-            probability = _believed(overlap.probability, overlap.verdict)
-            for key, other in by_third.get(overlap.right.key, ()):
-                yield overlap.left.key, key, third, probability * other
+        for third in (info.name for info in self.store.kbs()):
+            if third in (self.left, self.right):
+                continue
+            by_third: dict[str, list[tuple[str, float]]] = {}
+            for overlap in self.store.overlaps(third, self.right):
+                found = overlap.right.key, _believed(overlap)
+                by_third.setdefault(overlap.left.key, []).append(found)
+            for overlap in self.store.overlaps(self.left, third) if by_third else ():
+                for key, other in by_third.get(overlap.right.key, ()):
+                    yield overlap.left.key, key, third, _believed(overlap) * other
 
     def probability(self, left: str, right: str) -> float | None:
         """What the first pass found a pair to be."""
@@ -230,15 +222,91 @@ class StoreKBs:
         """The other sides of all pairs of an entity."""
         return self.scratch.partners(side, key)
 
-    def report(self, progress: Progress) -> None:
-        """How far evidence has come in a long search."""
-        self.progress(progress)
-
     def _kb(self, side: Side) -> str:
         return self.left if side == "left" else self.right
 
 
-def _believed(probability: float, verdict: str | None) -> float:
-    if verdict == "correct":
+def _believed(overlap: Overlap) -> float:
+    if overlap.verdict == "correct":
         return 1.0
-    return 0.0 if verdict == "wrong" else probability
+    return 0.0 if overlap.verdict == "wrong" else overlap.probability
+
+
+#: How long a process waits for another one that writes.
+_WAIT_SECONDS = 60
+#: Rows in the order in which they come: those of one call are written, and found, together.
+_VECTORS = """
+CREATE TABLE IF NOT EXISTS vectors (hash INTEGER NOT NULL, vector BLOB NOT NULL);
+CREATE INDEX IF NOT EXISTS by_hash ON vectors (hash);
+"""
+_FIND = """
+SELECT hash, vector FROM vectors
+WHERE hash IN (SELECT value FROM json_each(?)) AND length(vector) = ?
+"""
+
+
+class VectorCache:
+    """Encodes each text once; vectors have length one and 16 bits, whether new or kept.
+
+    Several processes may use the file at once, and each call's vectors are there whole or not at
+    all, whatever is killed when. A damaged file is begun anew.
+    """
+
+    def __init__(
+        self, path: Path, dim: int, encode: Callable[[list[str]], npt.NDArray[np.float32]]
+    ) -> None:
+        self._path = path
+        self._dim = dim
+        self._encode = encode
+        self._opened: sqlite3.Connection | None = None
+
+    def vectors(self, texts: Sequence[str]) -> FloatArray:
+        """The unit vector of each text."""
+        unsigned = (text_hash(text) for text in texts)
+        hashes = [one - (1 << 64) if one >= 1 << 63 else one for one in unsigned]  # as SQLite's
+        wanted = dict(zip(hashes, texts, strict=True))
+        with self._failures_told():
+            known = self._known(list(wanted))
+        missing = {digest: text for digest, text in wanted.items() if digest not in known}
+        if missing:
+            fresh = self._encode(list(missing.values())).astype(np.float16)
+            rows = [(digest, row.tobytes()) for digest, row in zip(missing, fresh, strict=True)]
+            known.update(rows)
+            with self._failures_told(), self._file() as file:
+                file.executemany("INSERT INTO vectors VALUES (?, ?)", rows)
+        kept = np.frombuffer(b"".join(known[digest] for digest in hashes), np.float16)
+        found = kept.reshape(len(texts), self._dim).astype(np.float32)
+        # 16 bits leave a length that is off by up to a thousandth.
+        norms: FloatArray = np.linalg.norm(found, axis=1, keepdims=True)
+        norms[norms == 0] = 1
+        return found / norms
+
+    def _known(self, hashes: Sequence[int]) -> dict[int, bytes]:
+        query = _FIND, (json.dumps(hashes), 2 * self._dim)
+        try:
+            return dict(self._file().execute(*query))
+        except sqlite3.OperationalError:
+            raise
+        except sqlite3.DatabaseError:  # damaged: what it held is encoded anew
+            self._opened = None
+            self._path.unlink()
+            return dict(self._file().execute(*query))
+
+    def _file(self) -> sqlite3.Connection:
+        """The file, made at its first use."""
+        if self._opened is None:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            file = sqlite3.connect(self._path, timeout=_WAIT_SECONDS)
+            file.executescript(_VECTORS)
+            self._opened = file
+        return self._opened
+
+    @contextmanager
+    def _failures_told(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, sqlite3.Error) as error:
+            raise StoreError(
+                f"cannot keep vectors of texts in {self._path}: {error}",
+                hint="The file must be writable, on a disk with room; it may also be removed.",
+            ) from error

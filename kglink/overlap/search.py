@@ -21,9 +21,16 @@ from kglink.files.digest import digest_of
 from kglink.files.manifest import now
 from kglink.overlap.model import OverlapModel, Values, fit
 from kglink.overlap.names import NameJoin, NameRules
-from kglink.overlap.paper import alike_descriptions, same_names
 from kglink.overlap.scratch import RowKind, ScratchPairs, StoreKBs
-from kglink.overlap.weigh import SearchCounts, Steps, Verdicts, Weighing, likeliest
+from kglink.overlap.weigh import (
+    SearchCounts,
+    Steps,
+    Verdicts,
+    Weighing,
+    alike_descriptions,
+    likeliest,
+    same_names,
+)
 from kglink.plugins import EntityVectors, PairEvidence
 from kglink.records import OnProgress, Overlap, OverlapRun
 
@@ -278,7 +285,7 @@ class Search:
         """What was passed over or left out."""
         for name in self._changed:
             yield f"{name} has changed while it was searched: the next search does it again"
-        if passed_over := self._names.passed_over.note():
+        if passed_over := self._names.note():
             yield passed_over
         if self.tally.missing:
             yield f"{self.tally.missing:,} pairs name entities that are not in these KBs"
@@ -349,7 +356,6 @@ class Training:
     """A model, and what it was trained on."""
 
     model: OverlapModel
-    prior: OverlapModel
     correct: int
     wrong: int
     rivals: int
@@ -404,4 +410,4 @@ def train(
         sample_weights=[*(1.0 for _ in values), *(RIVAL_WEIGHT for _ in rivals)],
     )
     model = model.model_copy(update={"correct": correct, "wrong": wrong})
-    return Training(model, prior, correct, wrong, len(rivals), tuple(judged))
+    return Training(model, correct, wrong, len(rivals), tuple(judged))

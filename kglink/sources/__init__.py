@@ -1,7 +1,7 @@
 """Where records come from: a file, a folder or standard input, decompressed on the fly."""
 
 from kglink.sources.encoding import check_text
-from kglink.sources.sizes import check_sizes, read_records
+from kglink.sources.reading import read_records
 from kglink.sources.source import Source
 from kglink.sources.values import Line, OnError, OnNote, Problems, SourceHead, SourceLimits, Step
 
@@ -14,7 +14,6 @@ __all__ = [
     "SourceHead",
     "SourceLimits",
     "Step",
-    "check_sizes",
     "check_text",
     "read_records",
 ]

@@ -29,31 +29,20 @@ _PIECE = 2**18
 _ZSTD_READ = 2**10
 
 
-class Decoder(Protocol):
+class _Decoder(Protocol):
     """One compressed stream; `bz2.BZ2Decompressor` is the model."""
 
     @property
-    def eof(self) -> bool:
-        """Whether the stream has come to its own end."""
-        ...
-
+    def eof(self) -> bool: ...
     @property
-    def needs_input(self) -> bool:
-        """Whether more output takes more input."""
-        ...
-
+    def needs_input(self) -> bool: ...
     @property
-    def unused_data(self) -> bytes:
-        """The input behind the end of the stream."""
-        ...
-
-    def decompress(self, data: bytes, max_length: int) -> bytes:
-        """Take ``data`` and give the next piece of output."""
-        ...
+    def unused_data(self) -> bytes: ...
+    def decompress(self, data: bytes, max_length: int) -> bytes: ...
 
 
 class _Gzip:
-    """`zlib` in the shape of `Decoder`; it checks gzip's header and checksum itself."""
+    """`zlib` in the shape of `_Decoder`; it checks gzip's header and checksum itself."""
 
     def __init__(self) -> None:
         self._inner = zlib.decompressobj(wbits=31)
@@ -74,7 +63,7 @@ class _Gzip:
 
 
 class _Zstd:
-    """`zstandard` in the shape of `Decoder`, fed so little at a time that a bomb stays small."""
+    """`zstandard` in the shape of `_Decoder`, fed so little at a time that a bomb stays small."""
 
     def __init__(self) -> None:
         import zstandard  # here, so that only those who read .zst wait for it
@@ -113,16 +102,8 @@ class Compression(NamedTuple):
     name: str
     magic: re.Pattern[bytes]
     suffixes: tuple[str, ...]
-    decoder: Callable[[], Decoder] | None
+    decoder: Callable[[], _Decoder] | None
     """None for an archive, which is more than a stream."""
-
-
-class _Foreign(NamedTuple):
-    """A kind of archive that is not read, and the command that unpacks it."""
-
-    name: str
-    magic: bytes
-    command: str
 
 
 KINDS = (
@@ -140,11 +121,12 @@ KINDS = (
 )
 #: The first bytes of a zip archive, which some adapters read and no line reader does.
 ZIP_MAGIC = b"PK\x03\x04"
+#: Kinds of archives that are not read: name, signature, and the command that unpacks one.
 _FOREIGN = (
-    _Foreign("xz", b"\xfd7zXZ\x00", "xz -dc"),
-    _Foreign("zip", ZIP_MAGIC, "unzip -p"),
-    _Foreign("7z", b"7z\xbc\xaf\x27\x1c", "7z x -so"),  # in another packed file
-    _Foreign("lz4", b"\x04\x22\x4d\x18", "lz4 -dc"),
+    ("xz", b"\xfd7zXZ\x00", "xz -dc"),
+    ("zip", ZIP_MAGIC, "unzip -p"),
+    ("7z", b"7z\xbc\xaf\x27\x1c", "7z x -so"),  # in another packed file
+    ("lz4", b"\x04\x22\x4d\x18", "lz4 -dc"),
 )
 
 
@@ -158,12 +140,12 @@ def find_compression(name: str, magic: bytes) -> Compression | None:
 
 def refuse_archive(name: str, magic: bytes) -> None:
     """Refuse a file whose first bytes are the signature of an archive that is not read."""
-    for foreign in _FOREIGN:
-        if magic.startswith(foreign.magic):
+    for packer, signature, command in _FOREIGN:
+        if magic.startswith(signature):
             raise SourceError(
-                f"{name} is packed with {foreign.name}, which kglink does not read",
+                f"{name} is packed with {packer}, which kglink does not read",
                 hint="Unpack it first, or pipe it in: "
-                f"{foreign.command} {shlex.quote(name)} | kglink ... -",
+                f"{command} {shlex.quote(name)} | kglink ... -",
             )
 
 
@@ -197,7 +179,7 @@ class Decompressed(Unpacked):
         self,
         raw: BinaryIO,
         kind: str,
-        decoder: Callable[[], Decoder],
+        decoder: Callable[[], _Decoder],
         *,
         name: str,
         limits: SourceLimits,
@@ -213,8 +195,15 @@ class Decompressed(Unpacked):
                 if decoder.needs_input and not data:
                     data = self._take()
                     if not data:
-                        raise self._broken_off()
-                piece = self._next_piece(decoder, data)
+                        raise SourceError(
+                            f"{self._name} is cut short: its {self._kind} stream ends in the "
+                            f"middle ({self._place()})",
+                            hint=self._copy_again(),
+                        )
+                try:
+                    piece = decoder.decompress(data, _PIECE)
+                except (zlib.error, OSError, ValueError) as error:
+                    raise self._damaged(error) from error
                 data = b""
                 if piece:
                     yield self._counted(piece)
@@ -226,16 +215,3 @@ class Decompressed(Unpacked):
         data = self._raw.read(_READ)
         self._read += len(data)
         return data
-
-    def _next_piece(self, decoder: Decoder, data: bytes) -> bytes:
-        try:
-            return decoder.decompress(data, _PIECE)
-        except (zlib.error, OSError, ValueError) as error:
-            raise self._damaged(error) from error
-
-    def _broken_off(self) -> SourceError:
-        return SourceError(
-            f"{self._name} is cut short: its {self._kind} stream ends in the middle "
-            f"({self._place()})",
-            hint=self._copy_again(),
-        )

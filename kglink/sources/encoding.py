@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import codecs
 import csv
-import io
 import re
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, BinaryIO, Literal, NamedTuple
+from typing import BinaryIO, Literal, NamedTuple
 
 from kglink.errors import RecordError, SourceError, UsageError
 from kglink.sources.compression import refuse_archive
-
-if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer
-
+from kglink.sources.files import PieceStream
 
 _MARKS = (
     (b"\xff\xfe\x00\x00", "UTF-32"),
@@ -112,53 +108,27 @@ def marked_encoding(head: bytes) -> str:
     return "utf-16" if is_wide and not head.startswith(codecs.BOM_UTF32_LE) else ""
 
 
-class AsUtf8(io.RawIOBase):
+def as_utf8(stream: BinaryIO, encoding: str, name: str) -> PieceStream:
     """The text of ``stream``, which is in another encoding, as UTF-8."""
 
-    def __init__(self, stream: BinaryIO, encoding: str, name: str) -> None:
-        self._stream = stream
-        self._encoding = encoding
-        self._name = name
-        self._decoder = codecs.getincrementaldecoder(encoding)()
-        self._read = 0
-        self._ready = memoryview(b"")
-        self._ended = False
+    def pieces() -> Generator[bytes, None, None]:
+        decoder, read, data = codecs.getincrementaldecoder(encoding)(), 0, b" "
+        while data:
+            data = stream.read(_READ)
+            kept = len(decoder.getstate()[0])
+            try:
+                piece = decoder.decode(data, final=not data).encode()
+            except UnicodeError as error:
+                at = read - kept + getattr(error, "start", 0)
+                raise SourceError(
+                    f"{name} is not {encoding}: byte {at:,} of the unpacked file cannot be read",
+                    hint="Name another encoding: --encoding (kglink add-kb, kglink link).",
+                ) from error
+            read += len(data)
+            if piece:
+                yield piece
 
-    def readable(self) -> bool:
-        """Always."""
-        return True
-
-    def readinto(self, buffer: WriteableBuffer, /) -> int:
-        """Fill ``buffer`` with what comes next; 0 at the end."""
-        while not self._ready and not self._ended:
-            self._ready = memoryview(self._next_piece())
-        target = memoryview(buffer).cast("B")
-        count = min(len(target), len(self._ready))
-        target[:count] = self._ready[:count]
-        self._ready = self._ready[count:]
-        return count
-
-    def close(self) -> None:
-        """Close the stream too."""
-        if not self.closed:
-            self._stream.close()
-        super().close()
-
-    def _next_piece(self) -> bytes:
-        data = self._stream.read(_READ)
-        self._ended = not data
-        kept = len(self._decoder.getstate()[0])
-        try:
-            piece = self._decoder.decode(data, final=self._ended).encode()
-        except UnicodeError as error:
-            at = self._read - kept + getattr(error, "start", 0)
-            raise SourceError(
-                f"{self._name} is not {self._encoding}: byte {at:,} of the unpacked file cannot "
-                "be read",
-                hint="Name another encoding: --encoding (kglink add-kb, kglink link).",
-            ) from error
-        self._read += len(data)
-        return piece
+    return PieceStream(pieces(), stream)
 
 
 def wide_encoding(head: bytes) -> str:
@@ -214,16 +184,23 @@ class Dialect(NamedTuple):
     delimiter: str
     quoted: bool
 
-    def rows(self, lines: Iterable[str]) -> Iterator[list[str]]:
-        """The rows of ``lines``; raises `csv.Error` at a bad one and goes on behind it."""
+    def rows(self, lines: Iterable[str]) -> Iterator[list[str] | csv.Error]:
+        """The rows of ``lines``; of a bad one what is wrong with it."""
         quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if self.quoted else csv.QUOTE_NONE
-        return csv.reader(
+        reader = csv.reader(
             lines,
             delimiter=self.delimiter,
             quoting=quoting,
             strict=True,
             skipinitialspace=self.delimiter != " ",
         )
+        while True:
+            try:
+                yield next(reader)
+            except StopIteration:
+                return
+            except csv.Error as error:
+                yield error
 
 
 class Guess(NamedTuple):
@@ -256,7 +233,8 @@ def guess_dialect(
 
 def first_rows(head: str, dialect: Dialect, width: int) -> list[list[str]]:
     """The first rows below the header, those of another length left out."""
-    rows = filter(None, _rows_of(whole_lines(head), dialect))
+    every = dialect.rows(whole_lines(head))
+    rows = (row for row in every if row and isinstance(row, list))
     return [row for row in islice(rows, 1, _ROWS) if len(row) == width]
 
 
@@ -266,25 +244,11 @@ def whole_lines(head: str) -> list[str]:
     return [line.removesuffix("\r") + "\n" for line in sample.removesuffix("\n").split("\n")]
 
 
-def _rows_of(lines: list[str], dialect: Dialect) -> Iterator[list[str] | None]:
-    """The rows that are not blank; None for one that is no row."""
-    reader = dialect.rows(lines)
-    while True:
-        try:
-            row = next(reader)
-        except StopIteration:
-            return
-        except csv.Error:
-            yield None
-        else:
-            if row:
-                yield row
-
-
 def _fit(lines: list[str], dialect: Dialect, known: Callable[[Sequence[str]], int]) -> Guess:
-    rows = list(islice(_rows_of(lines, dialect), _ROWS))
-    header = next(filter(None, rows), [])
-    good = sum(row is not None and len(row) == len(header) for row in rows)
+    rows = list(islice(filter(None, dialect.rows(lines)), _ROWS))  # blank ones left out
+    good_rows = [row for row in rows if isinstance(row, list)]
+    header = good_rows[0] if good_rows else []
+    good = sum(len(row) == len(header) for row in good_rows)
     share = good / len(rows) if rows else 0.0
     return Guess(known(header), share, good, len(header), dialect.quoted, tuple(header), dialect)
 

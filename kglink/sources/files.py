@@ -121,24 +121,13 @@ def sampled_ranges(size: int) -> Iterator[tuple[int, int]]:
         yield block * (size - _BLOCK) // (blocks - 1), _BLOCK
 
 
-class Unpacked(io.RawIOBase):
-    """The unpacked bytes of ``raw``, as a raw stream; ``kind`` is the name of the packer."""
+class PieceStream(io.RawIOBase):
+    """The bytes that come in pieces of any size, made of another stream."""
 
-    check_command = "{kind} -t {name}"
-
-    def __init__(self, raw: BinaryIO, kind: str, *, name: str, limits: SourceLimits) -> None:
-        self._raw = raw
-        self._kind = kind
-        self._name = name
-        self._limits = limits
-        self._read = self._written = self._lines = 0
-        self._seconds = 0.0
-        self._pieces = self._unpack()
+    def __init__(self, pieces: Generator[bytes, None, None], made_of: BinaryIO) -> None:
+        self._pieces = pieces
+        self._made_of = made_of
         self._left = memoryview(b"")
-
-    @abstractmethod
-    def _unpack(self) -> Generator[bytes, None, None]:
-        """The bytes in bounded pieces, each of them `_counted`."""
 
     def readable(self) -> bool:
         """Always."""
@@ -147,9 +136,7 @@ class Unpacked(io.RawIOBase):
     def readinto(self, buffer: WriteableBuffer, /) -> int:
         """Fill ``buffer`` with what comes next; 0 at the end."""
         if not self._left:
-            started = time.thread_time()
-            self._left = memoryview(next(self._pieces, b""))
-            self._seconds += time.thread_time() - started
+            self._left = memoryview(self._next())
         target = memoryview(buffer).cast("B")
         count = min(len(target), len(self._left))
         target[:count] = self._left[:count]
@@ -157,11 +144,39 @@ class Unpacked(io.RawIOBase):
         return count
 
     def close(self) -> None:
-        """Close the packed stream too."""
+        """Close the other stream too."""
         if not self.closed:
             self._pieces.close()
-            self._raw.close()
+            self._made_of.close()
         super().close()
+
+    def _next(self) -> bytes:
+        return next(self._pieces, b"")
+
+
+class Unpacked(PieceStream):
+    """The unpacked bytes of ``raw``, as a raw stream; ``kind`` is the name of the packer."""
+
+    check_command = "{kind} -t {name}"
+
+    def __init__(self, raw: BinaryIO, kind: str, *, name: str, limits: SourceLimits) -> None:
+        super().__init__(self._unpack(), raw)
+        self._raw = raw
+        self._kind = kind
+        self._name = name
+        self._limits = limits
+        self._read = self._written = self._lines = 0
+        self._seconds = 0.0
+
+    @abstractmethod
+    def _unpack(self) -> Generator[bytes, None, None]:
+        """The bytes in bounded pieces, each of them `_counted`."""
+
+    def _next(self) -> bytes:
+        started = time.thread_time()
+        piece = super()._next()
+        self._seconds += time.thread_time() - started
+        return piece
 
     def _counted(self, piece: bytes) -> bytes:
         self._written += len(piece)

@@ -18,7 +18,7 @@ import zlib
 from collections.abc import Generator, Iterable
 from pathlib import PurePosixPath, PureWindowsPath
 from queue import Queue
-from typing import BinaryIO, NamedTuple, cast
+from typing import BinaryIO, cast
 
 from py7zr import Py7zIO, SevenZipFile, WriterFactory
 from py7zr.archiveinfo import Folder, HeaderStreamsInfo
@@ -69,21 +69,19 @@ class _ClosedError(Exception):
     """The reader wants no more."""
 
 
-class _Piece(NamedTuple):
-    """Unpacked bytes, and how far in the archive they end; the last one is empty."""
-
-    data: bytes
-    position: int
-
-
-class _Pipe:
+class _Pipe(WriterFactory):
     """Takes what py7zr unpacks and gives it to the reader, a few pieces later at most."""
 
     def __init__(self, archive: _Archive) -> None:
         self._archive = archive
-        self._pieces: Queue[_Piece] = Queue(_QUEUED)
+        self.pieces: Queue[tuple[bytes, int]] = Queue(_QUEUED)
+        """Unpacked bytes, and how far in the archive they end; the last ones are empty."""
         self._closed = False
         self.error: BaseException | None = None
+
+    def create(self, filename: str) -> Py7zIO:
+        """The writer that py7zr is given for the file in the archive, of which there is one."""
+        return _Member(self)
 
     def put(self, data: bytes | bytearray) -> None:
         """Wait for room and put ``data`` in."""
@@ -91,23 +89,14 @@ class _Pipe:
         for start in range(0, len(view), _PIECE):
             if self._closed:
                 raise _ClosedError
-            piece = bytes(view[start : start + _PIECE])
-            self._pieces.put(_Piece(piece, self._archive.position))
+            self.pieces.put((bytes(view[start : start + _PIECE]), self._archive.position))
         self._archive.portion_gave(len(data))
-
-    def end(self) -> None:
-        """Say that nothing more comes."""
-        self._pieces.put(_Piece(b"", self._archive.position))
-
-    def get(self) -> _Piece:
-        """Wait for the next piece."""
-        return self._pieces.get()
 
     def close(self) -> None:
         """Make room, so that who waits in `put` goes on, and finds the pipe closed."""
         self._closed = True
-        while not self._pieces.empty():
-            self._pieces.get()
+        while not self.pieces.empty():
+            self.pieces.get()
 
 
 class _Archive(io.RawIOBase):
@@ -176,17 +165,6 @@ class _Member(Py7zIO):
         return self._size
 
 
-class _Members(WriterFactory):
-    """Makes that writer."""
-
-    def __init__(self, pipe: _Pipe) -> None:
-        self._pipe = pipe
-
-    def create(self, filename: str) -> Py7zIO:
-        del filename  # there is only one
-        return _Member(self._pipe)
-
-
 class SevenZip(Unpacked):
     """The unpacked bytes of the only file of an archive."""
 
@@ -207,9 +185,9 @@ class SevenZip(Unpacked):
         )
         thread.start()
         try:
-            while (piece := pipe.get()).data:
-                self._read = piece.position
-                yield self._counted(piece.data)
+            while (piece := pipe.pieces.get())[0]:
+                self._read = piece[1]
+                yield self._counted(piece[0])
         finally:
             pipe.close()
             thread.join()
@@ -291,12 +269,12 @@ class SevenZip(Unpacked):
 def _push(archive: SevenZipFile, member: str, pipe: _Pipe) -> None:
     """Unpack ``member`` into ``pipe``; what a thread of its own does."""
     try:
-        archive.extract(targets=[member], factory=_Members(pipe))
+        archive.extract(targets=[member], factory=pipe)
     except _ClosedError:
         pass
     except BaseException as error:  # noqa: BLE001 - the reader raises it
         pipe.error = error
-    pipe.end()
+    pipe.pieces.put((b"", 0))
 
 
 def _told(error: BaseException) -> str:

@@ -25,7 +25,7 @@ from kglink.sources.compression import (
     unpacked,
     without_suffix,
 )
-from kglink.sources.encoding import AsUtf8, check_text, checked_encoding, marked_encoding, not_utf8
+from kglink.sources.encoding import as_utf8, check_text, checked_encoding, marked_encoding, not_utf8
 from kglink.sources.files import RawFile, near_names, sampled_ranges, unreadable, visible_files
 from kglink.sources.spool import open_stream, spooled
 from kglink.sources.values import Line, Problems, SourceHead, SourceLimits, Step, text_too_long
@@ -272,22 +272,19 @@ class Source:
             ]
         return list(self._files)
 
-    def open(self) -> BinaryIO:
+    def open(self, encoding: str = "") -> BinaryIO:
         """The content from its beginning, decompressed; close it after use."""
-        return self._open("")
+        self._reader = self._raw()
+        return cast("BinaryIO", self._stream(self._reader, encoding))
 
     def open_text(self) -> BinaryIO:
         """As `open`, for a reader of text: what is in the encoding of `limits` comes as UTF-8."""
-        return self._open(self.limits.encoding)
+        return self.open(self.limits.encoding)
 
     def open_bytes(self) -> BinaryIO:
         """As `open`, whatever the encoding of a text is: its bytes as they are."""
         self._reader = self._raw()
         return cast("BinaryIO", self._stream(self._reader, "", as_it_is=True))
-
-    def _open(self, encoding: str) -> BinaryIO:
-        self._reader = self._raw()
-        return cast("BinaryIO", self._stream(self._reader, encoding))
 
     def open_raw(self) -> BinaryIO:
         """The bytes as they lie on disk, seekable and not decompressed; close it after use."""
@@ -306,13 +303,20 @@ class Source:
             while raw := stream.readline(limit + 2):
                 number += 1
                 start, offset = offset, offset + len(raw)
-                line = _without_break(raw)
+                line = raw[:-2] if raw.endswith(b"\r\n") else raw.removesuffix(b"\n")
                 if len(line) > limit:
                     skipped, piece = 0, raw
                     while not piece.endswith(b"\n") and (piece := stream.readline(_BUFFER)):
                         skipped += len(piece)
                     offset += skipped
-                    problems.report(self._too_long(number))
+                    problems.report(
+                        RecordError(
+                            f"the line is longer than {limit:,} bytes",
+                            where=self.where(number),
+                            hint="If it is one record, raise ingest.max_line_mb; if the file has "
+                            "no line breaks, write one record per line.",
+                        )
+                    )
                     continue
                 if start == 0 and line.startswith(_BOM):
                     line, start = line[len(_BOM) :], len(_BOM)
@@ -425,16 +429,8 @@ class Source:
             undo.pop_all()
         if as_it_is or encoding in ("", "utf-8"):
             return stream
-        text = AsUtf8(cast("BinaryIO", stream), encoding, self.label)
+        text = as_utf8(cast("BinaryIO", stream), encoding, self.label)
         return io.BufferedReader(text, _BUFFER)
-
-    def _too_long(self, number: int) -> RecordError:
-        return RecordError(
-            f"the line is longer than {self.limits.max_line_bytes:,} bytes",
-            where=self.where(number),
-            hint="If it is one record, raise ingest.max_line_mb; if the file has no line "
-            "breaks, write one record per line.",
-        )
 
 
 def _shown(name: str) -> str:
@@ -445,9 +441,3 @@ def _standard_input() -> BinaryIO:
     if sys.stdin is None:
         raise SourceError("there is no standard input to read", hint="Name a file instead of -.")
     return sys.stdin.buffer
-
-
-def _without_break(line: bytes) -> bytes:
-    if line.endswith(b"\r\n"):
-        return line[:-2]
-    return line[:-1] if line.endswith(b"\n") else line

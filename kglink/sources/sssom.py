@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from kglink.errors import RecordError, SourceError
 from kglink.sources import Problems, Source
@@ -27,14 +27,6 @@ _IRIS = {
 }
 _MAPS = frozenset({"curie_map", "prefix_map"})
 _LONGEST_SHOWN = 80
-
-
-@dataclass(frozen=True, slots=True)
-class SssomHead:
-    """What stands above a table: plain values, and the prefixes of its ids."""
-
-    values: dict[str, str] = field(default_factory=dict)
-    prefixes: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +48,15 @@ class SssomRow:
 
 
 class SssomReader:
-    """Reads a table; ``head`` is whole once the first row, or the end, is reached.
+    """Reads a table; above it stand plain ``values``, and the ``prefixes`` of its ids.
 
+    Both are whole once the first row, or the end, is reached.
     A bad row is reported to ``problems``; a table without the columns that it needs is refused.
     """
 
     def __init__(self, source: Source, problems: Problems) -> None:
-        self.head = SssomHead()
+        self.values: dict[str, str] = {}
+        self.prefixes: dict[str, str] = {}
         self._source = source
         self._problems = problems
 
@@ -99,10 +93,10 @@ class SssomReader:
         if not colon:
             return open_map
         if open_map and line[:1].isspace() and value:
-            self.head.prefixes[name] = value
+            self.prefixes[name] = value
             return open_map
         if value:
-            self.head.values[name] = value
+            self.values[name] = value
             return ""
         return name if name in _MAPS else ""
 

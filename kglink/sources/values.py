@@ -1,4 +1,4 @@
-"""The small values that go with a source: its head, its lines, its limits, its bad records."""
+"""What goes with a source: its head, its lines, its limits, its records, and the bad ones."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from kglink.errors import RecordError, SourceError
+
+if TYPE_CHECKING:
+    pass
 
 OnError = Literal["stop", "skip"]
 #: Is told how a source is read: a label and a sentence.
@@ -60,9 +63,6 @@ class Step(NamedTuple):
     """``bytes`` are those of the source, which counts them itself."""
 
 
-_TOO_MUCH = "If it is what you expect, raise ingest.max_expansion or unpack it first."
-
-
 class SourceLimits(NamedTuple):
     """What a source may ask of the machine, and what its texts are written in."""
 
@@ -103,22 +103,20 @@ class SourceLimits(NamedTuple):
         bytes may. No decoder takes more than a second for 20 kB of packed data.
         """
         of_kind = f" of {kind}" if kind else ""
+        reason = ""
         if unpacked > max(self.free_expansion, packed * self.max_expansion):
+            times = f"grows to more than {self.max_expansion:,g} times its size"
+            reason = f"{times}: {packed:,} bytes{of_kind} became {unpacked:,}"
+        elif lines > max(self.free_lines, packed * self.max_expansion / 10):
+            many = f"{packed:,} bytes{of_kind} became {lines:,} lines"
+            reason = f"grows to too many lines: {many}"
+        elif seconds > max(self.free_seconds, packed * self.max_expansion / 20_000_000):
+            long = f"{packed:,} bytes{of_kind} took {seconds:,.0f} seconds"
+            reason = f"takes too long to unpack: {long}"
+        if reason:
             raise SourceError(
-                f"{name} grows to more than {self.max_expansion:,g} times its size: "
-                f"{packed:,} bytes{of_kind} became {unpacked:,}",
-                hint=_TOO_MUCH,
-            )
-        if lines > max(self.free_lines, packed * self.max_expansion / 10):
-            raise SourceError(
-                f"{name} grows to too many lines: {packed:,} bytes{of_kind} became {lines:,} lines",
-                hint=_TOO_MUCH,
-            )
-        if seconds > max(self.free_seconds, packed * self.max_expansion / 20_000_000):
-            raise SourceError(
-                f"{name} takes too long to unpack: {packed:,} bytes{of_kind} took "
-                f"{seconds:,.0f} seconds",
-                hint=_TOO_MUCH,
+                f"{name} {reason}",
+                hint="If it is what you expect, raise ingest.max_expansion or unpack it first.",
             )
 
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from kglink.errors import RecordError
 from kglink.records import AliasKind, CodeMapping, Document, Entity, Mention, Record
-from kglink.sources.sizes import NAME_TOO_LONG, document_name_problem, name_too_long
+from kglink.sources.reading import NAME_TOO_LONG, document_name_problem, name_too_long
 from kglink.store.database import Row
 from kglink.store.schema import GIVEN, MAX_KEY, NIL, UNKNOWN
 from kglink.store.values import IngestJob

@@ -16,8 +16,8 @@ from kglink.errors import ConfigError
 from kglink.files.atomic import write_atomically
 from kglink.models import Encoder
 from kglink.overlap.model import OverlapModel, default_model, read_model
+from kglink.overlap.scratch import VectorCache
 from kglink.overlap.search import OverlapTools
-from kglink.overlap.vectors import VectorCache
 from kglink.plugins import PairEvidence, PluginSettings, Registry
 from kglink.records import OnProgress
 from kglink.space.segment import Segment

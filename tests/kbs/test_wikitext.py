@@ -11,7 +11,7 @@ from kglink_kbs.mediawiki.site import Namespace, Site, Titles
 from kglink_kbs.mediawiki.wikitext import (
     CleanText,
     KeptLink,
-    clean,
+    clean_prepared,
     find_links,
     first_sentences,
     is_name,
@@ -32,7 +32,7 @@ GERMAN = Site(
 
 
 def cleaned(wikitext: str, site: Site = ENGLISH) -> CleanText:
-    return clean(wikitext, Titles(site), site.language)
+    return clean_prepared(prepared(wikitext), Titles(site), site.language)
 
 
 @pytest.mark.parametrize(

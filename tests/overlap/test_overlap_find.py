@@ -15,8 +15,8 @@ from kglink.config import OverlapSection
 from kglink.errors import PluginError, UnknownNameError, UsageError
 from kglink.overlap import scratch
 from kglink.overlap.model import OverlapModel, Weight
-from kglink.overlap.paper import differences
 from kglink.overlap.search import OverlapTools, find_all_overlaps, find_overlaps, train
+from kglink.overlap.weigh import differences
 from kglink.plugins import EntityPair, EntityVectors, PairedKBs, PairEvidence, PluginSettings
 from kglink.records import Alias, Document, Entity, EntityId, Overlap
 from kglink.store import Store

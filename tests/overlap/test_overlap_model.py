@@ -54,10 +54,6 @@ def test_extreme_odds_do_not_overflow() -> None:
     assert far.probability({"x": -1.0}) == 0
 
 
-def test_values_without_a_weight_are_told() -> None:
-    assert MODEL.unknown(["text", "type", "parents"]) == ["parents", "type"]
-
-
 def lessons(count: int, seed: int = 3) -> tuple[list[dict[str, float]], list[bool]]:
     """Pairs whose verdicts follow from their text, and in a tenth of the cases from chance."""
     rng = np.random.default_rng(seed)

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pytest
 
 from kglink.errors import StoreError
-from kglink.overlap.vectors import VectorCache
+from kglink.overlap.scratch import VectorCache
 
 DIM = 8
 
@@ -110,7 +110,7 @@ CHILD = """
     import os, signal, sys
     from pathlib import Path
     import numpy as np
-    from kglink.overlap.vectors import VectorCache
+    from kglink.overlap.scratch import VectorCache
 
     path, start, kill_at = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
     written = 0

@@ -20,7 +20,7 @@ import zstandard
 
 from kglink.errors import RecordError, SourceError
 from kglink.records import CodeMapping, Document, Entity, Mention, Record
-from kglink.sources import OnError, Problems, Source, SourceLimits, check_sizes, read_records
+from kglink.sources import OnError, Problems, Source, SourceLimits, read_records
 from kglink.workspace import Workspace
 
 SMALL = SourceLimits(max_spool_bytes=100_000, pipe_seconds=0.3)
@@ -182,10 +182,10 @@ def test_a_record_with_a_huge_text_is_a_bad_record(record: Record, what: str) ->
     good: list[Record] = [Entity("k", "x" * 10, "x" * 20), CodeMapping("a", "b")]
     with Source.from_bytes(b"x", name="a.jsonl", limits=limits) as source:
         problems = Problems("skip")
-        assert list(check_sizes([*good, record], source, problems)) == good
+        assert list(read_records("x", lambda *_: [*good, record], source, problems)) == good
         assert problems.total == 1
         with pytest.raises(RecordError, match=f"^a.jsonl, record .*: a {what} of "):
-            list(check_sizes([record], source, Problems()))
+            list(read_records("x", lambda *_: [record], source, Problems()))
 
 
 @pytest.mark.parametrize("on_error", ["stop", "skip"])

@@ -16,11 +16,11 @@ from kglink.records import Record
 from kglink.sources import Problems, Source, Step, check_text
 from kglink_kbs.mediawiki.chunk import Lottery
 from kglink_kbs.mediawiki.join import TURNS, Emitter
-from kglink_kbs.mediawiki.pages import BadPage, Export, Piece
+from kglink_kbs.mediawiki.kinds import TypeNames, add_names
+from kglink_kbs.mediawiki.pages import BadPage, Export
 from kglink_kbs.mediawiki.plan import ABOUT, Plan, read_section, write_sections
 from kglink_kbs.mediawiki.settings import MediaWikiSettings
 from kglink_kbs.mediawiki.site import Site, read_site
-from kglink_kbs.mediawiki.types import TypeNames, add_names
 from kglink_kbs.mediawiki.workers import Job, Workers, processors
 
 #: Bytes of a dump as it lies on disk for each part of the titles, and the most parts.
@@ -36,7 +36,7 @@ ALONE_BYTES = 2**18
 #: The steps of a reading, as progress names them.
 PAGES, NAMES, RECORDS = "1/3 pages", "2/3 names", "3/3 records"
 #: Whatever is kept from an interrupted run was written by this version of the steps.
-_FORMAT = 4
+_FORMAT = 5
 #: A tail of titles is that of parts where so many titles have it.
 _LEAST_PARENTS = 3
 #: How pages are taken that are left out.
@@ -86,7 +86,9 @@ class _Reading:
         self._source.step = Step(PAGES)
         plan = self._plan(read_site(first.header(), self._source.label))
         _prepare(plan)
-        with Workers(plan, self._processes()) as workers:
+        alone = self._source.bytes_total < ALONE_BYTES
+        processes = 0 if alone else self._settings.workers or processors()
+        with Workers(plan, processes) as workers:
             chunks = self._read(plan, chain([first], exports), workers)
             groups = min(chunks, MOST_GROUPS)
             if chunks:
@@ -124,7 +126,7 @@ class _Reading:
             file.open(),
             file.label,
             piece_bytes=size,
-            max_page_bytes=self._max_page_bytes,
+            max_page_bytes=int(self._settings.max_page_mb * 2**20),
             report=self._report,
         )
 
@@ -133,54 +135,31 @@ class _Reading:
         parts = 1
         while parts < MOST_PARTS and parts * PART_BYTES < self._source.bytes_total:
             parts *= 2
-        return Plan(
-            label=self._source.label,
-            folder=str(self._source.scratch),
-            parts=parts,
-            site=site,
-            language=settings.language or site.language,
-            sentences=settings.sentences,
-            namespaces=settings.namespaces,
-            interwiki=settings.interwiki,
-            disambiguation=settings.disambiguation,
-            lists=settings.lists,
-            categories=settings.categories,
-            max_page_bytes=self._max_page_bytes,
-            min_anchor_count=settings.min_anchor_count,
-            documents=settings.documents,
-            seed=settings.seed,
-            subpages=settings.subpages,
-        )
-
-    @property
-    def _max_page_bytes(self) -> int:
-        return int(self._settings.max_page_mb * 2**20)
-
-    def _processes(self) -> int:
-        if self._source.bytes_total < ALONE_BYTES:
-            return 0
-        return self._settings.workers or processors()
+        # With more processes it is the same plan.
+        language = settings.language or site.language
+        planned = settings.model_copy(update={"language": language, "workers": 0})
+        return Plan(self._source.label, str(self._source.scratch), parts, site, planned)
 
     # ------------------------------------------------------------------------ the first pass
     def _read(self, plan: Plan, exports: Iterable[Export], workers: Workers) -> int:
         """Read every piece that an earlier run has not; returns how many there are."""
         running: deque[tuple[int, Future[Job] | None]] = deque()
         count = 0
-        for piece in _pieces(exports):
-            running.append((count, self._begin(plan, count, piece, workers)))
-            count += 1
-            if len(running) > 2 * max(1, workers.count):
-                self._done(plan, *running.popleft())
+        for export in exports:
+            with export:
+                for label, offset, data in export.pieces():
+                    begun = None
+                    if not plan.chunk(count).exists():
+                        bound = self._lottery.bound if plan.settings.documents else 0
+                        job = {"do": "read", "chunk": count, "bound": bound, "label": label}
+                        begun = workers.submit(job | {"offset": offset}, data)
+                    running.append((count, begun))
+                    count += 1
+                    if len(running) > 2 * max(1, workers.count):
+                        self._done(plan, *running.popleft())
         while running:
             self._done(plan, *running.popleft())
         return count
-
-    def _begin(self, plan: Plan, number: int, piece: Piece, workers: Workers) -> Future[Job] | None:
-        if plan.chunk(number).exists():
-            return None
-        bound = self._lottery.bound if plan.documents else 0
-        job = {"do": "read", "chunk": number, "bound": bound}
-        return workers.submit(job | {"label": piece.label, "offset": piece.offset}, piece.data)
 
     def _done(self, plan: Plan, number: int, future: Future[Job] | None) -> None:
         about = future.result() if future else _about(plan, number)
@@ -193,13 +172,17 @@ class _Reading:
     # -------------------------------------------------------------------- between the passes
     def _between_passes(self, plan: Plan, chunks: int, groups: int, workers: Workers) -> None:
         """Clean the texts that were drawn, then join links, redirects and pages."""
-        if plan.subpages == "auto":
+        if plan.settings.subpages == "auto":
             tails: Counter[str] = Counter()
             for chunk in range(chunks):
                 add_names(tails, _about(plan, chunk)["tails"])
             kept = [one for one, count in tails.items() if one and count >= _LEAST_PARENTS]
             write_sections(plan.tails(), [json.dumps(kept).encode()])
-        steps = [*self._cleaning(plan, chunks), *_joining(plan, chunks, groups)]
+        steps = _joining(plan, chunks, groups)
+        if plan.settings.documents:
+            largest = self._lottery.largest
+            clean = [{"do": "clean", "chunk": chunk, "largest": largest} for chunk in range(chunks)]
+            steps.insert(0, (clean, lambda job: plan.texts(job["chunk"])))
         total = sum(len(jobs) for jobs, _ in steps)
         done = 0
         for jobs, made in steps:
@@ -210,22 +193,8 @@ class _Reading:
                 future.result()
                 done += 1
 
-    def _cleaning(self, plan: Plan, chunks: int) -> list[_Jobs]:
-        if not plan.documents:
-            return []
-        lots = (lot for chunk in range(chunks) for lot in _about(plan, chunk)["lots"])
-        largest = self._lottery.largest(lots)
-        jobs = [{"do": "clean", "chunk": chunk, "largest": largest} for chunk in range(chunks)]
-        return [(jobs, lambda job: plan.texts(job["chunk"]))]
-
     def _report(self, page: BadPage) -> None:
         self._problems.report(RecordError(page.reason, where=page.where, hint=page.hint))
-
-
-def _pieces(exports: Iterable[Export]) -> Iterator[Piece]:
-    for export in exports:
-        with export:
-            yield from export.pieces()
 
 
 def _about(plan: Plan, number: int) -> dict[str, Any]:

@@ -12,14 +12,21 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from hashlib import blake2b
+from heapq import heappush, heappushpop
 from typing import Any
 
-from kglink_kbs.mediawiki.describe import description_of
-from kglink_kbs.mediawiki.kinds import PageKind, redirect_target, sort_page
+from kglink_kbs.mediawiki.kinds import (
+    TypeSigns,
+    category_pattern,
+    description_of,
+    redirect_target,
+    sort_page,
+)
 from kglink_kbs.mediawiki.languages import CATEGORY, MAIN
 from kglink_kbs.mediawiki.markup import without_opaque
-from kglink_kbs.mediawiki.pages import BadPage, RawPage, is_wikitext, read_pages
+from kglink_kbs.mediawiki.pages import BadPage, RawPage, read_pages
 from kglink_kbs.mediawiki.plan import (
+    ABOUT,
     DOCUMENTS,
     ENTITIES,
     PARTS,
@@ -32,7 +39,6 @@ from kglink_kbs.mediawiki.plan import (
     write_sections,
 )
 from kglink_kbs.mediawiki.site import Titles, pages_above, tails_of
-from kglink_kbs.mediawiki.types import TypeSigns, category_pattern
 from kglink_kbs.mediawiki.wikitext import (
     clean_prepared,
     find_links,
@@ -43,8 +49,6 @@ from kglink_kbs.mediawiki.wikitext import (
 
 #: Lots are numbers of this number of bits; the chosen documents are those with the smallest.
 LOT_BITS = 48
-_BUCKET_BITS = 16
-_SHIFT = LOT_BITS - _BUCKET_BITS
 
 
 def draw_lot(seed: int, key: str) -> int:
@@ -54,37 +58,30 @@ def draw_lot(seed: int, key: str) -> int:
 
 
 class Lottery:
-    """Counts lots in equal buckets, so that it takes no memory for each of them."""
+    """Keeps the smallest lots of those that were drawn."""
 
     def __init__(self, wanted: int) -> None:
         self._wanted = wanted
-        self._buckets = [0] * 2**_BUCKET_BITS
-        # The wanted number is reached in the last bucket that counts, or not yet.
-        self._last = len(self._buckets) - 1
-        self._before = 0
+        self._kept: list[int] = []
+        """A heap of the lots below zero: first comes the largest that is kept."""
 
     def add(self, lots: Iterable[int]) -> None:
         """Take in the lots of some documents."""
-        for lot in lots:
-            bucket = lot >> _SHIFT
-            self._buckets[bucket] += 1
-            self._before += bucket < self._last
-        while self._last and self._before >= self._wanted:
-            self._last -= 1
-            self._before -= self._buckets[self._last]
+        for lot in lots if self._wanted else ():
+            if len(self._kept) < self._wanted:
+                heappush(self._kept, -lot)
+            else:
+                heappushpop(self._kept, -lot)
+
+    @property
+    def largest(self) -> int:
+        """The largest lot that is chosen, when all are known; -1 for none."""
+        return -self._kept[0] if self._kept else -1
 
     @property
     def bound(self) -> int:
         """No lot from here on can still be among the smallest that are wanted."""
-        return (self._last + 1) << _SHIFT
-
-    def largest(self, lots: Iterable[int]) -> int:
-        """The largest lot that is chosen, when all ``lots`` are known; -1 for none."""
-        left = self._wanted - self._before
-        if left <= 0:
-            return (self._last << _SHIFT) - 1
-        here = sorted(lot for lot in lots if lot >> _SHIFT == self._last)
-        return here[left - 1] if left <= len(here) else self.bound - 1
+        return self.largest + 1 if len(self._kept) == self._wanted else 1 << LOT_BITS
 
 
 #: Letters of a subpage's description that its page gets.
@@ -97,11 +94,17 @@ class ChunkReader:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        kept = set(plan.namespaces) | ({CATEGORY} if plan.categories else set())
+        kept = {*plan.settings.namespaces, *([CATEGORY] if plan.settings.categories else ())}
         self.kept = frozenset(kept)
-        self.titles = Titles(plan.site, kept, plan.interwiki)
-        self.pattern = link_pattern(plan.language)
+        self.titles = Titles(plan.site, kept, plan.settings.interwiki)
+        self.pattern = link_pattern(plan.settings.language)
         self.categories = category_pattern(plan.site)
+        self.wanted = {
+            "article": True,
+            "disambiguation": plan.settings.disambiguation,
+            "list": plan.settings.lists,
+            "category": plan.settings.categories or CATEGORY in plan.settings.namespaces,
+        }
 
     def read(
         self, number: int, piece: bytes, label: str, offset: int, bound: int
@@ -113,14 +116,25 @@ class ChunkReader:
         chunk = _Chunk(self, number, label, bound)
         for page in read_pages(piece, offset, label, self.plan.max_page_bytes):
             if isinstance(page, BadPage):
-                chunk.bad(page)
+                chunk.bad.append(page)
             else:
                 chunk.take(page)
-        about = chunk.about()
-        sections = chunk.sections()
-        sections[0] = json.dumps(about).encode()
-        write_sections(self.plan.chunk(number), sections)
-        return about
+        return chunk.write()
+
+    def clean(self, chunk: int, largest_lot: int) -> None:
+        """Write the documents of a chunk whose lots are no larger, and the links in them."""
+        plan = self.plan
+        out = Sections(TEXT_PARTS + plan.parts)
+        for number, lot, text in json_rows(read_section(plan.chunk(chunk), DOCUMENTS)):
+            if lot > largest_lot:
+                continue
+            clean = clean_prepared(text, self.titles, plan.settings.language)
+            spans = [[link.start, link.end] for link in clean.links]
+            out.add(TEXTS, json.dumps([number, clean.text, spans]))
+            for place, link in enumerate(clean.links):
+                line = f"{link.title}\t{chunk}\t{number}\t{place}"
+                out.add(TEXT_PARTS + plan.part_of(link.title), line)
+        write_sections(plan.texts(chunk), out.packed())
 
 
 class _Chunk:
@@ -133,18 +147,14 @@ class _Chunk:
         self._label = label
         self._bound = bound
         self._out = Sections(PARTS + 2 * self._plan.parts)
-        self._links: dict[tuple[str, str], int] = {}
-        self._bad: list[BadPage] = []
-        self._left_out: dict[str, int] = {}
+        self._links: Counter[tuple[str, str]] = Counter()
+        self.bad: list[BadPage] = []
+        self._left_out: Counter[str] = Counter()
         self._lots: list[int] = []
         self._entities = 0
         self._elsewhere = 0
         self._signs = TypeSigns()
         self._tails: Counter[str] = Counter()
-
-    def bad(self, page: BadPage) -> None:
-        """Keep what is wrong with a page."""
-        self._bad.append(page)
 
     def take(self, page: RawPage) -> None:
         """Read one page."""
@@ -160,66 +170,51 @@ class _Chunk:
                 "without a title" if not page.title else f"whose id is {page.id[:40]!r}, no number"
             )
             where = f"{self._label}, page {page.title or page.id!r}"
-            self._bad.append(BadPage(f"a page {missing}", where, "An export names both."))
+            self.bad.append(BadPage(f"a page {missing}", where, "An export names both."))
             return
         target = page.redirect or redirect_target(page.text)
         if target:
             kind, to = self._reader.titles.target(target)
-            self._leave_out("redirect")
+            self._left_out["redirect"] += 1
             if kind == "article" and to != title:
                 part = self._plan.part_of(title)
                 self._out.add(self._plan.titles_section(part), f"{title}\t{to}")
-        elif is_wikitext(page):
+        elif page.model in ("", "wikitext"):  # others are style sheets and programs
             self._article(page, ns, title)
         else:
-            self._leave_out("page that is no wikitext")
+            self._left_out["page that is no wikitext"] += 1
 
-    def about(self) -> dict[str, Any]:
-        """What the leading process gets."""
-        return {
-            "bad": [list(page) for page in self._bad],
-            "left_out": self._left_out,
-            "lots": self._lots,
-            "elsewhere": self._elsewhere,
-            "tails": self._tails,
-            **self._signs.as_json(),
-        }
-
-    def sections(self) -> list[bytes]:
-        """All sections of the chunk's file; the first is for what `about` says."""
+    def write(self) -> dict[str, Any]:
+        """Write the chunk's file; returns what the leading process gets."""
         plan = self._plan
         for (title, anchor), count in self._links.items():
             line = f"{title}\t{anchor}\t{count}"
             self._out.add(plan.links_section(plan.part_of(title)), line)
-        return self._out.packed()
+        about = {
+            "bad": [list(page) for page in self.bad],
+            "left_out": self._left_out,
+            "lots": self._lots,
+            "elsewhere": self._elsewhere,
+            "tails": self._tails,
+            **vars(self._signs),
+        }
+        sections = self._out.packed()
+        sections[ABOUT] = json.dumps(about).encode()
+        write_sections(plan.chunk(self._number), sections)
+        return about
 
     def _article(self, page: RawPage, ns: int, title: str) -> None:
         text = without_opaque(page.text)
-        links = self._links
-        for link in find_links(text, self._reader.titles, self._reader.pattern):
-            links[link] = links.get(link, 0) + 1
+        self._links.update(find_links(text, self._reader.titles, self._reader.pattern))
         end = text.find("\n==")
         lead = text[:end] if end >= 0 else text
         kind, type_ = sort_page(title, ns, text, lead)
-        if not self._keeps(kind):
-            self._leave_out(f"{kind} page")
+        if not self._reader.wanted[kind]:
+            self._left_out[f"{kind} page"] += 1
             return
-        self._entity(page, title, type_, text, lead)
-
-    def _keeps(self, kind: PageKind) -> bool:
-        plan = self._plan
-        wanted = {
-            "article": True,
-            "disambiguation": plan.disambiguation,
-            "list": plan.lists,
-            "category": plan.categories or CATEGORY in plan.namespaces,
-        }
-        return wanted[kind]
-
-    def _entity(self, page: RawPage, title: str, type_: str, text: str, lead: str) -> None:
         plan, number = self._plan, self._entities
         self._entities += 1
-        may_be_part = plan.subpages != "own" and bool(pages_above(title))
+        may_be_part = plan.settings.subpages != "own" and bool(pages_above(title))
         described = self._description(title, text, lead)
         signs = self._signs.of(type_, text, lead, self._reader.categories, count=not may_be_part)
         url = plan.site.url(title)
@@ -229,43 +224,13 @@ class _Chunk:
             place = "\t".join((place, described[:_MOST_OF_SUBPAGE]))
             self._tails[tails_of(title)[-1]] += 1
         self._out.add(plan.titles_section(plan.part_of(title)), place)
-        if not may_be_part and (lot := draw_lot(plan.seed, page.id)) < self._bound:
+        if not may_be_part and (lot := draw_lot(plan.settings.seed, page.id)) < self._bound:
             self._lots.append(lot)
             self._out.add(DOCUMENTS, json.dumps([number, lot, text]))
 
     def _description(self, title: str, text: str, lead: str) -> str:
-        if not self._plan.sentences:
+        settings, titles = self._plan.settings, self._reader.titles
+        if not settings.sentences:
             return ""
-        words = description_of(title, text, lead, self._clean)
-        return " ".join(first_sentences(words, self._plan.sentences).split("\n"))
-
-    def _clean(self, text: str) -> str:
-        return prose(text, self._reader.titles, self._plan.language)
-
-    def _leave_out(self, what: str) -> None:
-        self._left_out[what] = self._left_out.get(what, 0) + 1
-
-
-class TextCleaner:
-    """Cleans the documents of chunks by one plan."""
-
-    def __init__(self, plan: Plan, titles: Titles) -> None:
-        self._plan = plan
-        self._titles = titles
-
-    def clean(self, chunk: int, largest_lot: int) -> None:
-        """Write the documents of a chunk whose lots are no larger, and the links in them."""
-        out = Sections(TEXT_PARTS + self._plan.parts)
-        for number, lot, text in json_rows(read_section(self._plan.chunk(chunk), DOCUMENTS)):
-            if lot <= largest_lot:
-                self._clean(chunk, number, text, out)
-        write_sections(self._plan.texts(chunk), out.packed())
-
-    def _clean(self, chunk: int, number: int, text: str, out: Sections) -> None:
-        plan = self._plan
-        clean = clean_prepared(text, self._titles, plan.language)
-        spans = [[link.start, link.end] for link in clean.links]
-        out.add(TEXTS, json.dumps([number, clean.text, spans]))
-        for place, link in enumerate(clean.links):
-            line = f"{link.title}\t{chunk}\t{number}\t{place}"
-            out.add(TEXT_PARTS + plan.part_of(link.title), line)
+        words = description_of(title, text, lead, lambda one: prose(one, titles, settings.language))
+        return " ".join(first_sentences(words, settings.sentences).split("\n"))

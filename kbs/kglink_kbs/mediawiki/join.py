@@ -10,9 +10,11 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from kglink.records import Alias, Document, Entity, EntityId, Mention, Record
+from kglink_kbs.mediawiki.kinds import TypeNames
 from kglink_kbs.mediawiki.plan import (
     ENTITIES,
     TEXT_PARTS,
@@ -25,7 +27,6 @@ from kglink_kbs.mediawiki.plan import (
     write_sections,
 )
 from kglink_kbs.mediawiki.site import pages_above, pages_it_may_be_part_of
-from kglink_kbs.mediawiki.types import TypeNames
 from kglink_kbs.mediawiki.wikitext import is_name
 
 #: Redirects to redirects are followed this far; a circle ends here too.
@@ -48,7 +49,9 @@ class PartResolver:
     def __init__(self, plan: Plan, chunks: int, groups: int) -> None:
         self._plan = plan
         self._chunks = [plan.chunk(number) for number in range(chunks)]
-        self._texts = [plan.texts(number) for number in range(chunks if plan.documents else 0)]
+        self._texts = [
+            plan.texts(number) for number in range(chunks if plan.settings.documents else 0)
+        ]
         self._groups = groups
 
     # ---------------------------------------------------------------------------- redirects
@@ -58,8 +61,10 @@ class PartResolver:
         out = Sections(plan.parts)
         for title, target in self._redirects(part):
             out.add(plan.part_of(target), f"{target}\t{title}\t")
-        tails = set(json.loads(read_section(plan.tails(), 0)) if plan.subpages == "auto" else ())
-        for title in self._pages(part) if plan.subpages == "part" or tails else ():
+        tails = set(
+            json.loads(read_section(plan.tails(), 0)) if plan.settings.subpages == "auto" else ()
+        )
+        for title in self._pages(part) if plan.settings.subpages == "part" or tails else ():
             above = pages_it_may_be_part_of(title, tails) if tails else pages_above(title)
             for rank, one in enumerate(above):
                 out.add(plan.part_of(one), f"{one}\t{title}\t{rank:03}")
@@ -94,7 +99,11 @@ class PartResolver:
         redirects = {title: place for title, rank, place in self._answers(part, TURNS) if not rank}
         out = Sections(self._groups)
         for title, owner in self._owners(part).items():
-            self._give_to(out, pages.pop(title), owner)
+            page = pages.pop(title)  # a part of its owner, whose description it may give
+            out.add(self._group(page.chunk), f"s\t{page.chunk}\t{page.number}")
+            if page.described:
+                told = f"d\t{owner.chunk}\t{owner.number}\t{page.described}"
+                out.add(self._group(owner.chunk), told)
         for title, place in redirects.items():
             out.add(self._group(place.chunk), f"r\t{place.chunk}\t{place.number}\t{title}")
         places = redirects | pages
@@ -115,25 +124,16 @@ class PartResolver:
                 out.add(group, f"{head}\t{anchor}\t{count}")
         write_sections(plan.joined(part), out.packed())
 
-    def _give_to(self, out: Sections, page: Place, owner: Place) -> None:
-        """Make a subpage a part of its page: what it says may be the page's description."""
-        out.add(self._group(page.chunk), f"s\t{page.chunk}\t{page.number}")
-        if page.described:
-            told = f"d\t{owner.chunk}\t{owner.number}\t{page.described}"
-            out.add(self._group(owner.chunk), told)
-
     def _group(self, chunk: int) -> int:
         return group_of(chunk, len(self._chunks), self._groups)
 
-    def _titles(self, part: int) -> Iterator[list[str]]:
-        return read_lines(self._chunks, self._plan.titles_section(part))
-
     def _redirects(self, part: int) -> Iterator[tuple[str, str]]:
-        return ((line[0], line[1]) for line in self._titles(part) if len(line) == 2)
+        lines = read_lines(self._chunks, self._plan.titles_section(part))
+        return ((line[0], line[1]) for line in lines if len(line) == 2)
 
     def _pages(self, part: int) -> dict[str, Place]:
         pages: dict[str, Place] = {}
-        for line in self._titles(part):
+        for line in read_lines(self._chunks, self._plan.titles_section(part)):
             if len(line) > 2:
                 title, _, chunk, number, *rest = line
                 pages.setdefault(title, Place(int(chunk), int(number), *rest))
@@ -156,17 +156,15 @@ def group_of(chunk: int, chunks: int, groups: int) -> int:
     return chunk * groups // chunks
 
 
+@dataclass(slots=True)
 class _Joined:
     """What has been found for the page of one place."""
 
-    __slots__ = ("anchors", "described", "golds", "is_part", "redirects")
-
-    def __init__(self) -> None:
-        self.redirects: list[str] = []
-        self.anchors: dict[str, int] = {}
-        self.golds: dict[int, str] = {}
-        self.is_part = False
-        self.described = ""
+    redirects: list[str] = field(default_factory=list)
+    anchors: dict[str, int] = field(default_factory=dict)
+    golds: dict[int, str] = field(default_factory=dict)
+    is_part: bool = False
+    described: str = ""
 
 
 class _Row(NamedTuple):
@@ -177,11 +175,6 @@ class _Row(NamedTuple):
     url: str
     template: str = ""
     categories: str = ""
-
-
-class _Text(NamedTuple):
-    words: str
-    spans: list[list[int]]
 
 
 _Found = dict[tuple[int, int], _Joined]
@@ -205,37 +198,35 @@ class Emitter:
         """The records of a chunk; the chunks are asked for in their order."""
         if (group := group_of(chunk, self._chunks, self._groups)) != self._group:
             self._group, self._found = group, self._names(group)
-        path, found = self._plan.chunk(chunk), self._found
-        texts = self._texts(chunk)
-        for number, values in enumerate(json_rows(read_section(path, ENTITIES))):
+        plan, texts = self._plan, {}
+        if plan.settings.documents:  # the chosen ones, by the numbers of their entities
+            rows = json_rows(read_section(plan.texts(chunk), TEXTS))
+            texts = {number: text for number, *text in rows}
+        for number, values in enumerate(json_rows(read_section(plan.chunk(chunk), ENTITIES))):
             row = _Row(*values)
-            joined = found.get((chunk, number), _NOTHING)
+            joined = self._found.get((chunk, number), _NOTHING)
             if joined.is_part:
                 self.left_out["subpage"] += 1
                 continue
             yield self._entity(row, joined)
-            if (text := texts.get(number)) is not None:
-                document = self._document(row, text, joined)
-                if document is None:
-                    self.left_out["text without a link to an entity"] += 1
-                else:
-                    yield document
+            if number in texts:
+                words, spans = texts[number]
+                yield from self._document(row, words, spans, joined)
 
     def _entity(self, row: _Row, joined: _Joined) -> Entity:
-        popularity = sum(joined.anchors.values())
         return Entity(
             row.key,
             row.title,
-            row.description or joined.described if self._plan.sentences else "",
+            row.description or joined.described if self._plan.settings.sentences else "",
             row.type or self._types.name(row.template, row.categories),
             row.url,
-            float(popularity),
-            self._plan.language,
+            float(sum(joined.anchors.values())),
+            self._plan.settings.language,
             self._aliases(joined),
         )
 
     def _aliases(self, joined: _Joined) -> tuple[Alias, ...]:
-        least = self._plan.min_anchor_count
+        least = self._plan.settings.min_anchor_count
         redirects = [Alias(title, "redirect") for title in sorted(set(joined.redirects))]
         if not least:
             return tuple(redirects)
@@ -247,20 +238,19 @@ class Emitter:
         anchors.sort(key=lambda alias: (-alias.count, alias.surface))
         return (*redirects, *anchors)
 
-    def _document(self, row: _Row, text: _Text, joined: _Joined) -> Document | None:
+    def _document(
+        self, row: _Row, words: str, spans: list[list[int]], joined: _Joined
+    ) -> Iterator[Document]:
+        """The text of an entity, if a link in it leads to another one."""
         mentions = tuple(
-            Mention(start, end, text.words[start:end], (EntityId("", joined.golds[place]),))
-            for place, (start, end) in enumerate(text.spans)
+            Mention(start, end, words[start:end], (EntityId("", joined.golds[place]),))
+            for place, (start, end) in enumerate(spans)
             if joined.golds.get(place, row.key) != row.key
         )
-        return Document(row.key, text.words, mentions, row.title) if mentions else None
-
-    def _texts(self, chunk: int) -> dict[int, _Text]:
-        """The chosen texts of a chunk, by the numbers of their entities."""
-        if not self._plan.documents:
-            return {}
-        rows = json_rows(read_section(self._plan.texts(chunk), TEXTS))
-        return {number: _Text(words, spans) for number, words, spans in rows}
+        if mentions:
+            yield Document(row.key, words, mentions, row.title)
+        else:
+            self.left_out["text without a link to an entity"] += 1
 
     def _names(self, group: int) -> _Found:
         """All that was joined for a group of chunks."""

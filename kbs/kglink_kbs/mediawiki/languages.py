@@ -21,28 +21,14 @@ def _names(table: str) -> frozenset[str]:
 #: The keys of the namespaces whose links are no links to articles.
 MEDIA, SPECIAL, MAIN, FILE, CATEGORY = -2, -1, 0, 6, 14
 
+_IN_ORDER = (
+    *("media", "special", "", "talk", "user", "user talk", "project", "project talk", "file"),
+    *("file talk", "mediawiki", "mediawiki talk", "template", "template talk", "help"),
+    *("help talk", "category", "category talk"),
+)
 #: Names that every wiki understands, whatever its language.
-CANONICAL_NAMESPACES = {
-    "media": -2,
-    "special": -1,
-    "talk": 1,
-    "user": 2,
-    "user talk": 3,
-    "project": 4,
-    "project talk": 5,
-    "file": 6,
-    "image": 6,
-    "file talk": 7,
-    "image talk": 7,
-    "mediawiki": 8,
-    "mediawiki talk": 9,
-    "template": 10,
-    "template talk": 11,
-    "help": 12,
-    "help talk": 13,
-    "category": 14,
-    "category talk": 15,
-}
+CANONICAL_NAMESPACES = {name: key for key, name in enumerate(_IN_ORDER, MEDIA) if name}
+CANONICAL_NAMESPACES |= {"image": FILE, "image talk": 7}
 
 #: Other names of the file and category namespaces: a wiki takes its old ones for ever.
 NAMESPACE_ALIASES: dict[str, dict[str, int]] = {
@@ -205,10 +191,7 @@ INFOBOX = re.compile(
 )
 #: What those infoboxes are about that do not say it.
 INFOBOX_TYPES = {
-    "taxobox": "taxon",
-    "automatic taxobox": "taxon",
-    "speciesbox": "taxon",
-    "subspeciesbox": "taxon",
+    **dict.fromkeys(("taxobox", "automatic taxobox", "speciesbox", "subspeciesbox"), "taxon"),
     "chembox": "chemical",
     "drugbox": "drug",
 }

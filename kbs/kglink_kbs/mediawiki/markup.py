@@ -91,19 +91,12 @@ def _region(
     # A name that is not closed once is not closed later either: no second search to the end.
     close = None if name in unclosed else _CLOSE[name].search(text, found.end())
     if close is None:
-        unclosed.add(name)
-        return _unclosed_end(text, found.end(), name), ""
+        unclosed.add(name)  # it ends with its line; literal text does at once
+        end = found.end() if name == _LITERAL else text.find("\n", found.end())
+        return (len(text) if end < 0 else end), ""
     if name == _LITERAL:
         return close.end(), literal(unescaped(text[found.end() : close.start()]))
     return close.end(), ""
-
-
-def _unclosed_end(text: str, at: int, name: str) -> int:
-    """Where an element that is never closed ends: with its line; literal text does at once."""
-    if name == _LITERAL:
-        return at
-    end = text.find("\n", at)
-    return len(text) if end < 0 else end
 
 
 # Every alternative begins with a literal, so that the search runs at the speed of C.
@@ -231,36 +224,11 @@ def _begins_line(text: str, start: int, indent: str) -> bool:
 
 #: Where the text of a template stands among its unnamed values, from 1.
 _SHOWN = {
-    "abbr": 1,
-    "angbr": 1,
-    "as of": 1,
-    "big": 1,
-    "circa": 1,
-    "em": 1,
-    "gloss": 1,
-    "ill": 1,
-    "interlanguage link": 1,
-    "lang": 2,
-    "langue": 2,
-    "lien": 1,
-    "mono": 1,
-    "nobr": 1,
-    "nobold": 1,
-    "nowrap": 1,
-    "nihongo": 1,
-    "script": 2,
-    "small": 1,
-    "smaller": 1,
-    "strong": 1,
-    "sub": 1,
-    "sup": 1,
-    "transl": 2,
-    "transliteration": 2,
-    "title": 1,
-    "tooltip": 1,
-    "tq": 1,
-    "unité": 1,
-    "val": 1,
+    **dict.fromkeys(("abbr", "angbr", "as of", "big", "circa", "em", "gloss", "ill", "lien"), 1),
+    **dict.fromkeys(("interlanguage link", "mono", "nihongo", "nobold", "nobr", "nowrap"), 1),
+    **dict.fromkeys(("small", "smaller", "strong", "sub", "sup", "title", "tooltip", "tq"), 1),
+    **dict.fromkeys(("unité", "val"), 1),
+    **dict.fromkeys(("lang", "langue", "script", "transl", "transliteration"), 2),
 }
 _WORDS = {"as of": "as of ", "circa": "c. ", "unité": ""}
 _MEASURES = frozenset({"convert", "cvt"})

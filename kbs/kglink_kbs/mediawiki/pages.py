@@ -38,7 +38,6 @@ _PAGE_END = b"</page>"
 _PAGE = re.compile(rb"<page(?=[\s>])")
 _TITLE = re.compile(rb"<title>([^<]{1,1000})</title>")
 _FILLER = re.compile(rb"\s*+(?:</mediawiki>\s*+)?")
-_WIKITEXT_MODELS = frozenset({"", "wikitext"})
 _TEXT_BUFFER = 2**20
 _DAMAGED = (
     "The export is damaged here; download it again, or pass over such pages with --on-error skip."
@@ -103,15 +102,8 @@ class PageReader:
             self._fields.setdefault(name, "".join(self._pieces))
             self._parser.CharacterDataHandler = None
         elif name == "page":
-            self._keep()
-
-    def _keep(self) -> None:
-        get = self._fields.get
-        if self._parser.CurrentByteIndex - self._first_byte > self._limit:
-            self.pages.append(too_large(get("title", ""), self._limit, self._label))
-            return
-        self.pages.append(
-            RawPage(
+            get = self._fields.get
+            page: RawPage | BadPage = RawPage(
                 get("id", "").strip(),
                 " ".join(get("title", "").split()),
                 get("ns", "").strip(),
@@ -119,7 +111,9 @@ class PageReader:
                 get("text", ""),
                 get("model", "").strip(),
             )
-        )
+            if self._parser.CurrentByteIndex - self._first_byte > self._limit:
+                page = too_large(get("title", ""), self._limit, self._label)
+            self.pages.append(page)
 
 
 def read_pages(
@@ -130,11 +124,6 @@ def read_pages(
         return _parse(piece, label, limit)
     except expat.ExpatError:
         return _one_by_one(piece, offset, label, limit)
-
-
-def is_wikitext(page: RawPage) -> bool:
-    """Whether the page's text is an article, not a style sheet or a program."""
-    return page.model in _WIKITEXT_MODELS
 
 
 def too_large(title: str, limit: int, label: str) -> BadPage:
@@ -218,14 +207,6 @@ _MOST_HEADER = 8 * 2**20
 _HEAD_OF_PAGE = 2**16
 
 
-class Piece(NamedTuple):
-    """Some whole pages: their file, where they begin in it once unpacked, and their bytes."""
-
-    label: str
-    offset: int
-    data: bytes
-
-
 class Export:
     """An export as it is read; where it is cut depends on its bytes alone."""
 
@@ -268,8 +249,11 @@ class Export:
             self._header = self._take(start)
         return self._header
 
-    def pieces(self) -> Iterator[Piece]:
-        """The pages, in pieces of about the same size."""
+    def pieces(self) -> Iterator[tuple[str, int, bytes]]:
+        """The pages in pieces of about the same size: their file, their place in it, their bytes.
+
+        The place is that in the unpacked file.
+        """
         self.header()
         searched = 0
         while True:
@@ -277,7 +261,7 @@ class Export:
             end = self._held.rfind(_PAGE_END, searched)
             if end >= 0:
                 offset = self._offset
-                yield Piece(self._label, offset, self._take(end + len(_PAGE_END)))
+                yield self._label, offset, self._take(end + len(_PAGE_END))
                 searched = 0
             elif len(self._held) > self._max_page_bytes:
                 self._skip_page()

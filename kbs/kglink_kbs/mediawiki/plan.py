@@ -9,14 +9,16 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 from zlib import crc32
 
 import zstandard
+from pydantic import TypeAdapter
 
 from kglink.files.atomic import atomic_file
+from kglink_kbs.mediawiki.settings import MediaWikiSettings
 from kglink_kbs.mediawiki.site import Site
 
 _LEVEL = 1
@@ -95,29 +97,23 @@ class Plan:
     folder: str
     parts: int
     site: Site
-    language: str
-    sentences: int = 10
-    namespaces: tuple[int, ...] = (0,)
-    interwiki: tuple[str, ...] = ()
-    disambiguation: bool = False
-    lists: bool = True
-    categories: bool = False
-    max_page_bytes: int = 50 * 2**20
-    min_anchor_count: int = 1
-    documents: int = 0
-    seed: int = 0
-    subpages: Literal["auto", "part", "own"] = "own"
-    """``part``: no entities, but parts of their pages; ``auto``: so if their tails repeat."""
+    settings: MediaWikiSettings
+    """Its language is that of the wiki where none is set."""
 
     def as_json(self) -> dict[str, Any]:
         """All of it as JSON values."""
-        return asdict(self) | {"site": self.site.as_json()}
+        values: dict[str, Any] = TypeAdapter(Plan).dump_python(self, mode="json")
+        return values
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Plan:
         """The plan that `as_json` gave."""
-        lists = {name: tuple(values[name]) for name in ("namespaces", "interwiki")}
-        return cls(**values | lists | {"site": Site.from_json(values["site"])})
+        return TypeAdapter(Plan).validate_python(values)
+
+    @property
+    def max_page_bytes(self) -> int:
+        """The largest page to read."""
+        return int(self.settings.max_page_mb * 2**20)
 
     def chunk(self, number: int) -> Path:
         """What was read from chunk ``number`` of the dump."""

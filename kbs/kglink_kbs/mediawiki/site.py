@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Set
-from dataclasses import asdict, dataclass
-from typing import Any, Literal, NamedTuple
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
 from urllib.parse import quote, unquote_to_bytes
 from xml.parsers import expat
 
@@ -36,39 +36,20 @@ class Namespace(NamedTuple):
 class Site:
     """One wiki."""
 
-    name: str = ""
-    dbname: str = ""
     base: str = ""
-    generator: str = ""
     case: str = "first-letter"
     language: str = ""
     namespaces: tuple[Namespace, ...] = ()
 
-    @property
-    def url_prefix(self) -> str:
-        """What stands before the title in the address of a page."""
+    def url(self, title: str) -> str:
+        """The address of a page; empty where the dump does not say where its wiki is."""
+        name = quote(title.replace(" ", "_"), safe=_URL_SAFE) if self.base else ""
         for mark in ("?title=", "&title=", "/wiki/", "/index.php/"):
             before, found, _ = self.base.partition(mark)
             if found:
-                return before + found
+                return before + found + name
         before, slash, _ = self.base.rpartition("/")
-        return before + slash if not before.endswith(":/") else self.base + "/"
-
-    def url(self, title: str) -> str:
-        """The address of a page; empty where the dump does not say where its wiki is."""
-        if not self.base:
-            return ""
-        return self.url_prefix + quote(title.replace(" ", "_"), safe=_URL_SAFE)
-
-    def as_json(self) -> dict[str, Any]:
-        """All of it as JSON values."""
-        return asdict(self) | {"namespaces": [list(space) for space in self.namespaces]}
-
-    @classmethod
-    def from_json(cls, values: dict[str, Any]) -> Site:
-        """The site that `as_json` gave."""
-        spaces = tuple(Namespace(*space) for space in values["namespaces"])
-        return cls(**values | {"namespaces": spaces})
+        return (self.base + "/" if before.endswith(":/") else before + slash) + name
 
 
 def read_site(header: bytes, label: str) -> Site:
@@ -109,8 +90,7 @@ class _Reader:
         name = name.rpartition(" ")[2]
         if not self._root:
             self._root = name
-            language = attributes.get("http://www.w3.org/XML/1998/namespace lang", "")
-            self._language = language
+            self._language = attributes.get("http://www.w3.org/XML/1998/namespace lang", "")
         self._attributes = attributes
         self._text.clear()
 
@@ -143,10 +123,7 @@ class _Reader:
             if re.fullmatch(r"-?[0-9]{1,6}", key)
         )
         return Site(
-            name=get("sitename", ""),
-            dbname=get("dbname", ""),
             base=get("base", ""),
-            generator=get("generator", ""),
             case=case,
             language=self._language,
             namespaces=spaces,
@@ -191,7 +168,6 @@ class Titles:
             self._main_keeps_case = main.case_sensitive
         self._foreign = SISTER_PROJECTS | {prefix.lower().strip(": ") for prefix in interwiki}
         self._cache: dict[str, Target] = {}
-        self._articles: dict[str, str] = {}
 
     def target(self, raw: str) -> Target:
         """What ``[[raw]]`` points to."""
@@ -202,22 +178,13 @@ class Titles:
             known = self._cache[raw] = self._read(raw)
         return known
 
-    def article(self, raw: str) -> str:
-        """The full title of the article that ``[[raw]]`` points to; empty for any other target."""
-        known = self._articles.get(raw)
-        if known is None:
-            if len(self._articles) >= _CACHE_SIZE:
-                self._articles.clear()
-            known = self._articles[raw] = self._read(raw).title
-        return known
-
     def page(self, title: str) -> tuple[int, str]:
         """Namespace and normalised title of a page by its full title, as exports write it."""
         prefix, colon, rest = title.partition(":")
         space = self._spaces.get(_folded(prefix)) if colon else None
         if space is None:
             return MAIN, _initial(title, self._main_keeps_case)
-        return space.key, _full(space, rest.strip())
+        return space.key, f"{space.name}:{_initial(rest.strip(), space.case_sensitive)}"
 
     def _read(self, raw: str) -> Target:
         text = _spaced(_decoded(raw).partition("#")[0])
@@ -244,7 +211,7 @@ class Titles:
             return _HIDDEN
         if space.key not in self._kept or not _is_title(rest):
             return _TEXT
-        return Target("article", _full(space, rest))
+        return Target("article", f"{space.name}:{_initial(rest, space.case_sensitive)}")
 
 
 _NOT_SHOWN = frozenset({FILE, CANONICAL_NAMESPACES["category"]})
@@ -305,10 +272,6 @@ def _spaced(text: str) -> str:
 
 def _folded(name: str) -> str:
     return _spaced(name).lower()
-
-
-def _full(space: Namespace, rest: str) -> str:
-    return f"{space.name}:{_initial(rest, space.case_sensitive)}"
 
 
 def _initial(title: str, keeps_case: bool) -> str:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Literal
+from functools import partial
+from typing import TYPE_CHECKING
 
 from kglink.sources import SourceHead
 from kglink_kbs.mediawiki.settings import MediaWikiSettings
 
 if TYPE_CHECKING:
     from kglink.plugins import KBAdapter
+
 
 _ROOT = re.compile(
     rb"\s*+(?:<\?xml[^<>]*+>\s*+)?(?:<!--.{0,4000}?-->\s*+)?<mediawiki[\s>]", re.DOTALL
@@ -28,24 +30,14 @@ def make(settings: MediaWikiSettings, auto: str = "own") -> KBAdapter:
     return MediaWikiAdapter(settings.model_copy(update={"subpages": subpages}))
 
 
-def make_wikia(settings: MediaWikiSettings) -> KBAdapter:
-    """The same with Fandom's ways: its articles have subpages."""
-    return make(settings, "auto")
+#: The same with Fandom's ways: its articles have subpages.
+make_wikia = partial(make, auto="auto")
 
 
-def sniff_wikipedia(head: SourceHead) -> float:
-    """Sure of an export that is not Fandom's."""
-    return 0.95 if wiki_of(head) == "other" else 0.0
-
-
-def sniff_wikia(head: SourceHead) -> float:
-    """Sure of an export whose ``<siteinfo>`` names Fandom or Wikia."""
-    return 0.95 if wiki_of(head) == "fandom" else 0.0
-
-
-def wiki_of(head: SourceHead) -> Literal["", "fandom", "other"]:
-    """Whose export the beginning of a source is; empty where it is none."""
+def sniff_wikipedia(head: SourceHead, *, is_fandom: bool = False) -> float:
+    """Sure of an export that is not Fandom's: its ``<siteinfo>`` names neither Fandom nor Wikia."""
     data = head.head.removeprefix(b"\xef\xbb\xbf")
-    if not _ROOT.match(data):
-        return ""
-    return "fandom" if _FANDOM.search(data) else "other"
+    return 0.95 if _ROOT.match(data) and bool(_FANDOM.search(data)) is is_fandom else 0.0
+
+
+sniff_wikia = partial(sniff_wikipedia, is_fandom=True)

@@ -94,8 +94,7 @@ def find_links(text: str, titles: Titles, pattern: re.Pattern[str]) -> Iterator[
     `without_opaque` has taken out of it what is no wikitext.
     """
     for raw, label, trail in pattern.findall(text):
-        title = titles.article(raw)
-        if title:
+        if title := titles.target(raw).title:
             yield title, shown_text(raw, label, trail)
 
 
@@ -185,18 +184,13 @@ class CleanText(NamedTuple):
     links: tuple[KeptLink, ...] = ()
 
 
-def clean(wikitext: str, titles: Titles, language: str = "") -> CleanText:
-    """The prose of a page: no templates, tables, references, captions, HTML or magic words."""
-    return clean_prepared(prepared(wikitext), titles, language)
-
-
 def prepared(wikitext: str) -> str:
     """``wikitext`` without comments, literal stretches protected: what links are read from."""
     return without_opaque(without_controls(wikitext))
 
 
 def clean_prepared(text: str, titles: Titles, language: str = "") -> CleanText:
-    """`clean` for a text that has been `prepared`."""
+    """The prose of a `prepared` page: no templates, tables, references, captions or HTML."""
     text, targets = _mark_links(_without_brackets(text), titles, link_pattern(language))
     return _with_places(literal_back(_plain(text)), targets)
 

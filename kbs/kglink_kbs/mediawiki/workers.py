@@ -22,7 +22,7 @@ from queue import SimpleQueue
 from typing import IO, Any, BinaryIO, Self, cast
 
 from kglink.errors import KglinkError, SourceError
-from kglink_kbs.mediawiki.chunk import ChunkReader, TextCleaner
+from kglink_kbs.mediawiki.chunk import ChunkReader
 from kglink_kbs.mediawiki.join import PartResolver
 from kglink_kbs.mediawiki.plan import Plan
 
@@ -57,33 +57,30 @@ class Worker:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._reader = ChunkReader(plan)
-        self._cleaner = TextCleaner(plan, self._reader.titles)
 
     def do(self, job: Job, data: bytes) -> Job:
         """Do one job; what is written goes to the plan's folder."""
         try:
-            return self._do(job, data)
+            if job["do"] == "read":
+                place = job["label"], job["offset"], job["bound"]
+                return self._reader.read(job["chunk"], data, *place)
+            if job["do"] == "clean":
+                self._reader.clean(job["chunk"], job["largest"])
+                return {}
+            resolver = PartResolver(self._plan, job["chunks"], job["groups"])
+            match job["do"]:
+                case "ask":
+                    resolver.ask(job["part"])
+                case "answer":
+                    resolver.answer(job["turn"], job["part"])
+                case _:
+                    resolver.join(job["part"])
         except OSError as error:
             raise SourceError(
                 f"cannot keep what has been read in {self._plan.folder}: {error.strerror or error}",
                 hint="It takes about as much room as the packed dump. The workspace's folder, "
                 "or TMPDIR outside of one, says where it lies.",
             ) from error
-
-    def _do(self, job: Job, data: bytes) -> Job:
-        if job["do"] == "read":
-            return self._reader.read(job["chunk"], data, job["label"], job["offset"], job["bound"])
-        if job["do"] == "clean":
-            self._cleaner.clean(job["chunk"], job["largest"])
-            return {}
-        resolver = PartResolver(self._plan, job["chunks"], job["groups"])
-        match job["do"]:
-            case "ask":
-                resolver.ask(job["part"])
-            case "answer":
-                resolver.answer(job["turn"], job["part"])
-            case _:
-                resolver.join(job["part"])
         return {}
 
 

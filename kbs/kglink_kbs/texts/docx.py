@@ -75,7 +75,7 @@ class _Paragraphs:
         parser.StartDoctypeDeclHandler = self._refuse
         try:
             with part.open() as stream:
-                for _ in parse_pieces(parser, stream, self._made_to_be_slow):
+                for _ in parse_pieces(parser, stream, self._made_to_do_harm):
                     pass
         except expat.ExpatError as error:
             raise SourceError(
@@ -118,14 +118,11 @@ class _Paragraphs:
         if self._length > self._source.limits.max_text_chars:
             raise text_too_long(self._source.label, self._source.limits.max_text_chars)
 
-    def _made_to_be_slow(self, what: str) -> SourceError:
+    def _made_to_do_harm(self, what: str) -> SourceError:
         return SourceError(
             f"{self._source.label} {what}, which no Word file does",
             hint="Open it in Word and save it again.",
         )
 
     def _refuse(self, *_: object) -> None:
-        raise SourceError(
-            f"{self._source.label} declares a document type, which no Word file does",
-            hint="Such a file may be made to read others; open it in Word and save it again.",
-        )
+        raise self._made_to_do_harm("declares a document type")

@@ -3,19 +3,23 @@
 Read as browsers read: any bytes are a page, and a tag, comment or script that is never closed goes
 to the end. Not read are scripts, styles, navigation, forms and pictures; code blocks (``pre``) and
 tables are read where the settings say so. A table without a header is taken for a layout, as old
-pages and mails have it, and is always read.
+pages and mails have it, and is always read. Markdown is read as its page would show it.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kglink.records import Document
 from kglink.sources import Source, SourceHead
 from kglink_kbs.texts.plain import OneTextAdapter, TextSettings, document_of_parts
 from kglink_kbs.values import unescaped
+
+if TYPE_CHECKING:
+    from markdown_it.rules_core import StateCore
+
 
 _NAMES = (".html", ".htm", ".xhtml")
 _BEGINS = re.compile(
@@ -102,6 +106,7 @@ class _Reader:
         """Where each open table begins in the pieces."""
         self._real_tables: set[int] = set()
         """The open tables, by their depth, that have a header."""
+        self._never_read = _LEFT_OUT if settings.code else _LEFT_OUT | {"pre"}
         self._left_out = ""
         self._depth = 0
         self._in_code = False
@@ -118,7 +123,7 @@ class _Reader:
         elif token.tag in _RAW:
             if token.tag == "title" and not self._title:
                 self._title = unescaped(token.text)
-        elif not token.closes and self._is_left_out(token.tag):
+        elif not token.closes and token.tag in self._never_read:
             self._left_out, self._depth = token.tag, 1
             self._break("\n\n")
         else:
@@ -129,9 +134,6 @@ class _Reader:
         while self._tables:
             self._close_table()
         return HtmlText(self._title, "".join(self._pieces).strip())
-
-    def _is_left_out(self, tag: str) -> bool:
-        return tag in _LEFT_OUT or (tag == "pre" and not self._settings.code)
 
     def _add(self, text: str) -> None:
         text = unescaped(text)
@@ -198,7 +200,8 @@ def _tokens(page: str) -> Iterator[_Token]:
         tag, closes = found[2].lower(), bool(found[1])
         place = _tag_end(page, found.end())
         if tag in _RAW and not closes:
-            end = _raw_end(page, tag, place)
+            closing = re.compile(rf"</{tag}(?=[\s/>])", re.I).search(page, place)
+            end = closing.start() if closing else len(page)
             yield _Token(tag, page[place:end])
             place = end
         else:
@@ -221,6 +224,46 @@ def _tag_end(page: str, place: int) -> int:
     return len(page)
 
 
-def _raw_end(page: str, tag: str, place: int) -> int:
-    found = re.compile(rf"</{tag}(?=[\s/>])", re.I).search(page, place)
-    return found.start() if found else len(page)
+_MARKDOWN_NAMES = (".md", ".markdown", ".mdown", ".mkd")
+#: Settings that site generators put before the text.
+_FRONT = re.compile(r"---[ \t]*\r?\n.*?^(?:---|\.\.\.)[ \t]*$", re.S | re.M)
+
+#: Longer paragraphs are read as they stand: to find emphasis and links in a text that was made to
+#: be slow takes time that grows with its square.
+_LONGEST_PARAGRAPH = 5000
+
+
+class MarkdownAdapter(OneTextAdapter):
+    """Reads a page as one document."""
+
+    def __init__(self, settings: TextSettings) -> None:
+        from markdown_it import MarkdownIt
+
+        self._settings = settings
+        self._parser = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+        self._parser.core.ruler.at("inline", _read_paragraphs)
+
+    def document(self, source: Source) -> Document:
+        """The page."""
+        text = source.text()
+        front = _FRONT.match(text)
+        page = self._parser.render(text[front.end() :] if front else text)
+        body = html_text(page, self._settings).text
+        return document_of_parts(source, "markdown", [("body", body)])
+
+
+def _read_paragraphs(state: StateCore) -> None:
+    """Read the marks in all paragraphs but the longest."""
+    from markdown_it.token import Token
+
+    for token in state.tokens:
+        if token.type == "inline" and len(token.content) > _LONGEST_PARAGRAPH:
+            token.children = [Token("text", "", 0, content=token.content)]
+        elif token.type == "inline":
+            token.children = token.children if token.children is not None else []
+            state.md.inline.parse(token.content, state.md, state.env, token.children)
+
+
+def sniff_markdown(head: SourceHead) -> float:
+    """Sure of a file by its name alone: any text is Markdown."""
+    return 0.8 if head.name.lower().endswith(_MARKDOWN_NAMES) and b"\0" not in head.head else 0.0

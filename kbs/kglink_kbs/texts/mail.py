@@ -79,7 +79,9 @@ class MailAdapter(OneTextAdapter):
             payload = part.get_payload() if part.is_multipart() else ()
             inner = [one for one in payload if isinstance(one, Message)]
             if part.get_content_type() == "multipart/alternative":
-                waiting += filter(None, [_preferred(inner)])
+                # Of several forms of one text the plain one, else the last, which is the richest.
+                plain = [one for one in inner if one.get_content_type() == "text/plain"]
+                waiting += plain[:1] or inner[-1:]
             elif inner:
                 waiting += reversed(inner)
             elif text := self._text(part):
@@ -103,14 +105,6 @@ def sniff(head: SourceHead) -> float:
     if begins and len(_OF_MAILS.findall(start.partition(b"\n\n")[0][:20_000])) > 1:
         return 0.9
     return 0.9 if begins and head.name.lower().endswith(".eml") else 0.0
-
-
-def _preferred(forms: list[Message]) -> Message | None:
-    """Of several forms of one text the plain one, else the last, which is the richest."""
-    for form in forms:
-        if form.get_content_type() == "text/plain":
-            return form
-    return forms[-1] if forms else None
 
 
 def _of_charset(content: bytes, part: Message) -> str:

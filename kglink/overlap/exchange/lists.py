@@ -172,8 +172,7 @@ class PairList:
         self.left_out.clear()
         if _is_sssom(self.source):
             reader = SssomReader(self.source, Problems())
-            self.prefixes = reader.head.prefixes
-            head = reader.head.values
+            self.prefixes, head = reader.prefixes, reader.values
             for row in reader:
 
                 def said(slot: str, row: SssomRow = row) -> str:

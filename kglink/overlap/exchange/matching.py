@@ -71,15 +71,12 @@ def match_list(listed: PairList, get_entities: GetEntities, left: str, right: st
     seen: set[str] = set()
     remaining = iter(listed)
     while batch := list(islice(remaining, BATCH)):
-        matcher = _Matcher(batch, get_entities, (left, right), listed.prefixes)
-        for row in batch:
+        for row, pair, unknown in _matched(batch, get_entities, (left, right), listed.prefixes):
             found.rows += 1
-            pair = matcher.pair(row)
             if pair:
                 found.add(pair, row)
                 continue
             found.unmatched += 1
-            unknown = list(matcher.unknown(row))
             found.one_kb += not unknown
             for end in filter(lambda end: end not in seen, unknown):
                 seen.add(end)
@@ -89,55 +86,32 @@ def match_list(listed: PairList, get_entities: GetEntities, left: str, right: st
     return found
 
 
-class _Matcher:
-    """The entities that the ids of some rows may mean."""
+def _matched(
+    rows: Sequence[ListedPair],
+    get_entities: GetEntities,
+    kbs: tuple[str, str],
+    prefixes: Mapping[str, str],
+) -> Iterator[tuple[ListedPair, Pair | None, list[str]]]:
+    """Each row with its two entities, that of the first KB first, and its ids that no KB holds."""
 
-    def __init__(
-        self,
-        rows: Sequence[ListedPair],
-        get_entities: GetEntities,
-        kbs: tuple[str, str],
-        prefixes: Mapping[str, str],
-    ) -> None:
-        self._kbs = kbs
-        self._prefixes = prefixes
-        wanted = {
-            one
-            for row in rows
-            for text, named in ((row.left, row.left_kb), (row.right, row.right_kb))
-            for kb in kbs
-            for one in self._meanings(text, named, kb)
-        }
-        self._known = get_entities(wanted).keys()
-
-    def pair(self, row: ListedPair) -> Pair | None:
-        """The two entities of a row, the one of the first KB on the left."""
-        first, second = self._kbs
-        for one, other, kbs in (
-            (row.left, row.right, (row.left_kb, row.right_kb)),
-            (row.right, row.left, (row.right_kb, row.left_kb)),
-        ):
-            left = self._entity(one, kbs[0], first)
-            right = self._entity(other, kbs[1], second)
-            if left and right:
-                return left, right
-        return None
-
-    def unknown(self, row: ListedPair) -> Iterator[str]:
-        """The ids of a row that neither KB holds."""
-        for text, named in ((row.left, row.left_kb), (row.right, row.right_kb)):
-            if not any(self._entity(text, named, kb) for kb in self._kbs):
-                yield text
-
-    def _entity(self, text: str, named: str, kb: str) -> EntityId | None:
-        return next((one for one in self._meanings(text, named, kb) if one in self._known), None)
-
-    def _meanings(self, text: str, named: str, kb: str) -> Iterator[EntityId]:
+    def meanings(text: str, named: str, kb: str) -> list[EntityId]:
         """The entities that an id may mean; a KB name that is unknown here is ignored."""
-        if named in self._kbs and named != kb:
-            return
-        for key in keys_of(text, kb, self._prefixes, named):
-            yield EntityId(kb, key)
+        if named in kbs and named != kb:
+            return []
+        return [EntityId(kb, key) for key in keys_of(text, kb, prefixes, named)]
+
+    ends = [((row.left, row.left_kb), (row.right, row.right_kb)) for row in rows]
+    known = get_entities(
+        {one for both in ends for end in both for kb in kbs for one in meanings(*end, kb)}
+    ).keys()
+    for row, both in zip(rows, ends, strict=True):
+        one, other = (
+            [next((meant for meant in meanings(*end, kb) if meant in known), None) for kb in kbs]
+            for end in both
+        )
+        pairs = ((one[0], other[1]), (other[0], one[1]))  # the columns may stand in either order
+        pair = next(((left, right) for left, right in pairs if left and right), None)
+        yield row, pair, [end[0] for end, of in zip(both, (one, other), strict=True) if not any(of)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,18 +123,14 @@ def _judgement(overlap: Overlap, about: SetInfo) -> dict[str, str]:
         }
     told = told_by(overlap)
     stale = "judged before a title or description changed" if overlap.stale else ""
-    author = {} if told or not about.author else _author(about.author)
-    return author | {
+    author = "" if told else about.author
+    is_id = author.startswith("orcid:") and " " not in author and "|" not in author
+    named = {"author_id": author} if is_id else {"author_label": author.replace("|", " ")}
+    return named | {
         "predicate_modifier": "Not" if overlap.verdict == "wrong" else "",
         "confidence": "1",
         "comment": "; ".join(filter(None, (f"verdict of {told}" if told else "", stale))),
     }
-
-
-def _author(author: str) -> dict[str, str]:
-    """An ORCID is an id; any other name is a label."""
-    is_id = author.startswith("orcid:") and " " not in author and "|" not in author
-    return {"author_id": author} if is_id else {"author_label": author.replace("|", " ")}
 
 
 def _head(about: SetInfo, maker: CurieMaker) -> Iterator[str]:
@@ -197,17 +193,10 @@ _VALUES = {
 #: What kind of reason each value of our evidence is.
 REASONS = {value: reason for reason, values in _VALUES.items() for value in values}
 #: Values that speak against a pair, or compare it with others: no reasons by themselves.
-DOUBTS = frozenset(
-    {
-        "name_bearers",
-        "other_numbers",
-        "descriptions_differ",
-        "level",
-        "worse_lead",
-        "better_lead",
-        "conflict",
-    }
-)
+DOUBTS = {
+    *("name_bearers", "other_numbers", "descriptions_differ", "level"),
+    *("worse_lead", "better_lead", "conflict"),
+}
 #: Evidence that is the cosine of two texts, the surest first.
 _COSINES = ("description", "text", "texts")
 

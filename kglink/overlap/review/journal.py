@@ -78,25 +78,19 @@ def draw(plan: ReviewPlan, overlaps: Iterable[Overlap]) -> Drawn:
                 population += 1
                 yield overlap
 
-    if plan.order == "random":
+    def rank(overlap: Overlap) -> Any:
+        if plan.order == "uncertain":
+            return abs(overlap.probability - 0.5), *keys_of(overlap)
+        text = f"{plan.seed}\0{overlap.left.key}\0{overlap.right.key}"
+        return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
-        def rank(overlap: Overlap) -> bytes:
-            text = f"{plan.seed}\0{overlap.left.key}\0{overlap.right.key}"
-            return hashlib.blake2b(text.encode(), digest_size=16).digest()
-
-        chosen = heapq.nsmallest(plan.sample, eligible(), key=rank)
-    else:
-        chosen = heapq.nsmallest(plan.sample, eligible(), key=_uncertainty)
+    chosen = heapq.nsmallest(plan.sample, eligible(), key=rank)
     return Drawn(tuple(map(keys_of, chosen)), tuple(stale), population)
 
 
 def keys_of(overlap: Overlap) -> Keys:
     """The keys of its two entities."""
     return overlap.left.key, overlap.right.key
-
-
-def _uncertainty(overlap: Overlap) -> tuple[float, str, str]:
-    return abs(overlap.probability - 0.5), *keys_of(overlap)
 
 
 #: The normal quantile that leaves 2.5% on either side.
@@ -173,9 +167,8 @@ def wilson_interval(part: int, whole: int, z: float = Z_95) -> tuple[float, floa
     reach = math.sqrt(share * (1 - share) / whole + square / (4 * whole**2))
     reach *= z / (1 + square / whole)
     # At the ends the formula gives exactly 0 and 1, but for the last digit.
-    return max(0.0, centre - reach) if part else 0.0, min(1.0, centre + reach) if (
-        part < whole
-    ) else 1.0
+    low = max(0.0, centre - reach) if part else 0.0
+    return low, min(1.0, centre + reach) if part < whole else 1.0
 
 
 Answer = Literal["correct", "wrong", "unclear", "skip"]
@@ -306,14 +299,10 @@ def _read(model: TypeAdapter[_T], path: Path, number: int, line: bytes) -> _T:
     try:
         return model.validate_json(line)
     except ValueError as error:
-        raise _damaged(path, number) from error
-
-
-def _damaged(path: Path, line: int) -> KglinkError:
-    return KglinkError(
-        f"{path}, line {line}: not a line of a review's journal",
-        hint="Its verdicts are in the store. Move the file away to begin another review.",
-    )
+        raise KglinkError(
+            f"{path}, line {number}: not a line of a review's journal",
+            hint="Its verdicts are in the store. Move the file away to begin another review.",
+        ) from error
 
 
 @contextlib.contextmanager

@@ -132,10 +132,8 @@ class Review:
             self._store.put_back(left, right, entry.before)
         else:
             self._store.set_verdict(left, right, entry.answer)
-        now = self._store.overlap(left, right)
-        if now is None:
-            self._known.pop(entry.pair, None)
-        else:
+        self._known.pop(entry.pair, None)
+        if now := self._store.overlap(left, right):
             self._known[entry.pair] = now
 
     def _finish_last_answer(self) -> None:
@@ -172,20 +170,19 @@ def open_review(
 
 def last_review(folder: Path, store: Store, plan: ReviewPlan) -> Review | None:
     """The newest review of a plan, to be looked at."""
+    return _last(folder, store, plan, is_read=True)
+
+
+def _last(folder: Path, store: Store, plan: ReviewPlan, *, is_read: bool) -> Review | None:
     for path in journals(folder, plan.left, plan.right):
-        journal = Journal.open(path)
+        journal = Journal.open(path, mend=not is_read)
         if journal.plan == plan:
-            return Review(journal, store, is_read=True)
+            return Review(journal, store, is_read=is_read)
     return None
 
 
 def _opened(folder: Path, store: Store, plan: ReviewPlan, undo: bool) -> Review:
-    last = None
-    for path in journals(folder, plan.left, plan.right):
-        journal = Journal.open(path, mend=True)
-        if journal.plan == plan:
-            last = Review(journal, store)
-            break
+    last = _last(folder, store, plan, is_read=False)
     if last and undo:
         last.undo()
     if last and last.pending:

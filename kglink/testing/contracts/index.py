@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -107,7 +107,12 @@ class IndexBackendContract(PluginContract):
         rows, queries = vectors(60, seed=13), vectors(10, seed=14)
         index = self.make().build([rows], DIM)
         wanted = index.search(queries, 5)
-        for layout in _layouts(queries):
+        layouts = (
+            np.asfortranarray(queries),
+            np.repeat(queries, 2, axis=0)[::2],
+            np.repeat(queries, 2, axis=1)[:, ::2],
+        )
+        for layout in layouts:
             before = layout.copy()
             _same(index.search(layout, 5), wanted)
             assert (layout == before).all(), "queries were changed"
@@ -137,7 +142,20 @@ class IndexBackendContract(PluginContract):
             np.testing.assert_array_equal(ids, wanted_ids)
             np.testing.assert_allclose(scores, wanted_scores, atol=self.score_tolerance, rtol=0)
             return
-        _plausible(ids, scores, rows, queries, ranges, self.score_tolerance)
+        # What holds for every answer, also of an index that may miss rows.
+        allowed = set(_allowed(len(rows), ranges))
+        for query, row_ids, row_scores in zip(queries, ids.tolist(), scores.tolist(), strict=True):
+            real = [row for row in row_ids if row != -1]
+            assert row_ids == real + [-1] * (len(row_ids) - len(real)), "-1 only at the end"
+            assert len(real) == len(set(real)), "a row was found twice"
+            assert set(real) <= allowed, "a row outside the ranges"
+            order = list(zip([-score for score in row_scores], row_ids, strict=True))[: len(real)]
+            assert order == sorted(order), "best first, the smaller row first among equals"
+            for row, score in zip(real, row_scores, strict=False):
+                assert abs(score - float(np.dot(rows[row], query))) <= self.score_tolerance, (
+                    "not its score"
+                )
+            assert all(score == -np.inf for score in row_scores[len(real) :])
         found = scores >= wanted_scores[:, -1:] - self.score_tolerance
         assert found.mean() >= self.recall_floor, f"recall {found.mean():.2f}"
 
@@ -170,34 +188,6 @@ def _allowed(size: int, ranges: RangeList) -> list[int]:
     return [row for part in ranges for row in range(part.start, part.stop)]
 
 
-def _layouts(queries: FloatArray) -> Iterator[FloatArray]:
-    yield np.asfortranarray(queries)
-    yield np.repeat(queries, 2, axis=0)[::2]
-    yield np.repeat(queries, 2, axis=1)[:, ::2]
-
-
 def _same(left: tuple[FloatArray, IntArray], right: tuple[FloatArray, IntArray]) -> None:
     np.testing.assert_array_equal(left[1], right[1])
     np.testing.assert_array_equal(left[0], right[0])
-
-
-def _plausible(
-    ids: IntArray,
-    scores: FloatArray,
-    rows: FloatArray,
-    queries: FloatArray,
-    ranges: RangeList,
-    tolerance: float,
-) -> None:
-    """What holds for every answer, also of an index that may miss rows."""
-    allowed = set(_allowed(len(rows), ranges))
-    for query, row_ids, row_scores in zip(queries, ids.tolist(), scores.tolist(), strict=True):
-        real = [row for row in row_ids if row != -1]
-        assert row_ids == real + [-1] * (len(row_ids) - len(real)), "-1 only at the end"
-        assert len(real) == len(set(real)), "a row was found twice"
-        assert set(real) <= allowed, "a row outside the ranges"
-        order = list(zip([-score for score in row_scores], row_ids, strict=True))[: len(real)]
-        assert order == sorted(order), "best first, the smaller row first among equals"
-        for row, score in zip(real, row_scores, strict=False):
-            assert abs(score - float(np.dot(rows[row], query))) <= tolerance, "not its score"
-        assert all(score == -np.inf for score in row_scores[len(real) :])

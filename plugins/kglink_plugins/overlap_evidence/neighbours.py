@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kglink.overlap.neighbours import nearest_neighbours
-from kglink.overlap.paper import cosines
+from kglink.overlap.weigh import cosines
 from kglink.plugins import EntityPair, EntityVectors, PairedKBs, PluginSettings, Side
 from kglink.text.fold import fold
 from kglink_plugins.overlap_evidence.word_blocks import quotas

@@ -22,23 +22,17 @@ def read_records(
     source: Source,
     problems: Problems,
 ) -> Iterator[Record]:
-    """The records that ``read`` finds in ``source``, as `check_sizes` passes them.
+    """The records that ``read`` finds in ``source``; those beyond its limits go to ``problems``.
 
     A reader that fails in a way of its own fails on this source alone: the error names it.
     """
-    return check_sizes(_guarded(reader, read, source, problems), source, problems)
-
-
-def _guarded(
-    reader: str,
-    read: Callable[[Source, Problems], Iterable[Record]],
-    source: Source,
-    problems: Problems,
-) -> Iterator[Record]:
     number = 0
     try:
         for number, record in enumerate(read(source, problems), 1):  # noqa: B007 - told below
-            yield record
+            if bad := _beyond_limits(record, source):
+                problems.report(bad)
+            else:
+                yield record
     except (KglinkError, OSError, MemoryError):
         raise
     except Exception as error:
@@ -50,36 +44,23 @@ def _guarded(
         ) from error
 
 
+def _beyond_limits(record: Record, source: Source) -> RecordError | None:
+    """What is wrong with a record whose text is too long, or a name of a document's."""
+    longest, problem = source.limits.max_text_chars, ""
+    key = record.key if isinstance(record, Entity) else getattr(record, "id", "")
+    where = f"{source.label}, record {key[:_MOST_SHOWN]!r}"
+    match record:
+        case Entity(description=text) | Document(text=text) if len(text) > longest:
+            return text_too_long(where, longest)
+        case Document():
+            problem = document_name_problem(record, source.limits.max_name_chars)
+    return RecordError(problem, where=where, hint=NAME_TOO_LONG) if problem else None
+
+
 NAME_TOO_LONG = (
     "It may be a text that was taken for a name: say which field is which (--set). Or cut the "
     "name, or raise ingest.max_name_chars."
 )
-
-
-def check_sizes(records: Iterable[Record], source: Source, problems: Problems) -> Iterator[Record]:
-    """The records whose texts are within the limits; others go to ``problems``.
-
-    So do documents with an id, a title or a mention that is longer than a name.
-    """
-    longest_name, longest_text = source.limits.max_name_chars, source.limits.max_text_chars
-    for record in records:
-        if isinstance(record, Entity):
-            if len(record.description) > longest_text:
-                problems.report(text_too_long(_where(source, record.key), longest_text))
-                continue
-        elif isinstance(record, Document):
-            if len(record.text) > longest_text:
-                problems.report(text_too_long(_where(source, record.id), longest_text))
-                continue
-            if problem := document_name_problem(record, longest_name):
-                where = _where(source, record.id)
-                problems.report(RecordError(problem, where=where, hint=NAME_TOO_LONG))
-                continue
-        yield record
-
-
-def _where(source: Source, key: str) -> str:
-    return f"{source.label}, record {key[:_MOST_SHOWN]!r}"
 
 
 def document_name_problem(document: Document, most: int) -> str:
