@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from kglink.config import EncoderSection, LinkSection, all_settings, env_name
 from kglink.errors import ConfigError
 from kglink.files.digest import digest_of
-from kglink.plugins import NameRow, PluginSettings
+from kglink.models.head_folder import TAGGER
+from kglink.plugins import Detector, NameRow, Names, PluginSettings, Registry
 from kglink.plugins.settings import setting_keys
 from kglink.space.folder import SpaceFolder
 from kglink.space.segment_build import alias_rows
 from kglink.space.space import Space, SpaceNames
-
-if TYPE_CHECKING:
-    from kglink.plugins import Detector, Names, Registry
-    from kglink.store import Store
-    from kglink.store.memory import PartOfMemory
-    from kglink.store.occurrences import Meaning
+from kglink.store import Store
+from kglink.store.memory import PartOfMemory
+from kglink.store.occurrences import Meaning
 
 AUTO = "auto"
 DICTIONARY, LEARNED = "kglink/dictionary", "kglink/learned"
@@ -61,7 +59,6 @@ def without_auto(link: LinkSection) -> LinkSection:
 
 
 def _identity(folder: Path) -> str:
-    from kglink.models.head_folder import TAGGER
 
     if not TAGGER.is_there(folder):
         return ""
@@ -69,7 +66,6 @@ def _identity(folder: Path) -> str:
 
 
 def _automatic(folder: SpaceFolder) -> tuple[str, str]:
-    from kglink.models.head_folder import TAGGER
 
     if not TAGGER.is_there(folder.detector):
         return DICTIONARY, ""

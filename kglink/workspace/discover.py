@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from kglink.errors import (
     UnknownNameError,
@@ -12,6 +11,7 @@ from kglink.errors import (
 )
 from kglink.linking.discovery import Discovery, discoveries, unknown_mentions
 from kglink.records import Alias, Entity, EntityId, OnProgress, Progress, TextInput
+from kglink.workspace.detectors import DICTIONARY
 from kglink.workspace.discoveries import (
     Answer,
     Judged,
@@ -22,9 +22,10 @@ from kglink.workspace.discoveries import (
     write_discoveries,
 )
 from kglink.workspace.folder import LEAST_UNKNOWN, PROMOTED
-
-if TYPE_CHECKING:
-    from kglink.workspace.opened import Opened
+from kglink.workspace.kbs import add_kb
+from kglink.workspace.link import link
+from kglink.workspace.opened import Opened
+from kglink.workspace.spaces import build_if_stale
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,16 +73,11 @@ def discover(
     >>> [(one.discovery.title, one.discovery.mentions) for one in workspace.discover(letters)]
     [('Osric Vane', 2)]
     """
-    from kglink.workspace.detectors import DICTIONARY
-    from kglink.workspace.link import link
-
     if not 0 <= least <= 1:
         raise UsageError(f"least = {least}: a probability is from 0 to 1")
     detector = opened.settings.link.detector
     searching = opened
     if detector == ("auto",):
-        from kglink.workspace.spaces import build_if_stale
-
         build_if_stale(opened)
         if opened.detector().link.detector == (DICTIONARY,):
             searching = opened.with_settings({"link.detector": (DICTIONARY, "kglink/capitals")})
@@ -159,9 +155,6 @@ def promote(
     >>> [link.chosen.title for link in text.links]
     ['Osric Vane']
     """
-    from kglink.workspace.kbs import add_kb
-    from kglink.workspace.spaces import build_if_stale
-
     with changing(opened.folder):
         kept = read_discoveries(opened.folder)
     found = {one.id: one for one in kept.found}

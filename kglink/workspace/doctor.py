@@ -11,21 +11,22 @@ import time
 from collections.abc import Iterable, Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from rich.filesize import decimal
 
 from kglink.config import CONFIG_FILE
 from kglink.errors import KglinkError
-from kglink.plugins import load_registry
+from kglink.models import Encoder, choose_hardware, resolve_model
+from kglink.models.hardware import BF16_FLAGS, cpu_flags
+from kglink.models.model_folder import read_manifest
+from kglink.models.opening import MINILM_NAMES
+from kglink.plugins import Plugin, load_registry
+from kglink.space.folder import SpaceFolder, space_names
 from kglink.workspace.folder import SCRATCH_FOLDER, SPACES_FOLDER, find_workspace, folder_size
+from kglink.workspace.joint_space import encoder_of, own_encoder
 from kglink.workspace.opened import Opened
 from kglink.workspace.trust import asks_of, trust_command
-
-if TYPE_CHECKING:
-    from kglink.models import Encoder
-    from kglink.plugins import Plugin
-    from kglink.space.folder import SpaceFolder
 
 _LIBRARIES = (
     "kglink", "torch", "transformers", "faiss-cpu", "faiss-gpu", "numpy", "scipy", "sqlalchemy",
@@ -71,9 +72,6 @@ def plugins(opened: Opened) -> list[Plugin]:
 
 def _machine_checks() -> Iterator[Check]:
     """The installation and the machine."""
-    from kglink.models import choose_hardware, resolve_model
-    from kglink.models.hardware import BF16_FLAGS, cpu_flags
-
     yield Check("python", "ok", f"{platform.python_version()} on {platform.platform()}")
     versions = {name: found for name in _LIBRARIES if (found := _version(name))}
     yield Check("libraries", "ok", ", ".join(f"{name} {found}" for name, found in versions.items()))
@@ -163,9 +161,6 @@ def licences(opened: Opened) -> list[Licence]:
 
 def _encoders(opened: Opened) -> list[Encoder]:
     """The encoders of the settings, of all spaces and of the overlaps, each once."""
-    from kglink.space.folder import SpaceFolder, space_names
-    from kglink.workspace.joint_space import encoder_of, own_encoder
-
     folder, section = opened.folder, opened.settings.encoder
     spaces = folder / SPACES_FOLDER
     found = [
@@ -181,10 +176,6 @@ def _encoders(opened: Opened) -> list[Encoder]:
 
 def _model_licence(encoder: Encoder) -> Licence:
     """The licence of a model; of a trained one that of the model it began with."""
-    from kglink.models import resolve_model
-    from kglink.models.model_folder import read_manifest
-    from kglink.models.opening import MINILM_NAMES
-
     source = encoder.source
     if encoder.trained is None:
         card = source.path / "README.md"
@@ -230,7 +221,6 @@ def _ago(seconds: float) -> str:
 
 
 def _space_checks(opened: Opened) -> Iterator[Check]:
-    from kglink.space.folder import SpaceFolder, space_names
 
     root = opened.folder / SPACES_FOLDER
     for name in space_names(root):
@@ -265,8 +255,6 @@ def _gone_checks(opened: Opened, space: str, kbs: Iterable[str]) -> Iterator[Che
 
 def _model_checks(opened: Opened, folder: SpaceFolder) -> Iterator[Check]:
     """Whether the model that a space was made with is still there, and the same."""
-    from kglink.workspace.joint_space import own_encoder
-
     manifest = folder.manifest()
     try:
         encoder = own_encoder(opened.folder, folder, opened.settings.encoder)

@@ -5,26 +5,37 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 
 from kglink.errors import UsageError
+from kglink.evaluation.annotated import annotation_of, merged_texts
+from kglink.evaluation.candidate_files import (
+    Found,
+    Place,
+    found_by,
+    judged_mentions,
+    line_of,
+    qrels_lines,
+    read_candidates,
+    run_lines,
+    united,
+)
+from kglink.evaluation.measures.clusters import ClusterFigures, Coreference
+from kglink.evaluation.measures.end_to_end import Answer, EndToEndReport, JudgedText
+from kglink.evaluation.measures.errors import Case, ErrorAnalysis, ErrorSummary
+from kglink.evaluation.measures.overlaps import OverlapFigures, OverlapTest, compare_overlaps
+from kglink.evaluation.measures.retrieval import RetrievalReport
+from kglink.evaluation.rankings import RankedMention
+from kglink.evaluation.retrieval import Question, check_documents, judged_split
+from kglink.evaluation.seen import LearntFrom, find_learnt
 from kglink.records import OnProgress, Progress
+from kglink.training.documents import mentions_of_runs
+from kglink.training.run import run_of_model
 from kglink.workspace.folder import named
+from kglink.workspace.judging import EndToEnd, kbs_of
+from kglink.workspace.opened import Opened
 from kglink.workspace.outputs import whole_file
 from kglink.workspace.spaces import build_if_stale
-
-if TYPE_CHECKING:
-    from kglink.evaluation.candidate_files import Found
-    from kglink.evaluation.measures.clusters import ClusterFigures, Coreference
-    from kglink.evaluation.measures.end_to_end import Answer, EndToEndReport, JudgedText
-    from kglink.evaluation.measures.errors import Case, ErrorAnalysis, ErrorSummary
-    from kglink.evaluation.measures.overlaps import OverlapFigures, OverlapTest
-    from kglink.evaluation.measures.retrieval import RetrievalReport
-    from kglink.evaluation.rankings import RankedMention
-    from kglink.evaluation.retrieval import Question
-    from kglink.evaluation.seen import LearntFrom
-    from kglink.workspace.judging import EndToEnd
-    from kglink.workspace.opened import Opened
 
 
 def evaluate(
@@ -54,7 +65,6 @@ def evaluate(
     >>> report.recall("birds")
     {'R@1': 1.0, 'R@5': 1.0}
     """
-    from kglink.evaluation.retrieval import Question, judged_split
     from kglink.workspace.judging import evaluate
 
     names = named(docs)
@@ -94,7 +104,6 @@ def evaluate_end_to_end(
     >>> report.joint.links["strict"].micro.recall
     1.0
     """
-    from kglink.evaluation.retrieval import judged_split
     from kglink.workspace.judging import EndToEnd, evaluate_end_to_end
 
     names = named(docs)
@@ -131,8 +140,6 @@ def overlap_significance(
 
     A paired randomization test over the overlaps that both hold; the other space is on the right.
     """
-    from kglink.evaluation.measures.overlaps import compare_overlaps
-
     build_if_stale(opened)
     there = opened.with_settings({"space.name": other}).space()
     space = opened.space()
@@ -164,7 +171,6 @@ def evaluate_errors(
     >>> workspace.evaluate_errors("notes", kbs=["birds"]).all
     Counter({None: 1})
     """
-    from kglink.evaluation.retrieval import Question, judged_split
     from kglink.workspace.judging import EndToEnd, evaluate, evaluate_end_to_end
 
     build_if_stale(opened)
@@ -189,10 +195,6 @@ def error_analysis(
     each: Callable[[Case], None] = lambda case: None,
 ) -> ErrorAnalysis:
     """What is called for each mention, or each text, of an evaluation."""
-    from kglink.evaluation.measures.errors import ErrorAnalysis
-    from kglink.evaluation.retrieval import check_documents
-    from kglink.workspace.judging import EndToEnd, kbs_of
-
     check_documents(opened.store, question.docs, question.split)
     kbs = kbs_of(opened, question)
     raw = isinstance(question, EndToEnd)
@@ -209,10 +211,6 @@ def error_analysis(
 
 def _learnt_from(opened: Opened, question: Question | EndToEnd, seen_in: str) -> LearntFrom | None:
     """What of the evaluated mentions was learnt from; None where nobody knows."""
-    from kglink.evaluation.seen import LearntFrom, find_learnt
-    from kglink.training.documents import mentions_of_runs
-    from kglink.training.run import run_of_model
-
     store = opened.store
     listed = getattr(question, "candidates", None) is not None
     run = None if listed else run_of_model(opened.folder, opened.space().manifest.model.path)
@@ -243,7 +241,6 @@ def evaluate_clusters(
     >>> workspace.evaluate_clusters("notes", kbs=["birds"]).ari
     1.0
     """
-    from kglink.evaluation.retrieval import Question, judged_split
     from kglink.workspace.judging import EndToEnd, evaluate, evaluate_end_to_end
 
     build_if_stale(opened)
@@ -262,11 +259,6 @@ def evaluate_clusters(
 
 def coreference(opened: Opened, question: Question | EndToEnd) -> Coreference:
     """What is called for each mention, or each text, of an evaluation."""
-    from kglink.evaluation.annotated import annotation_of, merged_texts
-    from kglink.evaluation.measures.clusters import Coreference
-    from kglink.evaluation.retrieval import check_documents
-    from kglink.workspace.judging import EndToEnd
-
     check_documents(opened.store, question.docs, question.split)
     if not isinstance(question, EndToEnd):
         return Coreference()
@@ -320,9 +312,6 @@ def write_candidates(
     entity among the candidates where none was found. ``form`` is ``jsonl``, or ``trec``: a run.
     ``qrels`` is where TREC's tools read what is right. ``evaluate`` reads both forms back.
     """
-    from kglink.evaluation.candidate_files import line_of, qrels_lines, run_lines
-    from kglink.evaluation.retrieval import check_documents, judged_split
-
     if form not in FORMS:
         raise UsageError(f"unknown format {form!r}", hint=f"There is: {', '.join(FORMS)}.")
     names = named(docs)
@@ -368,8 +357,6 @@ def _found(
     opened: Opened, names: Sequence[str], split: str, kbs: Sequence[str], k: int
 ) -> Iterator[Found]:
     """What the published space finds."""
-    from kglink.evaluation.candidate_files import found_by
-
     linker = opened.linker(kbs, candidates=k)
     for name in names:
         yield from found_by(linker, name, opened.store.documents(name, split or None), kbs, k)
@@ -384,14 +371,6 @@ def _united(
     files: Sequence[Path],
 ) -> Iterator[Found]:
     """What several files list, as one list for each mention."""
-    from kglink.evaluation.candidate_files import (
-        Found,
-        Place,
-        judged_mentions,
-        read_candidates,
-        united,
-    )
-
     documents = {name: list(opened.store.documents(name, split or None)) for name in names}
     existing = opened.store.existing
     lists = [

@@ -8,20 +8,23 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import chain, islice, product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kglink.errors import KglinkError, UsageError
 from kglink.evaluation.candidate_files import Place, read_candidates
 from kglink.evaluation.candidate_files import judged_mentions as mentions_with_gold
 from kglink.evaluation.rankings import in_text
+from kglink.evaluation.replacement import Replacement
 from kglink.linking.describe import as_candidate, described
 from kglink.linking.fit import FOLDS, JudgedMention, fold_of, judged_mentions
 from kglink.linking.kinds import joint_ranking
 from kglink.linking.pipeline import BATCH_MENTIONS, Linker
-from kglink.linking.scoring import read_scoring
+from kglink.linking.scoring import Scoring, read_scoring
 from kglink.models.head_folder import RERANKER
 from kglink.models.static_folder import STATIC
 from kglink.records import Candidate, Document, OnProgress, Progress, Ranking
+from kglink.space.build import BuildReport
+from kglink.store import Store
 from kglink.training.detector import (
     SOURCES_OF_DETECTOR,
     DetectorReport,
@@ -51,12 +54,6 @@ from kglink.workspace.overlaps import find_overlaps
 from kglink.workspace.publish import new_space, publish_detector, publish_reranker
 from kglink.workspace.runs import Destination, Runs, stem_of
 from kglink.workspace.spaces import build_if_stale
-
-if TYPE_CHECKING:
-    from kglink.evaluation.replacement import Replacement
-    from kglink.linking.scoring import Scoring
-    from kglink.space.build import BuildReport
-    from kglink.store import Store
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from kglink.config import LinkSection
 from kglink.errors import SpaceError
@@ -14,15 +14,13 @@ from kglink.linking.fit import Rankings, fit_rankings, judged_rankings
 from kglink.linking.fit_judge import fit_judge
 from kglink.linking.memory import Memory
 from kglink.linking.scoring import Scoring, write_scoring
+from kglink.models import Encoder
+from kglink.plugins import Registry
 from kglink.records import Document, OnProgress
 from kglink.space.space import Space
+from kglink.store import Store
 from kglink.workspace.detectors import without_auto
 from kglink.workspace.linker import linker_of, search_of
-
-if TYPE_CHECKING:
-    from kglink.models import Encoder
-    from kglink.plugins import Registry
-    from kglink.store import Store
 
 
 class Fitted(NamedTuple):

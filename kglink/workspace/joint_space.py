@@ -7,13 +7,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from kglink.config import EncoderSection, ResolvedSettings, Settings, SpaceSection
 from kglink.errors import DamagedSpaceError, ModelError, SpaceError, UsageError
 from kglink.models import DEFAULT_MODEL, Encoder
+from kglink.models.source import ModelInfo
 from kglink.models.static_folder import STATIC
-from kglink.plugins import Registry
+from kglink.plugins import IndexBackend, Registry
 from kglink.records import OnProgress
 from kglink.space.build import (
     BuildReport,
@@ -31,13 +31,9 @@ from kglink.space.folder import SpaceFolder, build_command
 from kglink.space.segment import Segment
 from kglink.space.segment_build import History, SpaceSource
 from kglink.space.space import Space
+from kglink.store import KBInfo, Store
+from kglink.store.entity_reader import Changes, FoldedEntity
 from kglink.workspace.folder import SPACES_FOLDER
-
-if TYPE_CHECKING:
-    from kglink.models.source import ModelInfo
-    from kglink.plugins import IndexBackend
-    from kglink.store import KBInfo, Store
-    from kglink.store.entity_reader import Changes, FoldedEntity
 
 #: As ``encoder.model``: the model that the space was made with.
 AUTO = "auto"

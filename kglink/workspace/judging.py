@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from kglink.errors import UsageError
 from kglink.evaluation.annotated import (
@@ -36,9 +35,7 @@ from kglink.records import OnProgress
 from kglink.training.documents import mentions_of_runs
 from kglink.training.run import run_of_model
 from kglink.workspace.linker import stages_of
-
-if TYPE_CHECKING:
-    from kglink.workspace.opened import Opened
+from kglink.workspace.opened import Opened
 
 
 def evaluate(

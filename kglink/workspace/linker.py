@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache, partial
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from kglink.config import LinkSection
 from kglink.errors import UnknownNameError, UsageError
@@ -24,19 +24,16 @@ from kglink.linking.reading import PlainReader, Reader, TrainedReader
 from kglink.linking.sameness import Counterparts
 from kglink.linking.scoring import SCORING_FILE, SEARCH_SCORING, Scoring, read_scoring
 from kglink.linking.stages import Stage
-from kglink.plugins import DefaultWeights, KeepsFiles
+from kglink.models import Encoder
+from kglink.plugins import DefaultWeights, KeepsFiles, Registry
 from kglink.records import Candidate, EntityId, MentionInText
 from kglink.space.folder import SpaceFolder
 from kglink.space.remembered import RememberedSurface, RememberedVectors, remembered_vectors
 from kglink.space.space import Space, limited_space
+from kglink.store import Store
 from kglink.store.branches import WantedEntities
+from kglink.store.memory import PartOfMemory
 from kglink.workspace.detectors import detectors_of
-
-if TYPE_CHECKING:
-    from kglink.models import Encoder
-    from kglink.plugins import Registry
-    from kglink.store import Store
-    from kglink.store.memory import PartOfMemory
 
 _ANOTHER_MODEL = "the trained reranker was weighed for another model of the space"
 
@@ -51,7 +48,7 @@ def token_search_of(encoder: Encoder, registry: Registry) -> TokenSearchOf | Non
     trained = encoder.trained
     if trained is None or not trained.compares_tokens:
         return None
-    from kglink.space.token_search import TokenSearch
+    from kglink.space.token_search import TokenSearch  # which loads torch
 
     scorer = registry.create("scorer", trained.scorer, trained.scorer_settings)
     return cache(lambda tokens: TokenSearch(tokens, scorer))

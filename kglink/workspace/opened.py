@@ -14,9 +14,21 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 from kglink.config import CONFIG_FILE, ResolvedSettings, Settings, load_settings
 from kglink.errors import ConfigError, UsageError
+from kglink.linking.corrected import corrected_texts
+from kglink.linking.fit_clusterer import CHOICE_FILE
+from kglink.linking.pipeline import Linker
+from kglink.linking.scoring import SCORING_FILE
+from kglink.linking.stages import Stage
+from kglink.models import Encoder
+from kglink.models.head_folder import TAGGER
+from kglink.models.static_folder import STATIC
 from kglink.plugins import Registry, TellsAfterwards, load_registry
 from kglink.sources import Source, SourceLimits
 from kglink.sources.encoding import checked_encoding
+from kglink.space.space import Space
+from kglink.store import Store
+from kglink.workspace.detectors import DetectorChoice, chosen_detector
+from kglink.workspace.discoveries import names_of_discoveries
 from kglink.workspace.folder import (
     DISCOVERIES_FILE,
     find_workspace,
@@ -24,19 +36,19 @@ from kglink.workspace.folder import (
     named,
     named_workspace,
 )
+from kglink.workspace.joint_space import AUTO, WorkspaceSpace, joint_space, student_of
+from kglink.workspace.linker import (
+    Limits,
+    is_reranker_of_another_model,
+    limited_to,
+    linker_of,
+    search_of,
+)
 from kglink.workspace.trust import check_store_file, check_trust
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import URL
 
-    from kglink.linking.pipeline import Linker
-    from kglink.linking.stages import Stage
-    from kglink.models import Encoder
-    from kglink.space.space import Space
-    from kglink.store import Store
-    from kglink.workspace.detectors import DetectorChoice
-    from kglink.workspace.joint_space import WorkspaceSpace
-    from kglink.workspace.linker import Limits
 
 #: Linkers that are kept: to other KBs, or with more candidates.
 MOST_LINKERS = 4
@@ -162,8 +174,6 @@ class Opened:
     @cached_property
     def store(self) -> Store:
         """The entity store."""
-        from kglink.store import Store
-
         with self.lock:
             if "store" in self.__dict__:  # another thread was faster
                 kept: Store = self.__dict__["store"]
@@ -211,8 +221,6 @@ class Opened:
     @property
     def joint_space(self) -> WorkspaceSpace:
         """The space that the settings name, built or not, with the model that it has now."""
-        from kglink.workspace.joint_space import AUTO, joint_space
-
         with self.lock:
             if self._joint_space is not None:
                 before, kept = self._joint_space
@@ -228,7 +236,6 @@ class Opened:
 
     @joint_space.setter
     def joint_space(self, space: WorkspaceSpace) -> None:
-        from kglink.workspace.joint_space import AUTO
 
         if self.settings.encoder.model == AUTO:
             space = replace(space, replaces=space.encoder.info.fingerprint)
@@ -237,8 +244,6 @@ class Opened:
     @property
     def encoder(self) -> Encoder:
         """What reads texts for that space: its static model where it has one, else its model."""
-        from kglink.workspace.joint_space import student_of
-
         with self.lock:
             space, stamp = self.joint_space, self._student_stamp()
             if stamp is None:
@@ -248,7 +253,6 @@ class Opened:
             return self._student[1]
 
     def _student_stamp(self) -> Stamp:
-        from kglink.models.static_folder import STATIC
 
         return stamp_of(self.joint_space.folder.student / STATIC.name)
 
@@ -274,8 +278,6 @@ class Opened:
         not_under: str | Sequence[str] = (),
     ) -> Limits:
         """Which entities may be found: as told here, else as the settings have it."""
-        from kglink.workspace.linker import Limits
-
         link = self.settings.link
         return Limits(
             named(types) or link.types,
@@ -285,8 +287,6 @@ class Opened:
 
     def limited(self, space: Space, kbs: tuple[str, ...], limits: Limits) -> Space:
         """The space with those entities of these KBs that may be found."""
-        from kglink.workspace.linker import limited_to
-
         with self.lock:
             key = (id(space), kbs, limits)
             if key not in self._limited:
@@ -304,12 +304,6 @@ class Opened:
         candidates: int = 0,
     ) -> Linker:
         """A linker to some KBs of the space, or to all; ``candidates``: at least this number."""
-        from kglink.linking.corrected import corrected_texts
-        from kglink.linking.fit_clusterer import CHOICE_FILE
-        from kglink.linking.scoring import SCORING_FILE
-        from kglink.workspace.discoveries import names_of_discoveries
-        from kglink.workspace.linker import linker_of, search_of
-
         with self.lock:
             space = space or self.space()
             detector, names = self.detector(space), self.linked_kbs(space, kbs)
@@ -348,11 +342,6 @@ class Opened:
 
     def linked_files(self) -> tuple[Path, ...]:
         """The files that linkers are made of."""
-        from kglink.linking.fit_clusterer import CHOICE_FILE
-        from kglink.linking.scoring import SCORING_FILE
-        from kglink.models.head_folder import TAGGER
-        from kglink.models.static_folder import STATIC
-
         space = self.joint_space.folder
         return (
             space.path / "CURRENT",
@@ -366,8 +355,6 @@ class Opened:
 
     def is_reranker_of_another_model(self) -> bool:
         """Whether the trained reranker that is asked was weighed for a model before the space's."""
-        from kglink.workspace.linker import is_reranker_of_another_model
-
         return bool(self.settings.link.rerank) and is_reranker_of_another_model(self.space())
 
     def told_by_stages(self) -> list[tuple[str, str]]:
@@ -388,8 +375,6 @@ class Opened:
 
     def detector(self, space: Space | None = None) -> DetectorChoice:
         """The detectors of mentions that the settings mean, and where they come from."""
-        from kglink.workspace.detectors import chosen_detector
-
         folder = (space or self.space()).folder
         return chosen_detector(folder, self.settings.link, self.settings.encoder)
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -16,17 +15,15 @@ from kglink.errors import ConfigError
 from kglink.files.atomic import write_atomically
 from kglink.models import Encoder
 from kglink.overlap.model import OverlapModel, default_model, read_model
+from kglink.overlap.scratch import RowKind
 from kglink.overlap.search import OverlapTools
 from kglink.overlap.vectors import VectorCache
 from kglink.plugins import PairEvidence, PluginSettings, Registry
 from kglink.records import OnProgress
 from kglink.space.segment import Segment
+from kglink.store import Store
 from kglink.workspace.folder import OVERLAP_MODEL_FILE, VECTORS_FOLDER
 from kglink.workspace.joint_space import WorkspaceSpace, encoder_of
-
-if TYPE_CHECKING:
-    from kglink.overlap.scratch import RowKind
-    from kglink.store import Store
 
 #: Where vectors for overlaps are that the space does not have; no space can be called so.
 OVERLAP_SPACE = ".overlap"

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from kglink.config import LinkSection
 from kglink.errors import ModelError, SpaceError
@@ -18,9 +18,14 @@ from kglink.evaluation.measures.end_to_end import Score
 from kglink.evaluation.rankings import JUDGED_JOINT
 from kglink.evaluation.replacement import Replacement, compare_spaces
 from kglink.linking.pipeline import Linker
-from kglink.linking.scoring import read_scoring, write_scoring
+from kglink.linking.sameness import Counterparts
+from kglink.linking.scoring import Scoring, read_scoring, write_scoring
+from kglink.models import Encoder
 from kglink.models.head_folder import RERANKER, TAGGER, AnswersCompared, Comparison
 from kglink.records import Document, OnProgress, TextInput
+from kglink.space.build import BuildReport
+from kglink.space.space import Space
+from kglink.store import Store
 from kglink.training.detector import (
     LEAST_HELD_OUT,
     DetectorReport,
@@ -35,18 +40,10 @@ from kglink.training.run import RunSettings, TrainingReport, read_settings
 from kglink.workspace.detectors import DICTIONARY, LEARNED, chosen_detector, without_auto
 from kglink.workspace.fitting import Fitted, fit_space, is_remembered, memory_of
 from kglink.workspace.folder import SPACES_FOLDER
+from kglink.workspace.joint_space import WorkspaceSpace
 from kglink.workspace.linker import counterparts_of, linker_of, search_of
+from kglink.workspace.opened import Opened
 from kglink.workspace.spaces import build_if_stale
-
-if TYPE_CHECKING:
-    from kglink.linking.sameness import Counterparts
-    from kglink.linking.scoring import Scoring
-    from kglink.models import Encoder
-    from kglink.space.build import BuildReport
-    from kglink.space.space import Space
-    from kglink.store import Store
-    from kglink.workspace.joint_space import WorkspaceSpace
-    from kglink.workspace.opened import Opened
 
 #: How many first candidates of each KB are read where the settings say nothing.
 RERANKED = 8

@@ -11,19 +11,17 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterable, Sequence
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from kglink.models import Encoder
 from kglink.records import Entity, EntityId, OnProgress, Progress
+from kglink.space.segment import Segment
+from kglink.space.space import Space
+from kglink.store import Store
 from kglink.text.entity_text import entity_text
-
-if TYPE_CHECKING:
-    from kglink.models import Encoder
-    from kglink.space.segment import Segment
-    from kglink.space.space import Space
-    from kglink.store import Store
 
 FloatArray = npt.NDArray[np.float32]
 METHOD = "principal component analysis (PCA)"

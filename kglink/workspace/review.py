@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, get_args
 
 from pydantic import BaseModel, ValidationError
 
@@ -24,9 +24,7 @@ from kglink.workspace.entities import add_entity, remove_entity
 from kglink.workspace.folder import PROMOTED
 from kglink.workspace.kbs import remove_kb
 from kglink.workspace.memory import Correction, correct, corrections, learn_corrections, take_back
-
-if TYPE_CHECKING:
-    from kglink.workspace.opened import Opened
+from kglink.workspace.opened import Opened
 
 #: ``text``: as they stand in the file; ``unsure``: the least sure first.
 ReviewOrder = Literal["text", "unsure"]

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from importlib.metadata import version
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from anyio import to_thread
 from fastapi import FastAPI, Request, Response
@@ -16,6 +16,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
+from kglink import Workspace
 from kglink.errors import KglinkError
 from kglink.workspace.memory import learn_corrections
 from kglink_doors.serve import answers, changes, job_routes, nif, reconcile, runs
@@ -33,10 +34,6 @@ from kglink_doors.serve.limits import Limits
 from kglink_doors.serve.metrics import Metrics
 from kglink_doors.serve.served import Served
 from kglink_plugins.exporters.html import page_style
-
-if TYPE_CHECKING:
-    from kglink import Workspace
-
 
 #: Threads besides those of requests.
 _SPARE = 8

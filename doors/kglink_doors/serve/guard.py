@@ -23,11 +23,11 @@ from starlette.responses import JSONResponse, Response
 from kglink.text.printable import printable_line
 from kglink_doors.listening import LOOPBACK, knows_token
 from kglink_doors.serve.limits import Limits
+from kglink_doors.serve.metrics import Metrics
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from kglink_doors.serve.metrics import Metrics
 
 #: What anybody may have: the page, which asks for the token, and whether the server is alive.
 OPEN = frozenset({"/", "/page.css", "/page.js", "/health"})

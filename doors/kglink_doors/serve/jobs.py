@@ -16,17 +16,15 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-from kglink import Progress
+from kglink import Progress, Workspace
 from kglink.errors import KglinkError, SpaceBusyError, UnknownNameError
 from kglink.files.atomic import LockedError, file_lock, write_atomically
+from kglink.space.build import BuildReport
 from kglink.workspace.folder import SCRATCH_FOLDER
+from kglink_cli.report_page.page import page_of
 from kglink_doors.serve.errors import BusyError, error_shape
-
-if TYPE_CHECKING:
-    from kglink import Workspace
-    from kglink.space.build import BuildReport
 
 State = Literal["waiting", "running", "done", "failed", "cancelled"]
 #: Jobs that may wait, and jobs that are done and still told of.
@@ -116,7 +114,6 @@ def report_path(workspace: Workspace, run: str) -> Path:
 
 
 def _report(workspace: Workspace, job: Job) -> object:
-    from kglink_cli.report_page.page import page_of
 
     run = job.options["run"]
     page = page_of(workspace.report(run, progress=job.tell))

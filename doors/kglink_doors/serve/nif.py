@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from io import StringIO
-from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
@@ -13,9 +12,7 @@ from kglink.errors import UsageError
 from kglink.sources import Problems, Source, read_records
 from kglink_doors.serve.answers import Here
 from kglink_doors.serve.batches import LinkOptions
-
-if TYPE_CHECKING:
-    from kglink_doors.serve.served import Served
+from kglink_doors.serve.served import Served
 
 router = APIRouter()
 _NIF = "kglink/nif"

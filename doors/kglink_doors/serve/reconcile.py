@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 from urllib.parse import parse_qs
 
 from fastapi import APIRouter, Depends, Query, Request, Response
@@ -17,13 +17,11 @@ from starlette.concurrency import run_in_threadpool
 
 from kglink import Entity, EntityId, LinkedDocument, Span, TextInput
 from kglink.errors import UnknownNameError, UsageError
+from kglink.linking.scoring import Scoring
 from kglink_doors.serve.answers import Here, json_response
 from kglink_doors.serve.batches import BATCH_TEXTS, LinkOptions
 from kglink_doors.serve.guard import preflight
-
-if TYPE_CHECKING:
-    from kglink.linking.scoring import Scoring
-    from kglink_doors.serve.served import Served
+from kglink_doors.serve.served import Served
 
 router = APIRouter(tags=["reconciliation"])
 VERSION = "0.2"

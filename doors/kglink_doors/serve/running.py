@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import uvicorn
 
+from kglink import Workspace
 from kglink_doors.listening import address, listen
 from kglink_doors.serve.app import build_app
-
-if TYPE_CHECKING:
-    from kglink import Workspace
-    from kglink_doors.serve.limits import Limits
+from kglink_doors.serve.limits import Limits
 
 #: Seconds that requests at work have left once the server is told to end.
 _GRACE = 30

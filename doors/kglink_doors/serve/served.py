@@ -6,20 +6,18 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TypeVar, cast
 
 from anyio import to_thread
 from fastapi import Request
 
+from kglink import Workspace
 from kglink.config import CONFIG_FILE
 from kglink.errors import StoreError
 from kglink_doors.serve.batches import Batches
+from kglink_doors.serve.jobs import Jobs
 from kglink_doors.serve.limits import Limits
 from kglink_doors.serve.metrics import Metrics
-
-if TYPE_CHECKING:
-    from kglink import Workspace
-    from kglink_doors.serve.jobs import Jobs
 
 T = TypeVar("T")
 
