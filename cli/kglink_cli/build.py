@@ -6,15 +6,15 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 from rich.filesize import decimal
-from typer import Option
+from typer import Argument, Option
 
 from kglink.config import SpaceSection
 from kglink.errors import UnknownNameError, UsageError
-from kglink.workspace.shapes import index_change_shape
 from kglink.workspace.spaces import answers
 from kglink_cli.console import counted, note, print_json, print_table, progress
 from kglink_cli.session import parse_options, session_of
@@ -209,14 +209,24 @@ def index(
             if change is None:
                 note("index", "the space has just this index: nothing was changed")
             else:
-                record |= index_change_shape(change)
-                manifest = change.manifest
+                manifest, before = change.manifest, change.before
+                record |= {
+                    "index": manifest.index,
+                    "index_settings": manifest.index_settings,
+                    "before": {
+                        "index": before.name,
+                        "index_settings": dict(before.settings),
+                    },
+                    "rebuilt": change.rebuilt,
+                    "build_seconds": change.seconds,
+                    "bytes": manifest.index_bytes,
+                }
                 now = index_words(IndexChoice(manifest.index, manifest.index_settings))
                 how = "built" if change.rebuilt else "its file kept"
                 note(
                     "published",
                     f"{manifest.name}: {now}, {decimal(manifest.index_bytes)}, {how} in "
-                    f"{change.seconds:.1f} s; before: {index_words(change.before)}",
+                    f"{change.seconds:.1f} s; before: {index_words(before)}",
                 )
         figures = None
         if queries:
@@ -271,3 +281,25 @@ def _list_presets(workspace: Workspace, *, as_json: bool) -> None:
         for name, one in found.items()
     ]
     print_table(("preset", "index", "settings", "what it is"), rows)
+
+
+def app() -> typer.Typer:
+    """The commands under ``kglink model``."""
+    model = typer.Typer(help="Give trained models to other tools.", no_args_is_help=True)
+    model.command("export")(export)
+    return model
+
+
+def export(
+    context: typer.Context,
+    folder: Path = Argument(help="The new folder.", file_okay=False),
+    space: str | None = Option(None, "--space", help="Name of the space."),
+) -> None:
+    """Write a space's trained towers and reranker as folders for sentence-transformers.
+
+    `SentenceTransformer` and `CrossEncoder` open them with the same vectors and scores.
+    """
+    with session_of(context).open({"space.name": space}) as workspace:
+        names = workspace.export_model(folder)
+    for name in names:
+        note("written", str(folder / name))

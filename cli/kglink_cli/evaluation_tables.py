@@ -152,16 +152,9 @@ def overlap_tests_table(found: Sequence[OverlapTest], space: str, comparisons: i
 
 
 def comparison_table(
-    comparison: Comparison | AnswerComparison,
-    comparisons: int,
-    seed: int,
-    *,
-    complete: bool | None = None,
+    comparison: Comparison | AnswerComparison, comparisons: int, seed: int
 ) -> Table:
-    """The differences to a kept evaluation, and whether chance alone makes such.
-
-    ``complete`` says of whole answers whether F1 is compared, or recall.
-    """
+    """The differences to a kept evaluation, and whether chance alone makes such."""
     from kglink.evaluation.kept import Comparison
 
     if isinstance(comparison, Comparison):
@@ -172,9 +165,9 @@ def comparison_table(
             for name, test in figures.items()
         }
     else:
-        things, figure = ("what", "figure", "texts"), "macro F1" if complete else "macro recall"
-        found = comparison.tests(complete=bool(complete), seed=seed)
-        tests = {(name, figure): test for name, test in found.items()}
+        things = ("what", "figure", "texts")
+        figure = "macro F1" if comparison.complete else "macro recall"
+        tests = {(name, figure): test for name, test in comparison.tests(seed=seed).items()}
     rows = differences(tests, comparisons)
     return Table((*things, *DIFFERENCE), rows, 2, against(comparison.path, comparisons))
 

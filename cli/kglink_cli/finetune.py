@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,7 +15,6 @@ from typer import Option
 from kglink.errors import UsageError
 from kglink.records import Progress
 from kglink.training.job import EpochNews, News, Note, Planned, StepNews
-from kglink.workspace.shapes import finetuned_shape
 from kglink_cli.console import (
     Reached,
     Show,
@@ -119,11 +119,54 @@ def finetune(
             go_on_by(words)
         done = finetune_with_progress(workspace, job, begun=lambda: go_on_by(words))
     if as_json:
-        print_json(finetuned_shape(done))
+        print_json(_as_json(done))
     else:
         print_finetuned(done)
     if done.refused:
         raise typer.Exit(1)
+
+
+def _as_json(done: Finetuned) -> dict[str, Any]:
+    """A fine-tuning, and the space that was built with its model."""
+    manifest = done.build.manifest if done.build else None
+    record: dict[str, Any] = {
+        "run": done.report.folder.name,
+        **done.report.as_json(),
+        "before": done.before,
+        "after": done.after,
+        "space": manifest.name if manifest else None,
+        "unpublished": done.refused or None,
+        "kbs": list(manifest.kbs) if manifest else None,
+        "encoded_rows": done.build.encoded_rows if done.build else None,
+        "scoring": asdict(done.scoring) if done.scoring else None,
+        "answers": done.replacement.as_json() if done.replacement else None,
+        "detector": None,
+        "reranker": None,
+    }
+    if detector := done.detector:
+        made, best = detector.manifest, detector.held_out
+        record["detector"] = {
+            "folder": str(detector.folder),
+            "documents": list(made.documents),
+            "types": list(made.types),
+            "texts": len(detector.texts.train),
+            "held_out": len(detector.texts.held_out),
+            "precision": best.precision,
+            "recall": best.recall,
+            "f1": best.f1,
+            "dictionary_f1": made.compared.dictionary if made.compared else None,
+            "elsewhere": {name: one.model_dump() for name, one in made.elsewhere.items()},
+            "used": made.is_better,
+        }
+    if reranker := done.reranker:
+        compared = reranker.manifest.compared
+        record["reranker"] = {
+            "folder": str(reranker.folder),
+            "documents": list(reranker.manifest.documents),
+            "right": reranker.right,
+            "compared": compared.model_dump() if compared else None,
+        }
+    return record
 
 
 def finetune_with_progress(

@@ -13,7 +13,7 @@ from typer import Argument, Option
 
 from kglink.errors import UsageError
 from kglink.text.printable import printable
-from kglink.workspace.shapes import found_shape
+from kglink.workspace.link import found_shape
 from kglink_cli.build import ensure_space, tell_names_alone
 from kglink_cli.console import counted, note, print_json, print_table, say
 from kglink_cli.session import (

@@ -19,7 +19,7 @@ from kglink.linking.explain import Explanation
 from kglink.records import Link
 from kglink.text.printable import printable_json
 from kglink.workspace import Workspace
-from kglink.workspace.shapes import found_shape
+from kglink.workspace.link import found_shape
 from kglink_cli.console import counted
 
 #: The methods of `Tools` that agents may call.

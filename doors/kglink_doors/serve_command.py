@@ -11,8 +11,7 @@ from kglink.errors import UsageError
 from kglink_cli.build import ensure_space
 from kglink_cli.console import note
 from kglink_cli.session import session_of
-from kglink_doors.listening import Host, Port, TokenFrom, token_of
-from kglink_doors.serve.limits import Limits
+from kglink_doors.listening import Host, Limits, Port, TokenFrom, token_of
 
 _ORIGIN = re.compile(r"https?://[A-Za-z0-9.-]+(:\d{1,5})?")
 
@@ -55,7 +54,7 @@ def serve(
     /reconcile. Ctrl-C answers what waits, and ends.
     """
     try:
-        from kglink_doors.serve.running import run
+        from kglink_doors.serve.app import run
     except ModuleNotFoundError as error:
         if error.name not in ("fastapi", "uvicorn", "starlette"):
             raise

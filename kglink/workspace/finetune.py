@@ -45,10 +45,9 @@ from kglink.training.reranker import (
 from kglink.training.run import SETTINGS, RunSettings, TrainingReport, alone, is_busy, read_settings
 from kglink.training.stages import check_kbs, with_kbs
 from kglink.training.train import train
-from kglink.workspace.fitting import is_remembered, memory_of
 from kglink.workspace.folder import named
 from kglink.workspace.joint_space import AUTO
-from kglink.workspace.linker import linker_of, search_of
+from kglink.workspace.linker import is_remembered, linker_of, memory_of, search_of
 from kglink.workspace.opened import Opened
 from kglink.workspace.overlaps import find_overlaps
 from kglink.workspace.publish import new_space, publish_detector, publish_reranker

@@ -31,6 +31,8 @@ DISCOVERIES_FILE = "discoveries.json"
 PROMOTED = "discovered"
 #: A mention is unknown if no KB has it more probably than not.
 LEAST_UNKNOWN = 0.5
+#: Entities that a map shows unless more are asked for: encoded before fine-tuning in a minute.
+MAP_ENTITIES = 5000
 #: The model that was trained on this workspace's verdicts.
 OVERLAP_MODEL_FILE = "overlap_model.json"
 #: All that a workspace lives from, but for its store.

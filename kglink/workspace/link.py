@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kglink.errors import SpaceError, UsageError
-from kglink.records import Candidate, LinkedDocument, Span, TextInput
+from kglink.records import Candidate, Entity, EntityId, LinkedDocument, Span, TextInput
 from kglink.shown import ShownList
 from kglink.workspace.folder import named
 from kglink.workspace.spaces import answers, build_if_stale
@@ -162,6 +162,23 @@ def search(
     names = opened.space().kbs(named(kbs))
     limited = opened.limited(opened.space(), names, opened.limits(types, under, not_under))
     return ShownList(search(limited, opened.encoder, opened.registry, text, k, names))
+
+
+def found_shape(
+    found: Iterable[Candidate], entities: Mapping[EntityId, Entity]
+) -> list[dict[str, Any]]:
+    """What a search found, as JSON; ``entities`` are those of it that the store still has."""
+    return [
+        {
+            "kb": one.id.kb,
+            "key": one.id.key,
+            "title": one.title,
+            "score": round(one.score, 5),
+            "url": entities[one.id].url if one.id in entities else "",
+            "evidence": one.evidence,
+        }
+        for one in found
+    ]
 
 
 def explain(

@@ -3,37 +3,48 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache, partial
 from itertools import combinations
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from kglink.config import LinkSection
-from kglink.errors import UnknownNameError, UsageError
+from kglink.errors import SpaceError, UnknownNameError, UsageError
+from kglink.evaluation.annotated import annotation_of, merged_texts
 from kglink.linking.asked import AskedKind
 from kglink.linking.candidates import CandidateSearch
 from kglink.linking.contexts import TokenSearchOf
 from kglink.linking.corrected import Corrected
+from kglink.linking.fit import Rankings, fit_rankings, judged_rankings
 from kglink.linking.fit_clusterer import ClustererChoice, read_choice
+from kglink.linking.fit_judge import fit_judge
 from kglink.linking.judge import SpanJudge, default_weights
 from kglink.linking.kinds import EvidenceKind, joint_ranking
+from kglink.linking.memory import Memory
 from kglink.linking.pipeline import Linker
 from kglink.linking.read_together import READ, ReadTogether
 from kglink.linking.reading import PlainReader, Reader, TrainedReader
 from kglink.linking.sameness import Counterparts
-from kglink.linking.scoring import SCORING_FILE, SEARCH_SCORING, Scoring, read_scoring
+from kglink.linking.scoring import (
+    SCORING_FILE,
+    SEARCH_SCORING,
+    Scoring,
+    read_scoring,
+    write_scoring,
+)
 from kglink.linking.stages import Stage
 from kglink.models import Encoder
 from kglink.plugins import DefaultWeights, KeepsFiles, Registry
-from kglink.records import Candidate, EntityId, MentionInText
+from kglink.records import Candidate, Document, EntityId, MentionInText, OnProgress
 from kglink.space.folder import SpaceFolder
 from kglink.space.remembered import RememberedSurface, RememberedVectors, remembered_vectors
 from kglink.space.space import Space, limited_space
 from kglink.store import Store
 from kglink.store.branches import WantedEntities
 from kglink.store.memory import PartOfMemory
-from kglink.workspace.detectors import detectors_of
+from kglink.workspace.detectors import detectors_of, without_auto
 
 _ANOTHER_MODEL = "the trained reranker was weighed for another model of the space"
 
@@ -313,3 +324,71 @@ def _branches(space: Space, ids: Iterable[str]) -> Mapping[str, tuple[str, ...]]
 def _count(space: Space, kb: str) -> int:
     segment = space.segments[kb]
     return len(segment.keys if segment.rows is None else segment.rows)
+
+
+class Fitted(NamedTuple):
+    """The scoring that was fitted, and to what."""
+
+    scoring: Scoring
+    rankings: Rankings
+    start: Scoring
+
+    def without(self, fold: int) -> Scoring:
+        """What is fitted without one part of the documents, to judge that part by."""
+        return fit_rankings(self.rankings.without(fold), self.start)
+
+
+def is_remembered(store: Store, docs: Iterable[str]) -> bool:
+    """Whether memory was learnt from some of these documents."""
+    return not store.memory_sources().keys().isdisjoint(docs)
+
+
+def memory_of(store: Store, *, remembered: bool) -> Callable[[Sequence[Document]], Memory]:
+    """The memory that some documents are judged by: what they say themselves is left out."""
+    return store.memory_without if remembered else lambda part: store
+
+
+def fit_space(
+    space: Space,
+    encoder: Encoder,
+    settings: LinkSection,
+    store: Store,
+    registry: Registry,
+    documents: Iterable[Document],
+    progress: OnProgress,
+    *,
+    remembered: bool = False,
+    reranker: Path | None = None,
+) -> Fitted:
+    """Fit the scoring of a space, and keep it; ``remembered``: memory was learnt from these too.
+
+    Where a reranker is asked, the space's or the one of a folder, it is kept beside that.
+    """
+    unfitted = settings.model_copy(update={"evidence": "all"})
+    parts = (space, encoder, unfitted, store, registry)
+    place = (reranker or space.folder.reranker) if settings.rerank else space.folder.path
+    search = search_of(*parts, scoring="default", reranker=reranker)
+    memory_without = memory_of(store, remembered=remembered)
+    known = list(documents)
+    rankings = judged_rankings(search, known, space.kbs(), memory_without, progress)
+    scoring = fit_rankings(rankings, search.scoring)
+    if not annotation_of(merged_texts("", known)).partial:
+        judging = search_of(*parts, scoring=scoring, reranker=reranker)
+        links_all = without_auto(unfitted).model_copy(update={"threshold": 0.0})
+        linker = linker_of(judging, space, space.kbs(), links_all, store, registry)
+        judge = fit_judge(linker, known, memory_without=memory_without, progress=progress)
+        scoring = replace(
+            scoring, spans=judge.weights, threshold=judge.threshold, links=judge.links
+        )
+    # Write the scoring, unless the space has another model by now: that one has its own.
+    fingerprint = space.manifest.model.fingerprint
+
+    def check() -> None:
+        if space.folder.published_manifest().model.fingerprint != fingerprint:
+            raise SpaceError(
+                f"space {space.manifest.name!r} got another model while evidence was fitted to it",
+                hint="Run the same command again: it fits the new model.",
+            )
+
+    write_scoring(place, fingerprint, scoring, check)
+    return Fitted(scoring, rankings, search.scoring)

@@ -77,7 +77,7 @@ def fit(
     What memory has learnt from these documents does not count while they are judged. Mentions
     whose golds no KB has are NIL, as `kglink.evaluation.annotated` tells.
     """
-    from kglink.workspace.fitting import is_remembered
+    from kglink.workspace.linker import is_remembered
 
     names = named(docs)
     with opened.at_one_moment() as seen:
@@ -107,7 +107,7 @@ def fit_scoring(
     ``remembered``: memory was learnt from these documents. What was fitted is kept beside the
     space, for as long as it has this model.
     """
-    from kglink.workspace.fitting import fit_space
+    from kglink.workspace.linker import fit_space
 
     parts = (opened.space(), opened.encoder, opened.settings.link, opened.store, opened.registry)
     return fit_space(*parts, documents, progress, remembered=remembered).scoring
@@ -174,7 +174,7 @@ def _unmarked_of(opened: Opened) -> Unmarked:
 
 def _check_source(opened: Opened, name: str) -> None:
     """Refuse what is no KB of annotated documents, such as a file."""
-    from kglink.evaluation.seen import check_annotated
+    from kglink.evaluation.retrieval import check_annotated
 
     if Path(name).exists() and name not in (info.name for info in opened.store.kbs()):
         raise UsageError(
@@ -211,8 +211,7 @@ def fit_clusterer(
     from kglink.linking.fit import FOLDS, MOST_MENTIONS, fold_of, judged_mentions
     from kglink.linking.fit_clusterer import choose_settings, write_choice
     from kglink.workspace.detectors import without_auto
-    from kglink.workspace.fitting import is_remembered, memory_of
-    from kglink.workspace.linker import linker_of, search_of
+    from kglink.workspace.linker import is_remembered, linker_of, memory_of, search_of
 
     names = named(docs)
     documents = judged_documents(opened, names, split)

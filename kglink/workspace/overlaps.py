@@ -73,6 +73,18 @@ def train_overlap_model(opened: Opened, *, progress: OnProgress = lambda _: None
     return trained
 
 
+def overlap_model_shape(trained: Training) -> dict[str, object]:
+    """What was learnt from verdicts."""
+    return {
+        "correct": trained.correct,
+        "wrong": trained.wrong,
+        "rivals": trained.rivals,
+        "kbs": [list(pair) for pair in trained.kbs],
+        "bias": trained.model.bias,
+        "weights": {name: one.model_dump() for name, one in trained.model.weights.items()},
+    }
+
+
 def _tools(opened: Opened, progress: OnProgress) -> OverlapTools:
     from kglink.workspace.overlap_tools import overlap_space, overlap_tools
 

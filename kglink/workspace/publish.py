@@ -38,10 +38,17 @@ from kglink.training.job import Note, Tell
 from kglink.training.reranker import RerankerReport
 from kglink.training.run import RunSettings, TrainingReport, read_settings
 from kglink.workspace.detectors import DICTIONARY, LEARNED, chosen_detector, without_auto
-from kglink.workspace.fitting import Fitted, fit_space, is_remembered, memory_of
 from kglink.workspace.folder import SPACES_FOLDER
 from kglink.workspace.joint_space import WorkspaceSpace
-from kglink.workspace.linker import counterparts_of, linker_of, search_of
+from kglink.workspace.linker import (
+    Fitted,
+    counterparts_of,
+    fit_space,
+    is_remembered,
+    linker_of,
+    memory_of,
+    search_of,
+)
 from kglink.workspace.opened import Opened
 from kglink.workspace.spaces import build_if_stale
 

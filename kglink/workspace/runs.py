@@ -74,6 +74,18 @@ class WorkspaceRun(Shown):
         """A plain dictionary for machine-readable output."""
         return {**self.info.as_json(), "state": self.state, "spaces": list(self.spaces)}
 
+    def whole_as_json(self) -> dict[str, Any]:
+        """The run with all its settings, and its curve."""
+        ran_with = self.info.settings
+        settings = {
+            "recipe": ran_with.recipe.model_dump(mode="json"),
+            "docs": list(ran_with.docs),
+            "hardware": asdict(ran_with.hardware),
+            "processes": ran_with.processes,
+            "libraries": ran_with.libraries,
+        }
+        return {**self.as_json(), "settings": settings, "curve": self.curve.lines()}
+
 
 class Runs:
     """The folder ``runs`` of a workspace."""

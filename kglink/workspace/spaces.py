@@ -294,9 +294,9 @@ def compare_recalls(
         kept = Path(scratch) / "ranks.jsonl"
         with kept.open("w", encoding="utf-8") as out:
             writer = KeptWriter(out, evaluated(one, asked))
-            first = evaluate(one, asked, progress=progress, each=writer.add)
+            first = evaluate(one, asked, progress=progress, each=writer.add_ranked)
         comparison = Comparison(kept, evaluated(other, asked), asked.ks)
-        second = evaluate(other, asked, progress=progress, each=comparison.add)
+        second = evaluate(other, asked, progress=progress, each=comparison.add_ranked)
         comparison.finish()
     return RecallComparison(names, split, kbs, first, second, comparison.tests())
 

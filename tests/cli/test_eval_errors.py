@@ -19,7 +19,7 @@ from kglink.evaluation.measures.errors import (
     reason_of,
 )
 from kglink.evaluation.rankings import JOINT
-from kglink.evaluation.seen import Learnt, LearntFrom
+from kglink.evaluation.retrieval import Learnt, LearntFrom
 from kglink.records import Candidate, Document, Entity, EntityId, Mention, MentionInText
 from kglink.workspace import Workspace, init_workspace
 

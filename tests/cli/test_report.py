@@ -24,7 +24,7 @@ from kglink.linking.scoring import SCORING_FILE
 from kglink.records import EntityId
 from kglink.training.job import FinetuneJob
 from kglink.workspace import Workspace, init_workspace
-from kglink.workspace.report_map import project, turned_onto
+from kglink.workspace.report import project, turned_onto
 from kglink_cli.report_page.page import page_of
 from kglink_cli.report_page.plots import plots_of
 from kglink_cli.report_page.tables import tables_of

@@ -12,8 +12,14 @@ import pytest
 from hand_made_rankings import HandMade
 from kglink.errors import UnknownNameError, UsageError
 from kglink.evaluation.rankings import JOINT
-from kglink.evaluation.retrieval import Question, evaluate_retrieval
-from kglink.evaluation.seen import Learnt, LearntFrom, find_learnt, folded
+from kglink.evaluation.retrieval import (
+    Learnt,
+    LearntFrom,
+    Question,
+    evaluate_retrieval,
+    find_learnt,
+    folded,
+)
 from kglink.models import Hardware
 from kglink.records import Document, EntityId, Mention, Record, Split
 from kglink.store import Store

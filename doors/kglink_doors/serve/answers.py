@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterable
 from contextlib import suppress
+from io import StringIO
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 
-from kglink import EntityId, LinkedDocument, Span, TextInput
+from kglink import Document, EntityId, LinkedDocument, Span, TextInput
 from kglink.errors import KglinkError, UsageError
+from kglink.sources import Problems, Source, read_records
 from kglink.text.printable import printable_json
-from kglink.workspace.shapes import found_shape
+from kglink.workspace.link import found_shape
 from kglink_doors.serve.batches import LinkOptions
 from kglink_doors.serve.errors import error_shape
 from kglink_doors.serve.served import Served, served
@@ -310,3 +313,33 @@ def counterparts(here: Here, kb: str, key: str) -> Response:
     """The same thing in other KBs."""
     found = here.workspace.entity(EntityId(kb, key), examples=0)
     return json_response([one.as_json() for one in found.counterparts])
+
+
+_NIF = "kglink/nif"
+_TURTLE = "text/turtle"
+
+
+@router.post("/nif", tags=["texts"])
+async def nif(request: Request, here: Here) -> Response:
+    """Link the texts of a NIF document: to all KBs, where no mention is given searched."""
+    texts = await run_in_threadpool(_texts, await request.body(), here)
+    found = await here.batches.link(texts, LinkOptions(), here.limits.seconds)
+    here.metrics.linked(len(found), sum(len(one.links) for one in found))
+    out = StringIO()
+    exporter = here.workspace.registry.create("exporter", _NIF, {})
+    await run_in_threadpool(exporter.export, found, out)
+    return Response(out.getvalue(), media_type=_TURTLE)
+
+
+def _texts(body: bytes, here: Served) -> list[TextInput]:
+    adapter = here.workspace.registry.create("kb", _NIF, {"syntax": "turtle"})
+    source = Source.from_bytes(body, name="request")
+    records = read_records(_NIF, adapter.read, source, Problems("stop"))
+    texts = [
+        TextInput(one.id, one.text, tuple(Span(m.start, m.end) for m in one.mentions) or None)
+        for one in records
+        if isinstance(one, Document)
+    ]
+    if not texts:
+        raise UsageError("the body has no nif:Context", hint="Send NIF in Turtle.")
+    return texts

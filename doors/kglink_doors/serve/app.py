@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from importlib.metadata import version
 from importlib.resources import files
 from typing import Any
 
+import uvicorn
 from anyio import to_thread
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -19,7 +21,8 @@ from starlette.exceptions import HTTPException
 from kglink import Workspace
 from kglink.errors import KglinkError
 from kglink.workspace.memory import learn_corrections
-from kglink_doors.serve import answers, changes, job_routes, nif, reconcile, runs
+from kglink_doors.listening import Limits, address, listen
+from kglink_doors.serve import answers, changes, job_routes, reconcile
 from kglink_doors.serve.batches import Batches
 from kglink_doors.serve.errors import (
     FULL_DISK,
@@ -30,9 +33,7 @@ from kglink_doors.serve.errors import (
 )
 from kglink_doors.serve.guard import Guard, Refused
 from kglink_doors.serve.jobs import Jobs
-from kglink_doors.serve.limits import Limits
-from kglink_doors.serve.metrics import Metrics
-from kglink_doors.serve.served import Served
+from kglink_doors.serve.served import Metrics, Served
 from kglink_plugins.exporters.html import page_style
 
 #: Threads besides those of requests.
@@ -51,7 +52,7 @@ def build_app(workspace: Workspace, limits: Limits, *, log: bool = False) -> Fas
         lifespan=_life(workspace, limits, metrics),
     )
     app.add_middleware(Guard, limits=limits, metrics=metrics, log=log)
-    for module in (answers, changes, job_routes, nif, reconcile, runs):
+    for module in (answers, changes, job_routes, reconcile):
         app.include_router(module.router)
     _add_states(app)
     _add_page(app)
@@ -172,3 +173,36 @@ def _add_errors(app: FastAPI) -> None:
             "fix": "This is a bug: see the log.",
         }
         return JSONResponse(shape, 500)
+
+
+#: Seconds that requests at work have left once the server is told to end.
+_GRACE = 30
+#: Seconds after which a thread that links lets the one that reads requests run: it reads them one
+#: system call at a time, and after each would wait for Python's usual 5 ms.
+_SWITCH = 0.0005
+
+
+def run(
+    workspace: Workspace,
+    host: str,
+    port: int,
+    limits: Limits,
+    *,
+    log: bool,
+    tell: Callable[[str], None],
+) -> None:
+    """Serve a workspace; ``tell`` gets the address once it listens."""
+    sys.setswitchinterval(_SWITCH)
+    listening = listen(host, port)
+    config = uvicorn.Config(
+        build_app(workspace, limits, log=log),
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=30,
+        timeout_graceful_shutdown=_GRACE,
+        h11_max_incomplete_event_size=64 * 1024,
+    )
+    tell(address(listening, host))
+    with listening:
+        uvicorn.Server(config).run(sockets=[listening])

@@ -21,9 +21,8 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
 from kglink.text.printable import printable_line
-from kglink_doors.listening import LOOPBACK, knows_token
-from kglink_doors.serve.limits import Limits
-from kglink_doors.serve.metrics import Metrics
+from kglink_doors.listening import LOOPBACK, Limits, knows_token
+from kglink_doors.serve.served import Metrics
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send

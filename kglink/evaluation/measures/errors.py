@@ -16,7 +16,7 @@ from typing import Any
 from kglink.evaluation.measures.end_to_end import Answer, Gold, JudgedText, overlapping
 from kglink.evaluation.measures.retrieval import RERANKED
 from kglink.evaluation.rankings import JSON_KEYS, Rank, RankedMention, Ranker, rank_mentions
-from kglink.evaluation.seen import LearntFrom
+from kglink.evaluation.retrieval import LearntFrom
 from kglink.records import Candidate, Document, Entity, EntityId, MentionInText
 from kglink.store import Store
 from kglink.text.fold import fold
