@@ -62,7 +62,10 @@ def review(
     with session_of(context).open() as workspace:
         ensure_space(workspace, wait=False)
         with workspace.review_links(links, order=order) as session, _typed() as typed:  # type: ignore[arg-type]  # checked there
-            _begin(session)
+            texts = len({one.text for one in session.links})
+            note("review", f"{counted(len(session.links), 'link')} in {counted(texts, 'text')}")
+            if session.before:
+                note("known", f"{counted(session.before, 'link')} judged before")
             _Reviewing(workspace, session, typed, kb).judge()
             result = session.result()
             if result.corrections:
@@ -80,13 +83,6 @@ def _typed() -> Iterator[Iterator[str]]:
             yield typed
     else:
         yield (character for line in sys.stdin for character in line)
-
-
-def _begin(session: LinkReview) -> None:
-    texts = len({one.text for one in session.links})
-    note("review", f"{counted(len(session.links), 'link')} in {counted(texts, 'text')}")
-    if session.before:
-        note("known", f"{counted(session.before, 'link')} judged before")
 
 
 def _print(result: ReviewedLinks, *, as_json: bool) -> None:

@@ -27,7 +27,6 @@ from kglink_doors.listening import (
 if TYPE_CHECKING:
     from mcp.server.transport_security import TransportSecuritySettings
 
-    from kglink_doors.mcp_tools import KglinkServer
 
 _Scope = MutableMapping[str, Any]
 _App = Callable[[_Scope, Callable[..., Any], Callable[..., Any]], Awaitable[None]]
@@ -53,37 +52,26 @@ def mcp(
     with session_of(context).open() as workspace:
         server = make_server(workspace)
         if http:
-            _serve_http(server, host, port, token)
+            import uvicorn
+
+            with listen(host, port) as listening:
+                note("mcp", f"{address(listening, host)}/mcp")
+                app: Any = server.streamable_http_app(
+                    stateless_http=True, json_response=True, transport_security=_checks(host, token)
+                )
+                config = uvicorn.Config(
+                    _with_token(app, token) if token else app, log_level="warning", access_log=False
+                )
+                uvicorn.Server(config).run(sockets=[listening])
         else:
-            _give_stdout_back()
+            # The command line keeps standard output under another descriptor than the transport
+            # takes it from; all else, such as Python's ``print``, goes to standard error.
+            kept, own = sys.stdout, sys.__stdout__
+            if own is not None and kept is not own:
+                os.dup2(kept.fileno(), own.fileno())
+                sys.stdout = own
             stop_at_once()  # a line is waited for in a thread
             server.run("stdio")
-
-
-def _give_stdout_back() -> None:
-    """Put standard output where the transport takes it from; all else goes to standard error.
-
-    The command line keeps it under another descriptor, and Python's ``print`` would write there.
-    """
-    kept, own = sys.stdout, sys.__stdout__
-    if own is not None and kept is not own:
-        os.dup2(kept.fileno(), own.fileno())
-        sys.stdout = own
-
-
-# ----------------------------------------------------------------------------------- HTTP
-def _serve_http(server: KglinkServer, host: str, port: int, token: str) -> None:
-    import uvicorn
-
-    with listen(host, port) as listening:
-        note("mcp", f"{address(listening, host)}/mcp")
-        app: Any = server.streamable_http_app(
-            stateless_http=True, json_response=True, transport_security=_checks(host, token)
-        )
-        config = uvicorn.Config(
-            _with_token(app, token) if token else app, log_level="warning", access_log=False
-        )
-        uvicorn.Server(config).run(sockets=[listening])
 
 
 def _checks(host: str, token: str) -> TransportSecuritySettings:

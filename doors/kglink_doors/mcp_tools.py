@@ -15,8 +15,6 @@ from mcp.types import CallToolResult, TextContent, ToolAnnotations
 from pydantic import Field
 
 from kglink.errors import KglinkError
-from kglink.linking.explain import Explanation
-from kglink.records import Link
 from kglink.text.printable import printable_json
 from kglink.workspace import Workspace
 from kglink.workspace.link import found_shape
@@ -120,10 +118,17 @@ class Tools:
         """
         options: dict[str, Any] = {"types": types, "threshold": threshold, "wait": False}
         (document,) = self._workspace.link(text, kbs, **options)
-        links = document.in_order
+        links, lines = document.in_order, []
+        for link in links:
+            chosen, means = link.chosen, "NIL"
+            also = f"; also {', '.join(map(str, chosen.also))}" if chosen and chosen.also else ""
+            if chosen is not None:
+                means = f"{chosen.id} ({chosen.title})"
+            place = f"[{link.start}:{link.end}] {link.surface}"
+            lines.append(f"{place} = {means}, {link.confidence:.2f} sure{also}")
         linked = sum(link.chosen is not None for link in links)
         head = f"{len(links)} mentions, {linked} linked, {len(links) - linked} NIL"
-        return _answer(document.as_json(), head, map(_line, links))
+        return _answer(document.as_json(), head, lines)
 
     def resolve(
         self,
@@ -202,7 +207,12 @@ class Tools:
         """
         found = self._workspace.explain(text, surface=surface)
         shape = {"mentions": [one.as_json() for one in found]}
-        return _answer(shape, f"{len(found)} mentions", map(_explained, found))
+        lines = (
+            "\n".join([f"[{link.start}:{link.end}] {link.surface}", *one.verdict()])
+            for one in found
+            if (link := one.link)
+        )
+        return _answer(shape, f"{len(found)} mentions", lines)
 
     def list_kbs(self) -> Answer:
         """The knowledge bases of this workspace: names, and how much each holds."""
@@ -240,15 +250,3 @@ def _cut(shape: dict[str, Any]) -> dict[str, Any]:
     long = {name: len(value) for name, value in lists.items() if len(value) > MOST_LISTED}
     cut = {name: shape[name][:MOST_LISTED] for name in long}
     return {**shape, **cut, "cut": long} if long else shape
-
-
-def _line(link: Link) -> str:
-    place = f"[{link.start}:{link.end}] {link.surface}"
-    if link.chosen is None:
-        return f"{place} = NIL, {link.confidence:.2f} sure"
-    also = f"; also {', '.join(map(str, link.chosen.also))}" if link.chosen.also else ""
-    return f"{place} = {link.chosen.id} ({link.chosen.title}), {link.confidence:.2f} sure{also}"
-
-
-def _explained(one: Explanation) -> str:
-    return "\n".join([f"[{one.link.start}:{one.link.end}] {one.link.surface}", *one.verdict()])

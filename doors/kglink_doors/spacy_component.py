@@ -69,7 +69,11 @@ class LinkingPipe:
         if process not in self._opened:
             flags = self._flags
             if self._opened:
-                _use_one_thread()
+                loaded: dict[str, Any] = dict(sys.modules)
+                if "torch" in loaded:
+                    loaded["torch"].set_num_threads(1)
+                if "faiss" in loaded:
+                    loaded["faiss"].omp_set_num_threads(1)
                 flags = {**flags, "encoder.threads": 1}
             self._opened[process] = Workspace.open(self._folder, flags=flags)
         return self._opened[process]
@@ -133,7 +137,15 @@ def set_extensions() -> None:
 
     A pipeline does so itself; documents that are read without one need it.
     """
-    Doc.set_extension(KGLINK, getter=_as_json, force=True)
+
+    def as_json(doc: Doc) -> dict[str, object] | None:
+        """What `kglink link --format jsonl` says of a text; None: it was not linked."""
+        if KGLINK not in doc.user_data:
+            return None
+        entities = [span._.kglink for span in doc.spans.get(KGLINK, ())]
+        return {"text": doc.text, "entities": entities, "meta": doc.user_data[KGLINK]}
+
+    Doc.set_extension(KGLINK, getter=as_json, force=True)
     DocSpan.set_extension(KGLINK, default=None, force=True)
     if not DocSpan.has_extension("kb_ents"):  # scispaCy's has the same shape
         DocSpan.set_extension("kb_ents", default=[])
@@ -165,20 +177,3 @@ def _longest_first(doc: Doc, links: Iterable[Link]) -> list[tuple[tuple[int, int
         if span is not None:
             places.setdefault((span.start, span.end), link)
     return sorted(places.items(), key=lambda one: (one[0][0] - one[0][1], one[0]))
-
-
-def _as_json(doc: Doc) -> dict[str, object] | None:
-    """What `kglink link --format jsonl` says of a text; None: it was not linked."""
-    if KGLINK not in doc.user_data:
-        return None
-    entities = [span._.kglink for span in doc.spans.get(KGLINK, ())]
-    return {"text": doc.text, "entities": entities, "meta": doc.user_data[KGLINK]}
-
-
-def _use_one_thread() -> None:
-    """Let libraries start no threads: after a fork they would wait for those of the parent."""
-    loaded: dict[str, Any] = dict(sys.modules)
-    if "torch" in loaded:
-        loaded["torch"].set_num_threads(1)
-    if "faiss" in loaded:
-        loaded["faiss"].omp_set_num_threads(1)

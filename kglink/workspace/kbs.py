@@ -197,22 +197,20 @@ def _checked_records(records: Iterable[Record]) -> Iterator[Record]:
         if not isinstance(record, Entity | Document | CodeMapping):
             kind = type(record).__name__
             raise UsageError(f"record {number:,} is of the type {kind}", hint=made_of)
-        _check_texts(number, record)
+        names = next(names for kind, names in _TEXTS.items() if isinstance(record, kind))
+        for name in names:
+            kind = type(getattr(record, name)).__name__
+            if kind != "str":
+                hint = (
+                    "Leave out what is not there." if kind == "NoneType" else "Write it as a str."
+                )
+                what = f"record {number:,}: the {name} is of the type {kind}"
+                raise UsageError(what, hint=hint)
         if isinstance(record, Entity):
             _check_names(record)
         yield record
     if not number:
         raise UsageError("no record was given", hint=made_of)
-
-
-def _check_texts(number: int, record: Record) -> None:
-    names = next(names for kind, names in _TEXTS.items() if isinstance(record, kind))
-    for name in names:
-        kind = type(getattr(record, name)).__name__
-        if kind != "str":
-            hint = "Leave out what is not there." if kind == "NoneType" else "Write it as a str."
-            what = f"record {number:,}: the {name} is of the type {kind}"
-            raise UsageError(what, hint=hint)
 
 
 def _check_names(entity: Entity) -> None:

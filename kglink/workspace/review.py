@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -282,7 +282,15 @@ def review_links(
             f"{path} has no link: nothing was found in its texts",
             hint="`kglink link --threshold 0.1` finds more, with more wrong ones.",
         )
-    _check_known(opened, str(path), links)
+    # Refuse answers that this workspace does not have.
+    label = str(path)
+    entities = {one.entity for one in links if one.entity}
+    kbs = [info.name for info in opened.store.kbs() if info.entities]
+    for one in sorted(entities):
+        if one.kb not in kbs:
+            raise unknown_kb(label, one, kbs)
+    if missing := entities - opened.store.existing(entities):
+        raise unknown_entities(label, missing)
     if order == "unsure":
         links.sort(key=lambda one: one.confidence)
     learn_corrections(opened)
@@ -360,17 +368,6 @@ def _links(where: str, line: str) -> Iterator[LinkToReview]:
         yield LinkToReview(
             record.id, record.text, one.start, one.end, entity, one.confidence or 0.0, candidates
         )
-
-
-def _check_known(opened: Opened, label: str, links: Iterable[LinkToReview]) -> None:
-    """Refuse answers that this workspace does not have."""
-    entities = {one.entity for one in links if one.entity}
-    kbs = [info.name for info in opened.store.kbs() if info.entities]
-    for one in sorted(entities):
-        if one.kb not in kbs:
-            raise unknown_kb(label, one, kbs)
-    if missing := entities - opened.store.existing(entities):
-        raise unknown_entities(label, missing)
 
 
 def _overlapping(link: LinkToReview, words: str) -> tuple[int, int]:

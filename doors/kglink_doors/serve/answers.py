@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from io import StringIO
 from typing import TYPE_CHECKING, Annotated, Any
@@ -84,10 +84,6 @@ class ToLink(BaseModel):
             for number, one in enumerate(given, 1)
         ]
 
-    def options(self) -> LinkOptions:
-        """How they are linked."""
-        return options_of(self.kbs, self.types, self.under, self.not_under, self.threshold)
-
 
 class ToExplain(BaseModel):
     """A text, and a mention of it: by its words, or by its place; of neither: all."""
@@ -113,17 +109,6 @@ class ToResolve(BaseModel):
     threshold: float | None = Field(None, ge=0, le=1)
 
 
-def options_of(
-    kbs: Iterable[str],
-    types: Iterable[str],
-    under: Iterable[str],
-    not_under: Iterable[str],
-    threshold: float | None,
-) -> LinkOptions:
-    """How texts are linked."""
-    return LinkOptions(tuple(kbs), tuple(types), tuple(under), tuple(not_under), threshold)
-
-
 def json_response(value: object, status: int = 200) -> Response:
     """JSON that every reader takes, halves of surrogate pairs written out."""
     return Response(printable_json(value), status, media_type="application/json")
@@ -132,7 +117,9 @@ def json_response(value: object, status: int = 200) -> Response:
 @router.post("/link", tags=["texts"], responses={200: {"model": None}})
 async def link(asked: ToLink, here: Here) -> Response:
     """Link a text, or several: the JSON of `kglink link --json`."""
-    found = await _linked(asked.inputs(), asked.options(), here)
+    limits = (asked.kbs, asked.types, asked.under, asked.not_under)
+    options = LinkOptions(*map(tuple, limits), threshold=asked.threshold)
+    found = await _linked(asked.inputs(), options, here)
     shapes = [one.as_json(explain=asked.explain) for one in found]
     return json_response(shapes if asked.text is None else shapes[0])
 
@@ -153,7 +140,7 @@ async def link_lines(
 
     A line that is none, or that cannot be linked, is answered by `{"error", "fix"}`.
     """
-    options = options_of(kbs, types, under, not_under, threshold)
+    options = LinkOptions(*map(tuple, (kbs, types, under, not_under)), threshold=threshold)
     answers = _line_answers(request, here, options, explain=explain)
     return _WhileItReads(answers, media_type="application/x-ndjson")
 
@@ -178,32 +165,26 @@ class _WhileItReads(StreamingResponse):
 async def _line_answers(
     request: Request, here: Served, options: LinkOptions, *, explain: bool
 ) -> AsyncIterator[str]:
+    async def of_line(line: bytes) -> dict[str, Any]:
+        try:
+            texts = [Text.model_validate_json(line).input()]
+            (found,) = await _linked(texts, options, here, patient=True)
+            return found.as_json(explain=explain)
+        except ValidationError as error:
+            fix = 'A line is {"text": ..., "id": ..., "entities": [{"start", "end"}]}.'
+            return {"error": f"the line is no text: {error.errors()[0]['msg']}", "fix": fix}
+        except KglinkError as error:
+            return error_shape(error)
+        except TimeoutError:
+            seconds = f"{here.limits.seconds:g} s"
+            return {"error": f"it took over {seconds}", "fix": "Send a shorter text."}
+
     try:
         async for lines in _lines(request, int(here.limits.body_mb * 2**20)):
-            asked = [asyncio.create_task(_of_line(one, here, options)) for one in lines]
-            for one in asked:
-                found = await one
-                shape = (
-                    found.as_json(explain=explain) if isinstance(found, LinkedDocument) else found
-                )
-                yield printable_json(shape) + "\n"
+            for one in [asyncio.create_task(of_line(line)) for line in lines]:
+                yield printable_json(await one) + "\n"
     except KglinkError as error:  # the answer has begun: what is wrong is its last line
         yield printable_json(error_shape(error)) + "\n"
-
-
-async def _of_line(
-    line: bytes, here: Served, options: LinkOptions
-) -> LinkedDocument | dict[str, Any]:
-    try:
-        texts = [Text.model_validate_json(line).input()]
-        return (await _linked(texts, options, here, patient=True))[0]
-    except ValidationError as error:
-        fix = 'A line is {"text": ..., "id": ..., "entities": [{"start", "end"}]}.'
-        return {"error": f"the line is no text: {error.errors()[0]['msg']}", "fix": fix}
-    except KglinkError as error:
-        return error_shape(error)
-    except TimeoutError:
-        return {"error": f"it took over {here.limits.seconds:g} s", "fix": "Send a shorter text."}
 
 
 async def _lines(request: Request, most: int) -> AsyncIterator[list[bytes]]:

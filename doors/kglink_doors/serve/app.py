@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from importlib.metadata import version
 from importlib.resources import files
 from typing import Any
@@ -55,7 +56,16 @@ def build_app(workspace: Workspace, limits: Limits, *, log: bool = False) -> Fas
     for module in (answers, changes, job_routes, reconcile):
         app.include_router(module.router)
     _add_states(app)
-    _add_page(app)
+    page = files("kglink_doors.serve") / "page"
+    style = page_style() + (page / "page.css").read_text(encoding="utf-8")
+    contents = {
+        "/": ("text/html", (page / "index.html").read_bytes()),
+        "/page.css": ("text/css", style.encode()),
+        "/page.js": ("text/javascript", (page / "page.js").read_bytes()),
+    }
+    for path, (kind, content) in contents.items():
+        response = Response(content, media_type=f"{kind}; charset=utf-8")
+        app.add_route(path, partial(_always, response), include_in_schema=False)
     _add_errors(app)
     return app
 
@@ -101,21 +111,8 @@ def _add_states(app: FastAPI) -> None:
         return Response(text, media_type="text/plain; version=0.0.4")
 
 
-def _add_page(app: FastAPI) -> None:
-    page = files("kglink_doors.serve") / "page"
-    style = page_style() + (page / "page.css").read_text(encoding="utf-8")
-    contents = {
-        "/": ("text/html", (page / "index.html").read_bytes()),
-        "/page.css": ("text/css", style.encode()),
-        "/page.js": ("text/javascript", (page / "page.js").read_bytes()),
-    }
-    for path, (kind, content) in contents.items():
-        response = Response(content, media_type=f"{kind}; charset=utf-8")
-        app.add_route(path, _always(response), include_in_schema=False)
-
-
-def _always(response: Response) -> Callable[[Request], Response]:
-    return lambda _: response
+async def _always(response: Response, _: Request) -> Response:
+    return response
 
 
 def _add_errors(app: FastAPI) -> None:

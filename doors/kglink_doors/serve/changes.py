@@ -113,9 +113,8 @@ def overlaps(
     known = here.workspace.store.get_entities(ids)
 
     def side(id_: EntityId) -> dict[str, str]:
-        entity = known.get(id_)
-        text = entity.description[:400] if entity else ""
-        return {"id": str(id_), "title": entity.title if entity else id_.key, "description": text}
+        entity = known.get(id_) or Entity(id_.key, id_.key)
+        return {"id": str(id_), "title": entity.title, "description": entity.description[:400]}
 
     return json_response(
         [{**one.as_json(), "left": side(one.left), "right": side(one.right)} for one in chosen]

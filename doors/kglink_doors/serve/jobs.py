@@ -12,7 +12,7 @@ import shutil
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +27,7 @@ from kglink_cli.report_page.page import page_of
 from kglink_doors.serve.errors import BusyError, error_shape
 
 State = Literal["waiting", "running", "done", "failed", "cancelled"]
+KINDS = ("add-kb", "learn", "overlaps", "build", "report")
 #: Jobs that may wait, and jobs that are done and still told of.
 _MOST_WAITING = 16
 _MOST_TOLD = 100
@@ -86,50 +87,34 @@ def _built(workspace: Workspace, job: Job) -> BuildReport:
             time.sleep(_PAUSE)
 
 
-def _add_kb(workspace: Workspace, job: Job) -> object:
+def _work(workspace: Workspace, job: Job) -> object:
+    """Do a job; what comes of it is its answer."""
     options = dict(job.options)
-    source = job.folder / options.pop("file")
-    added = workspace.add_kb(options.pop("kb"), source, **options, progress=job.tell)
-    _built(workspace, job)
-    return added.as_json()
+    match job.kind:
+        case "add-kb":
+            source = job.folder / options.pop("file")
+            added = workspace.add_kb(options.pop("kb"), source, **options, progress=job.tell)
+            _built(workspace, job)
+            return added.as_json()
+        case "learn":
+            return {"surfaces": workspace.learn(options["kb"], progress=job.tell)}
+        case "overlaps":
+            found = workspace.find_overlaps(progress=job.tell)
+            return [{"left": one.left, "right": one.right, "kept": one.kept} for one in found]
+        case "build":
+            built = _built(workspace, job)
+            return {"encoded_rows": built.encoded_rows, "version": workspace.space().version}
 
-
-def _learn(workspace: Workspace, job: Job) -> object:
-    return {"surfaces": workspace.learn(job.options["kb"], progress=job.tell)}
-
-
-def _overlaps(workspace: Workspace, job: Job) -> object:
-    found = workspace.find_overlaps(progress=job.tell)
-    return [{"left": one.left, "right": one.right, "kept": one.kept} for one in found]
-
-
-def _build(workspace: Workspace, job: Job) -> object:
-    report = _built(workspace, job)
-    return {"encoded_rows": report.encoded_rows, "version": workspace.space().version}
+    run = options["run"]
+    path = report_path(workspace, run)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, page_of(workspace.report(run, progress=job.tell)))
+    return {"page": f"/reports/{run}"}
 
 
 def report_path(workspace: Workspace, run: str) -> Path:
     """Where the page that reports on a run lies."""
     return workspace.folder / SCRATCH_FOLDER / "reports" / f"{run}.html"
-
-
-def _report(workspace: Workspace, job: Job) -> object:
-
-    run = job.options["run"]
-    page = page_of(workspace.report(run, progress=job.tell))
-    path = report_path(workspace, run)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, page)
-    return {"page": f"/reports/{run}"}
-
-
-_WORK: Mapping[str, Callable[[Workspace, Job], object]] = {
-    "add-kb": _add_kb,
-    "learn": _learn,
-    "overlaps": _overlaps,
-    "build": _build,
-    "report": _report,
-}
 
 
 class Jobs:
@@ -144,7 +129,20 @@ class Jobs:
         #: The locks of folders that are this server's own: another one leaves them alone.
         self._held: dict[Path, ExitStack] = {}
         if not read_only:
-            self._take_up()
+            # Go on with what a process before this one left; uploads that never became jobs go.
+            for folder in sorted(self._folder.glob("*"), key=lambda one: one.stat().st_mtime):
+                try:
+                    self._hold(folder)
+                    accepted = json.loads((folder / _FILE).read_text(encoding="utf-8"))
+                kind, options = accepted["kind"], accepted["options"]
+                if kind not in KINDS or "/" in str(options.get("file", "")):
+                    raise ValueError("no job")  # noqa: TRY301 - as of any other folder
+                except LockedError:
+                    continue  # another server's
+                except (OSError, ValueError, TypeError, LookupError, AttributeError):
+                    self.drop(folder)
+                else:
+                    self._jobs[folder.name] = Job(folder.name, kind, options, folder)
         self._thread = threading.Thread(target=self._run, name="kglink-jobs", daemon=True)
         self._thread.start()
 
@@ -211,23 +209,10 @@ class Jobs:
         for held in self._held.values():
             held.close()
 
-    def _take_up(self) -> None:
-        """Go on with what a process before this one left; uploads that never became jobs go."""
-        for folder in sorted(self._folder.glob("*"), key=lambda one: one.stat().st_mtime):
-            try:
-                self._hold(folder)
-                job = _read_job(folder)
-            except LockedError:
-                continue  # another server's
-            except (OSError, ValueError):
-                self.drop(folder)
-            else:
-                self._jobs[job.id] = job
-
     def _run(self) -> None:
         while job := self._next():
             try:
-                self._end(job, "done", _WORK[job.kind](self._workspace, job))
+                self._end(job, "done", _work(self._workspace, job))
             except _StoppedError:
                 if job.stop == "ending":
                     return  # its folder stays: it is done after the next start
@@ -257,13 +242,3 @@ class Jobs:
             ended = [one.id for one in self._jobs.values() if one.state not in live]
             for name in ended[:-_MOST_TOLD]:
                 del self._jobs[name]
-
-
-def _read_job(folder: Path) -> Job:
-    """A job as it was accepted; `ValueError` where the folder is none."""
-    told = json.loads((folder / _FILE).read_text(encoding="utf-8"))
-    kind = told.get("kind") if isinstance(told, dict) else None
-    options = told.get("options") if kind in _WORK else None
-    if not isinstance(options, dict) or "/" in str(options.get("file", "")):
-        raise ValueError("no job")
-    return Job(folder.name, str(kind), options, folder)

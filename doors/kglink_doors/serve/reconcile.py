@@ -20,8 +20,6 @@ from kglink.errors import UnknownNameError, UsageError
 from kglink.linking.scoring import Scoring
 from kglink_doors.serve.answers import Here, json_response
 from kglink_doors.serve.batches import BATCH_TEXTS, LinkOptions
-from kglink_doors.serve.guard import preflight
-from kglink_doors.serve.served import Served
 
 router = APIRouter(tags=["reconciliation"])
 VERSION = "0.2"
@@ -112,7 +110,7 @@ Service = Annotated[Asked, Depends(Asked)]
 @router.options("/reconcile/{rest:path}")
 async def options(rest: str = "") -> Response:
     """What a browser asks before a page of another site may ask."""
-    return preflight()
+    return Response(status_code=204)
 
 
 @router.get("/reconcile/suggest/{kind}")
@@ -229,7 +227,7 @@ async def _reconciled(service: Asked, queries: str) -> dict[str, object]:
     for types in dict.fromkeys(one.types for one in cells.values()):
         asked = {name: one for name, one in cells.items() if one.types == types}
         try:
-            found = await _linked(service.here, list(asked.values()), (service.kbs, types))
+            found = await _linked(service, [one.input() for one in asked.values()], types)
         except UnknownNameError:  # nothing is of a type that no entity has
             answers |= {name: {"result": []} for name in asked}
             continue
@@ -239,13 +237,12 @@ async def _reconciled(service: Asked, queries: str) -> dict[str, object]:
 
 
 async def _linked(
-    here: Served, cells: Sequence[Cell], asked: tuple[tuple[str, ...], tuple[str, ...]]
+    service: Asked, cells: Sequence[TextInput], types: tuple[str, ...]
 ) -> list[LinkedDocument]:
-    options = LinkOptions(*asked)
-    inputs = [one.input() for one in cells]
+    here, options = service.here, LinkOptions(service.kbs, types)
     found: list[LinkedDocument] = []
-    for first in range(0, len(inputs), BATCH_TEXTS):
-        part = inputs[first : first + BATCH_TEXTS]
+    for first in range(0, len(cells), BATCH_TEXTS):
+        part = cells[first : first + BATCH_TEXTS]
         found += await here.batches.link(part, options, here.limits.seconds, patient=True)
     return found
 

@@ -63,7 +63,10 @@ class ErrorSummary:
         self._typed |= {gold.kb for gold in case.gold if case.type_of(gold)}
         for name, group in _groups(case):
             self._groups.setdefault(name, {}).setdefault(group, Counter())[case.reason] += 1
-        pair = _confused(case, self.kbs)
+        golds = sorted({gold.kb for gold in case.gold}, key=lambda kb: (kb not in self.kbs, kb))
+        answer = case.answer.kb if case.answer else ""
+        gold = answer if answer in golds else golds[0] if golds else NIL_ROW
+        pair = (gold, answer or (NOTHING if case.found is None else NIL_ROW))
         self._confusion[pair] += 1
         self._right[pair] += case.reason is None
 
@@ -145,14 +148,6 @@ def _range(count: int, starts: Sequence[int]) -> str:
 
 def _first_number(group: str) -> int:
     return int(group.rstrip("+").partition("-")[0])
-
-
-def _confused(case: Case, kbs: Sequence[str]) -> tuple[str, str]:
-    """The KB of the gold and that of the answer; of several golds one in the answer's KB."""
-    golds = sorted({gold.kb for gold in case.gold}, key=lambda kb: (kb not in kbs, kb))
-    answer = case.answer.kb if case.answer else ""
-    gold = answer if answer in golds else golds[0] if golds else NIL_ROW
-    return gold, answer or (NOTHING if case.found is None else NIL_ROW)
 
 
 #: How many characters are shown on each side of a mention.
