@@ -241,7 +241,7 @@ def report(
                 runs, split_names(docs), split=split, map_entities=map_entities, progress=tell
             )
         if plots is not None:
-            drawn = plots_of(found)
+            drawn = list(plots_of(found))
             for one in drawn:
                 with whole_file(workspace, plots / f"{one.name}.svg") as out:
                     out.write(one.svg(alone=True))

@@ -302,7 +302,7 @@ def _bars(report: Shape) -> Iterator[Drawing]:
         return Bar(figures["R@1"], interval, figures["mentions"] if count is None else count)
 
     names = [run["name"] for run in runs]
-    by_pool = [{pool: bar(*one) for pool, *one in pools_of(run["retrieval"])} for run in runs]
+    by_pool = [{one[0]: bar(*one[1:]) for one in pools_of(run["retrieval"])} for run in runs]
     pools = dict.fromkeys(pool for one in by_pool for pool in one)
     groups = [(pool, [one.get(pool) for one in by_pool]) for pool in pools]
     axis = "share of mentions with a right entity first (R@1)"

@@ -65,10 +65,10 @@ class ToLink(BaseModel):
     text: str | None = None
     entities: list[Place] | None = Field(None, max_length=_MOST_GIVEN)
     texts: list[Text | str] | None = Field(None, max_length=1000)
-    kbs: list[str] = []
-    types: list[str] = []
-    under: list[str] = []
-    not_under: list[str] = []
+    kbs: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()
+    under: tuple[str, ...] = ()
+    not_under: tuple[str, ...] = ()
     threshold: float | None = Field(None, ge=0, le=1)
     explain: bool = False
 
@@ -117,8 +117,7 @@ def json_response(value: object, status: int = 200) -> Response:
 @router.post("/link", tags=["texts"], responses={200: {"model": None}})
 async def link(asked: ToLink, here: Here) -> Response:
     """Link a text, or several: the JSON of `kglink link --json`."""
-    limits = (asked.kbs, asked.types, asked.under, asked.not_under)
-    options = LinkOptions(*map(tuple, limits), threshold=asked.threshold)
+    options = LinkOptions(asked.kbs, asked.types, asked.under, asked.not_under, asked.threshold)
     found = await _linked(asked.inputs(), options, here)
     shapes = [one.as_json(explain=asked.explain) for one in found]
     return json_response(shapes if asked.text is None else shapes[0])
@@ -140,7 +139,7 @@ async def link_lines(
 
     A line that is none, or that cannot be linked, is answered by `{"error", "fix"}`.
     """
-    options = LinkOptions(*map(tuple, (kbs, types, under, not_under)), threshold=threshold)
+    options = LinkOptions(tuple(kbs), tuple(types), tuple(under), tuple(not_under), threshold)
     answers = _line_answers(request, here, options, explain=explain)
     return _WhileItReads(answers, media_type="application/x-ndjson")
 

@@ -129,22 +129,26 @@ class Jobs:
         #: The locks of folders that are this server's own: another one leaves them alone.
         self._held: dict[Path, ExitStack] = {}
         if not read_only:
-            # Go on with what a process before this one left; uploads that never became jobs go.
-            for folder in sorted(self._folder.glob("*"), key=lambda one: one.stat().st_mtime):
-                try:
-                    self._hold(folder)
-                    accepted = json.loads((folder / _FILE).read_text(encoding="utf-8"))
-                kind, options = accepted["kind"], accepted["options"]
-                if kind not in KINDS or "/" in str(options.get("file", "")):
-                    raise ValueError("no job")  # noqa: TRY301 - as of any other folder
-                except LockedError:
-                    continue  # another server's
-                except (OSError, ValueError, TypeError, LookupError, AttributeError):
-                    self.drop(folder)
-                else:
-                    self._jobs[folder.name] = Job(folder.name, kind, options, folder)
+            self._take_up()
         self._thread = threading.Thread(target=self._run, name="kglink-jobs", daemon=True)
         self._thread.start()
+
+    def _take_up(self) -> None:
+        """Go on with what a process before this one left; uploads that never became jobs go."""
+        for folder in sorted(self._folder.glob("*"), key=lambda one: one.stat().st_mtime):
+            try:
+                self._hold(folder)
+                accepted = json.loads((folder / _FILE).read_text(encoding="utf-8"))
+                kind, options = accepted["kind"], accepted["options"]
+                name = str(options.get("file", ""))
+            except LockedError:
+                continue  # another server's
+            except (OSError, ValueError, TypeError, LookupError, AttributeError):
+                kind = name = ""
+            if kind in KINDS and "/" not in name:
+                self._jobs[folder.name] = Job(folder.name, kind, options, folder)
+            else:
+                self.drop(folder)
 
     def all(self) -> list[Job]:
         """All jobs, the newest first."""
