@@ -47,7 +47,7 @@ from kglink.training.stages import check_kbs, with_kbs
 from kglink.training.train import train
 from kglink.workspace.folder import named
 from kglink.workspace.joint_space import AUTO
-from kglink.workspace.linker import is_remembered, linker_of, memory_of, search_of
+from kglink.workspace.linker import is_remembered, memory_of
 from kglink.workspace.opened import Opened
 from kglink.workspace.overlaps import find_overlaps
 from kglink.workspace.publish import new_space, publish_detector, publish_reranker
@@ -371,15 +371,15 @@ def mentions_to_read(opened: Opened, told: RunSettings, progress: OnProgress) ->
         for document, held_back in splits.divided(store):
             parts[held_back].setdefault(name, []).append(document)
     memory_without = memory_of(store, remembered=is_remembered(store, used))
-    link = opened.settings.link.model_copy(update={"evidence": section.found_by, "rerank": 0})
-    search = search_of(space, opened.encoder, link, store, opened.registry)
+    asked = opened.asked(evidence=section.found_by, rerank=0)
+    search = asked.search()
 
     def judged(documents: Sequence[Document], most: int) -> Iterator[JudgedRanking]:
         """Mentions with their candidates, from all documents alike."""
         chosen, done = judged_mentions(documents, kbs, most), 0
         for fold in range(FOLDS):
             memory = memory_without([one for one in documents if fold_of(one) == fold])
-            linker = linker_of(search.with_memory(memory), space, kbs, link, store, opened.registry)
+            linker = asked.linker(search.with_memory(memory))
             own = iter([one for one in chosen if one.fold == fold])
             while batch := list(islice(own, BATCH_MENTIONS)):
                 found = list(_with_candidates(linker, store, batch, kbs, depth))

@@ -88,10 +88,7 @@ def fit(
 
 def scoring(opened: Opened) -> Scoring:
     """How the space weighs evidence now, as it was fitted last or as it is before."""
-    from kglink.workspace.linker import search_of
-
-    parts = (opened.space(), opened.encoder, opened.settings.link, opened.store, opened.registry)
-    return search_of(*parts).scoring
+    return opened.asked().search().scoring
 
 
 def fit_scoring(
@@ -107,10 +104,7 @@ def fit_scoring(
     ``remembered``: memory was learnt from these documents. What was fitted is kept beside the
     space, for as long as it has this model.
     """
-    from kglink.workspace.linker import fit_space
-
-    parts = (opened.space(), opened.encoder, opened.settings.link, opened.store, opened.registry)
-    return fit_space(*parts, documents, progress, remembered=remembered).scoring
+    return opened.asked().fit(documents, progress, remembered=remembered).scoring
 
 
 def judged_documents(opened: Opened, names: Sequence[str], split: str) -> list[Document]:
@@ -211,18 +205,17 @@ def fit_clusterer(
     from kglink.linking.fit import FOLDS, MOST_MENTIONS, fold_of, judged_mentions
     from kglink.linking.fit_clusterer import choose_settings, write_choice
     from kglink.workspace.detectors import without_auto
-    from kglink.workspace.linker import is_remembered, linker_of, memory_of, search_of
+    from kglink.workspace.linker import is_remembered, memory_of
 
     names = named(docs)
     documents = judged_documents(opened, names, split)
-    space, store, registry = opened.space(), opened.store, opened.registry
-    kbs = space.kbs()
-    asked = without_auto(opened.settings.link)
-    alone = asked.model_copy(update={"clusterer": ""})
-    clustered = asked.model_copy(update={"clusterer": asked.clusterer or CLUSTERER})
-    search = search_of(space, opened.encoder, asked, store, registry)
+    asked, store = replace(opened.asked(), link=without_auto(opened.settings.link)), opened.store
+    space, link = asked.space, asked.link
+    alone = asked.changed(clusterer="")
+    clustered = asked.changed(clusterer=link.clusterer or CLUSTERER)
+    search = asked.search()
     memory_without = memory_of(store, remembered=is_remembered(store, names))
-    judged = judged_mentions(documents, kbs, MOST_MENTIONS)
+    judged = judged_mentions(documents, space.kbs(), MOST_MENTIONS)
     if not any(one.gold for one in judged):
         raise UsageError(
             "no mention of these documents has its answer in the space",
@@ -231,12 +224,12 @@ def fit_clusterer(
     known: list[KnownMention] = []
     for part in range(FOLDS):
         memory = memory_without([one for one in documents if fold_of(one) == part])
-        linker = linker_of(search.with_memory(memory), space, kbs, alone, store, registry)
+        linker = alone.linker(search.with_memory(memory))
         own = [one for one in judged if one.fold == part]
-        for one in _known(linker, own, max(asked.top_k, asked.reranked)):
+        for one in _known(linker, own, max(link.top_k, link.reranked)):
             known.append(one)
             progress(Progress("mentions", len(known), len(judged)))
-    helping = linker_of(search, space, kbs, clustered, store, registry)
+    helping = clustered.linker(search)
 
     def answer(ranking: Ranking) -> EntityId | None:
         chosen = helping.decided(ranking).chosen

@@ -38,11 +38,10 @@ from kglink.workspace.folder import (
 )
 from kglink.workspace.joint_space import AUTO, WorkspaceSpace, joint_space, student_of
 from kglink.workspace.linker import (
+    AskedSpace,
     Limits,
     is_reranker_of_another_model,
     limited_to,
-    linker_of,
-    search_of,
 )
 from kglink.workspace.trust import check_store_file, check_trust
 
@@ -267,6 +266,11 @@ class Opened:
                 self._linkers.clear()
             return self._space[1]
 
+    def asked(self, **settings: object) -> AskedSpace:
+        """The space as it is asked, with some settings of linking changed."""
+        link = self.settings.link.model_copy(update=settings)
+        return AskedSpace(self.space(), self.encoder, link, self.store, self.registry)
+
     def linked_kbs(self, space: Space, kbs: str | Sequence[str] = ()) -> tuple[str, ...]:
         """The KBs to link to: these, else those of the settings, else all of the space."""
         return space.kbs(named(kbs) or self.settings.link.kbs)
@@ -320,16 +324,18 @@ class Opened:
             )  # fmt: skip
             linker = self._linkers.get(key)
             if linker is None:
-                limited = self.limited(space, names, limits)
-                parts = (limited, self.encoder, link, self.store, self.registry)
-                search = search_of(*parts, candidates=candidates)
-                told = self.names_alone(space, names)
-                linker = linker_of(
-                    search, limited, names, link, self.store, self.registry,
-                    {"names_alone": told._asdict()} if told else None,
+                asked = AskedSpace(
+                    self.limited(space, names, limits), self.encoder, link, self.store,
+                    self.registry,
+                )  # fmt: skip
+                alone = self.names_alone(space, names)
+                linker = asked.linker(
+                    asked.search(candidates=candidates),
+                    names,
+                    unfinished={"names_alone": alone._asdict()} if alone else None,
                     clusters=names_of_discoveries(self.folder) if discovered else None,
                     corrected=corrected_texts(self.store),
-                )  # fmt: skip
+                )
                 self.stages += linker.stages
                 while len(self._linkers) >= MOST_LINKERS:
                     del self._linkers[next(iter(self._linkers))]

@@ -9,10 +9,8 @@ import shutil
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from kglink.config import LinkSection
 from kglink.errors import ModelError, SpaceError
 from kglink.evaluation.measures.end_to_end import Score
 from kglink.evaluation.rankings import JUDGED_JOINT
@@ -20,7 +18,6 @@ from kglink.evaluation.replacement import Replacement, compare_spaces
 from kglink.linking.pipeline import Linker
 from kglink.linking.sameness import Counterparts
 from kglink.linking.scoring import Scoring, read_scoring, write_scoring
-from kglink.models import Encoder
 from kglink.models.head_folder import RERANKER, TAGGER, AnswersCompared, Comparison
 from kglink.records import Document, OnProgress, TextInput
 from kglink.space.build import BuildReport
@@ -41,13 +38,11 @@ from kglink.workspace.detectors import DICTIONARY, LEARNED, chosen_detector, wit
 from kglink.workspace.folder import SPACES_FOLDER
 from kglink.workspace.joint_space import WorkspaceSpace
 from kglink.workspace.linker import (
+    AskedSpace,
     Fitted,
     counterparts_of,
-    fit_space,
     is_remembered,
-    linker_of,
     memory_of,
-    search_of,
 )
 from kglink.workspace.opened import Opened
 from kglink.workspace.spaces import build_if_stale
@@ -61,15 +56,6 @@ _MOST_READ = 200
 _DICTIONARY_ALONE = {"link.detector": (DICTIONARY,), "link.detector_settings": {}}
 
 
-class Asked(NamedTuple):
-    """A space as it is asked: with these settings, and perhaps a reranker that is not its own."""
-
-    space: Space
-    encoder: Encoder
-    link: LinkSection
-    reranker: Path | None = None
-
-
 @dataclass(frozen=True, slots=True)
 class _Judging:
     """Documents that a run held back, to fit and to compare spaces by."""
@@ -80,18 +66,16 @@ class _Judging:
     """Whether memory was learnt from them."""
     progress: OnProgress
 
-    def fit(self, asked: Asked) -> Fitted:
+    def fit(self, asked: AskedSpace) -> Fitted:
         """Fit the scoring of a space to the documents, and keep it."""
-        space, encoder, link, reranker = asked
-        return fit_space(
-            *(space, encoder, link, self.target.store, self.target.registry),
-            *(self.documents, self.progress),
-            remembered=self.remembered,
-            reranker=reranker,
-        )
+        return asked.fit(self.documents, self.progress, remembered=self.remembered)
 
     def compare(
-        self, before: Asked, after: Asked, fitted: Fitted, known: Counterparts | None = None
+        self,
+        before: AskedSpace,
+        after: AskedSpace,
+        fitted: Fitted,
+        known: Counterparts | None = None,
     ) -> Replacement:
         """Both are asked the documents part by part; the new space is fitted to the other parts.
 
@@ -107,19 +91,17 @@ class _Judging:
 
     def _linker(
         self,
-        asked: Asked,
+        asked: AskedSpace,
         part: Sequence[Document],
         scoring: Scoring | None,
         known: Counterparts | None = None,
     ) -> Linker:
         """A linker that remembers nothing of some documents; ``scoring`` None: the space's."""
-        space, encoder, link, reranker = asked
-        parts = (link, self.target.store, self.target.registry)
-        search = search_of(space, encoder, *parts, scoring=scoring or "kept", reranker=reranker)
+        search = asked.search(scoring=scoring or "kept")
         if known is not None:
             search = search.with_counterparts(known)
         memory = memory_of(self.target.store, remembered=self.remembered)(part)
-        return linker_of(search.with_memory(memory), space, space.kbs(), *parts)
+        return asked.linker(search.with_memory(memory))
 
 
 def _judging(target: Opened, told: RunSettings, space: Space, progress: OnProgress) -> _Judging:
@@ -127,12 +109,6 @@ def _judging(target: Opened, told: RunSettings, space: Space, progress: OnProgre
     documents = [*held_back_documents(target.store, *asked)]
     remembered = is_remembered(target.store, sources_of_documents(target.store, told.docs))
     return _Judging(target, documents, remembered, progress)
-
-
-def _all_evidence(target: Opened, **changes: object) -> LinkSection:
-    """The settings by which spaces are compared."""
-    link = without_auto(target.settings.link)
-    return link.model_copy(update={"evidence": "all", **changes})
 
 
 # ---------------------------------------------------------------------------- a trained model
@@ -188,12 +164,14 @@ def new_space(
         return NewSpace(joint, model, built, None, Replacement({}) if before else None, replaces)
     space = joint.open()
     judging = _judging(target, read_settings(report.folder), space, progress)
-    after = Asked(space, joint.encoder, _all_evidence(target))
-    fitted = judging.fit(after._replace(link=target.settings.link))
+    link = target.settings.link
+    own = AskedSpace(space, joint.encoder, link, target.store, target.registry)
+    fitted = judging.fit(own)
+    after = replace(own, link=without_auto(link)).changed(evidence="all")
     replacement = None
     if before:
         known = counterparts_of(target.store, before, but=compared)
-        old = Asked(before, target.encoder, after.link)
+        old = replace(after, space=before, encoder=target.encoder)
         replacement = judging.compare(old, after, fitted, known)
     return NewSpace(joint, model, built, fitted.scoring, replacement, replaces)
 
@@ -204,7 +182,7 @@ def fit_to_held_back(target: Opened, told: RunSettings, progress: OnProgress) ->
     if read_scoring(space.folder.path, space.manifest.model.fingerprint) is None:
         judging = _judging(target, told, space, progress)
         if judging.documents:
-            judging.fit(Asked(space, target.encoder, target.settings.link))
+            judging.fit(target.asked())
 
 
 def _published_before(target: Opened, fingerprint: str, progress: Tell) -> Space | None:
@@ -234,10 +212,10 @@ def publish_reranker(
     """
     space = target.space()
     judging = _judging(target, told, space, progress)
-    before, after = (
-        Asked(space, target.encoder, _all_evidence(target, rerank=depth), trained.folder)
-        for depth in (0, target.settings.link.rerank or RERANKED)
-    )
+    link = without_auto(target.settings.link)
+    asked = replace(target.asked(), link=link, reranker=trained.folder)
+    before = asked.changed(evidence="all", rerank=0)
+    after = asked.changed(evidence="all", rerank=link.rerank or RERANKED)
     fitted = judging.fit(after)
     replacement = judging.compare(before, after, fitted)
     if replacement.objection and not anyway:
@@ -306,12 +284,9 @@ def _f1(
     space, store = opened.space(), opened.store
     with opened.with_settings(detector) as asked:
         link = chosen_detector(space.folder, asked.settings.link, asked.settings.encoder).link
-        search = search_of(space, opened.encoder, link, store, opened.registry)
-        memory = store.memory_without(_learnt(opened.store, sources, texts))
-        linker = linker_of(
-            *(search.with_memory(memory), space, space.kbs(), link, store, opened.registry),
-            memory=memory,
-        )
+        use = replace(opened.asked(), link=link)
+        memory = store.memory_without(_learnt(store, sources, texts))
+        linker = use.linker(use.search().with_memory(memory), memory=memory)
         answers = linker.link(TextInput("", one.text) for one in texts)
         for text, linked in zip(texts, answers, strict=True):
             found = {(one.start, one.end) for one in linked.links}

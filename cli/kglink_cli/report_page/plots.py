@@ -248,12 +248,9 @@ def plots_of(report: Shape) -> Iterator[Drawing]:
     """All plots for which there are figures, in the order of the page."""
     yield from _recall(report)
     yield from _bars(report)
-    joints = {
-        run["name"]: run["end_to_end"]["metrics"]["joint"]
-        for run in report["runs"]
-        if run["end_to_end"]
-    }
-    bins = [(name, one["calibration"]["bins"]) for name, one in joints.items()
+    joints = [(run["name"], run["end_to_end"]["metrics"]["joint"]) for run in report["runs"]
+              if run["end_to_end"]]  # fmt: skip
+    bins = [(name, one["calibration"]["bins"]) for name, one in joints
             if one["calibration"]["answers"]]  # fmt: skip
     if bins:
         title = "Reliability: are answers right as often as they say?"
@@ -325,10 +322,9 @@ def _bars(report: Shape) -> Iterator[Drawing]:
         yield bar_chart("domains", title, axis + ", within its KB", groups, names)
 
 
-def _thresholds(joints: Mapping[str, Shape]) -> Iterator[Drawing]:
+def _thresholds(joints: Sequence[tuple[str, Shape]]) -> Iterator[Drawing]:
     """What each threshold of links keeps, where all mentions are annotated."""
-    judged = {name: one["operating_points"] for name, one in joints.items()
-              if one["operating_points"]}  # fmt: skip
+    judged = [(name, one["operating_points"]) for name, one in joints if one["operating_points"]]
     several = len(judged) > 1
     lines = {"links": "links kept", "wrong": "wrong", "right": "right"}
     if several:
@@ -337,7 +333,7 @@ def _thresholds(joints: Mapping[str, Shape]) -> Iterator[Drawing]:
         Series(
             f"{name}: {words}" if several else words, [(at["threshold"], at[key]) for at in points]
         )
-        for name, points in judged.items()
+        for name, points in judged
         for key, words in lines.items()
     ]
     if series:
