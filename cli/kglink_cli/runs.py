@@ -276,7 +276,7 @@ def _write_tables(workspace: Workspace, found: dict[str, Any], folder: Path) -> 
     from kglink_cli.report_page.tables import tables_of
 
     made = tables_of(found)
-    for name, table in made:
+    for name, table in made.items():
         for ending, form in ENDINGS.items():
             path = folder / f"{name}.{ending}"
             with whole_file(workspace, path) as out, redirect_stdout(out):
