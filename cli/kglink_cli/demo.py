@@ -91,7 +91,11 @@ def demo(
         steps["overlap"] = _measured(workspace)
         page = html or made / "demo.html"
         _show(f"kglink link text.txt   # and as a page: --format html -o {page}")
-        _link(workspace, data / "text.txt", page)
+        source = TextInput("text.txt", (data / "text.txt").read_text(encoding="utf-8"))
+        linked = list(workspace.linker().link([source]))
+        workspace.registry.create("exporter", "kglink/table").export(linked, sys.stdout)
+        with whole_file(workspace, page) as out:
+            workspace.registry.create("exporter", "kglink/html").export(linked, out)
         say("", f"{time.monotonic() - began:.1f} s from nothing to the linked text")
         _show(f"kglink learn {DOCUMENTS}   # what names meant in the documents of the split train")
         say(f"{workspace.learn(DOCUMENTS)} surfaces are remembered")
@@ -167,14 +171,6 @@ def _print_steps(steps: Mapping[str, RetrievalReport]) -> None:
     say(*STEPS.splitlines())
     if "rerank" in steps:
         say(*READ_AGAIN.splitlines())
-
-
-def _link(workspace: Workspace, text: Path, page: Path) -> None:
-    source = TextInput("text.txt", text.read_text(encoding="utf-8"))
-    linked = list(workspace.linker().link([source]))
-    workspace.registry.create("exporter", "kglink/table").export(linked, sys.stdout)
-    with whole_file(workspace, page) as out:
-        workspace.registry.create("exporter", "kglink/html").export(linked, out)
 
 
 def _show(command: str) -> None:

@@ -209,8 +209,12 @@ class _Reviewing:
             key = next((key for key in map(str.lower, self.typed) if key in "arlmszq"), "q")
             if key == "q":
                 return at
-            if key == "z":
-                at = self._undo(at)
+            if key == "z" and at:
+                at -= 1
+                self.workspace.judge_discovery(self.queue[at].id, None)
+                self._say("taken back")
+            elif key == "z":
+                self._say("there is nothing to take back")
             elif key == "s" or self._answer(one, key):
                 at += 1
         return at
@@ -242,14 +246,6 @@ class _Reviewing:
             self.workspace.judge_discovery(one.id, "merge", other)
             self._say(f"merged with {other}")
         return True
-
-    def _undo(self, at: int) -> int:
-        if not at:
-            self._say("there is nothing to take back")
-            return at
-        self.workspace.judge_discovery(self.queue[at - 1].id, None)
-        self._say("taken back")
-        return at - 1
 
     def _choice(self, offered: Sequence[tuple[str, str]]) -> str:
         """The one whose number is typed; empty: none, any other key."""

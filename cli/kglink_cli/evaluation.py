@@ -21,7 +21,6 @@ from kglink_cli.evaluation_tables import (
     overlap_tests_table,
     overlaps_table,
     recall_table,
-    seen_table,
     slices_tables,
 )
 from kglink_cli.session import tell_reranker, tell_stages
@@ -171,8 +170,6 @@ def _retrieval_tables(
     yield recall_table(found, intervals=wanted.intervals)
     if question.file is not None:
         yield accuracy_table(found)
-    if found.seen_in:
-        yield seen_table(found, intervals=wanted.intervals)
     yield from slices_tables(found, intervals=wanted.intervals)
     if found.domains():
         yield domains_table(found)

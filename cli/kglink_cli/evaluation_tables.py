@@ -38,18 +38,11 @@ MOST_DOMAINS = 12
 
 def recall_table(result: Figures, *, intervals: bool = False) -> Table:
     """A row for each KB, then all in one list; judged: less the KBs without gold."""
-    told = getattr(result, "with_counterparts", None)
-    below = (
-        ()
-        if told is None
-        else (
-            "",
-            "In the joint rankings a counterpart in another KB is right as well: "
-            f"{counted(told, 'mention')} with one.",
-        )
-    )
+    known = getattr(result, "with_counterparts", None)
+    below = "In the joint rankings a counterpart in another KB is right as well: "
+    lines = () if known is None else ("", f"{below}{counted(known, 'mention')} with one.")
     columns = ("pool", "mentions", *_names(result))
-    return Table(columns, _rows(result, intervals=intervals), 1, below=below)
+    return Table(columns, _rows(result, intervals=intervals), 1, below=lines)
 
 
 def accuracy_table(result: Figures) -> Table:
@@ -71,23 +64,14 @@ def accuracy_table(result: Figures) -> Table:
     return Table(columns, rows, 1, title)
 
 
-def seen_table(report: RetrievalReport, *, intervals: bool = False) -> Table:
-    """The same, apart for surfaces that were learnt from and for others."""
-    rows = [
-        [surfaces, *row]
-        for surfaces, figures in (("seen", report.seen), ("unseen", report.unseen))
-        for row in _rows(figures, intervals=intervals)
-    ]
-    title = f"Surfaces seen in {', '.join(report.seen_in)}, and others"
-    return Table(("surfaces", "pool", "mentions", *_names(report)), rows, 2, title)
-
-
 def slices_tables(report: RetrievalReport, *, intervals: bool = False) -> Iterator[Table]:
-    """The same by whether the entities were learnt from, and by the quality of annotations."""
-    of_entities = {"seen": report.seen_entities, "unseen": report.unseen_entities}
-    title = f"Entities seen in {', '.join(report.seen_in)}, and others"
-    for column, slices, above in (
-        ("entities", of_entities if report.seen_in else {}, title),
+    """The same by whether surfaces and entities were learnt from, and by quality of annotations."""
+    learnt = ", ".join(report.seen_in)
+    surfaces = {"seen": report.seen, "unseen": report.unseen}
+    entities = {"seen": report.seen_entities, "unseen": report.unseen_entities}
+    for column, slices, title in (
+        ("surfaces", surfaces, f"Surfaces seen in {learnt}, and others"),
+        ("entities", entities, f"Entities seen in {learnt}, and others"),
         ("quality", dict(sorted(report.by_quality.items())), "By the quality of the annotation"),
     ):
         rows = [
@@ -95,8 +79,8 @@ def slices_tables(report: RetrievalReport, *, intervals: bool = False) -> Iterat
             for name, figures in slices.items()
             for row in _rows(figures, intervals=intervals)
         ]
-        if rows:
-            yield Table((column, "pool", "mentions", *_names(report)), rows, 2, above)
+        if rows and (learnt or column == "quality"):
+            yield Table((column, "pool", "mentions", *_names(report)), rows, 2, title)
 
 
 def domains_table(report: RetrievalReport) -> Table:
@@ -276,20 +260,16 @@ def _row(
     return [what, pool, match, score.gold, score.found, score.right, *told]
 
 
-def _confidence(report: EndToEndReport) -> list[str]:
+def _confidence(report: EndToEndReport) -> Iterator[str]:
+    """How sure answers are, and what thresholds keep: of those that keep the same the least."""
     calibration = report.joint.calibration
     if calibration.ece is None:
-        return []
-    return [
-        "",
+        return
+    yield ""
+    yield (
         f"confidence     {calibration.ece:.3f} from the share of right answers "
-        f"(ECE, {counted(calibration.answers, 'answer')}); Brier score {calibration.brier:.3f}",
-        *_operating_points(report),
-    ]
-
-
-def _operating_points(report: EndToEndReport) -> Iterator[str]:
-    """What each threshold keeps, of those that keep the same the least."""
+        f"(ECE, {counted(calibration.answers, 'answer')}); Brier score {calibration.brier:.3f}"
+    )
     before = -1.0
     for point in report.joint.operating_points():
         if point.links != before:
@@ -303,13 +283,12 @@ def _operating_points(report: EndToEndReport) -> Iterator[str]:
 def _most(label: str, counts: Sequence[tuple[str, int]]) -> list[str]:
     if not counts:
         return []
-    told = ", ".join(f"{_one_line(text)} {count:,}" for text, count in counts)
-    return [f"{label:14} {told}"]
 
+    def shown(text: str) -> str:
+        words = " ".join(text.split())
+        return "".join(char if char.isprintable() else "\ufffd" for char in words)
 
-def _one_line(text: str) -> str:
-    words = " ".join(text.split())
-    return "".join(char if char.isprintable() else "\ufffd" for char in words)
+    return [f"{label:14} {', '.join(f'{shown(text)} {count:,}' for text, count in counts)}"]
 
 
 # ----------------------------------------------------------------------- errors and clusters

@@ -100,7 +100,17 @@ def _show(run: WorkspaceRun, *, as_json: bool) -> None:
         metrics = tuple(evaluations[0]["mean"])
         say("")
         columns = ("stage", "epoch", "step", "loss", *metrics, "best")
-        rows = [_evaluation(line, metrics) for line in evaluations]
+        rows = [
+            [
+                line["stage"],
+                line["epoch"] or "before",
+                line["total"],
+                f"{line['epoch_loss']:.3f}" if "epoch_loss" in line else "",
+                *(f"{line['mean'][metric]:.3f}" for metric in metrics),
+                "best" if line.get("best") else "",
+            ]
+            for line in evaluations
+        ]
         print_table(columns, rows, right=range(1, len(columns) - 1))
 
 
@@ -125,13 +135,6 @@ def _facts(run: WorkspaceRun) -> dict[str, object]:
         "folder": info.folder,
         "picture": picture if picture.is_file() else "none",
     }
-
-
-def _evaluation(line: Mapping[str, Any], metrics: Sequence[str]) -> list[object]:
-    loss = f"{line['epoch_loss']:.3f}" if "epoch_loss" in line else ""
-    epoch = line["epoch"] or "before"
-    shares = [f"{line['mean'][metric]:.3f}" for metric in metrics]
-    return [line["stage"], epoch, line["total"], loss, *shares, "best" if line.get("best") else ""]
 
 
 COLUMNS = ("paper", "name", "summary", "follows")
@@ -170,7 +173,11 @@ def recipes(
 
 def toml_lines(values: Mapping[str, Any], section: str = "") -> Iterator[str]:
     """A recipe as its file would say it with every value written out."""
-    plain = {key: value for key, value in values.items() if not _is_section(key, value)}
+    plain = {
+        key: value
+        for key, value in values.items()
+        if not isinstance(value, Mapping) or key.endswith("_settings")
+    }
     for key, value in plain.items():
         if value is not None and value != "":
             yield f"{key} = {_toml(value)}"
@@ -180,10 +187,6 @@ def toml_lines(values: Mapping[str, Any], section: str = "") -> Iterator[str]:
             yield ""
             yield f"[{inner}]"
             yield from toml_lines(value, inner)
-
-
-def _is_section(key: str, value: object) -> bool:
-    return isinstance(value, Mapping) and not key.endswith("_settings")
 
 
 def _toml(value: object) -> str:
