@@ -198,7 +198,12 @@ def find_learnt(
     ``runs`` are what each run behind the space's model learnt from; None: the model has no run.
     """
     if seen_in == AUTO:
-        learnt = _of_train(store, docs, split) if runs is None else _of_runs(runs)
+        if runs is None:  # the split train of the documents, where it is not what is evaluated
+            others = docs if split not in ("", "train") else ()
+            trained = [(name, "train") for name in others if _has(store, name, "train")]
+            learnt = _of_splits(store, trained)
+        else:
+            learnt = _of_runs(runs)
         # What `kglink learn` reads of the sources that memory has learnt from.
         annotated = {info.name for info in store.kbs() if info.mentions}
         other = _of_splits(
@@ -236,13 +241,6 @@ def _of_runs(runs: Sequence[tuple[str, Mentions]]) -> Learnt | None:
     words = tuple(name for name, _ in some)
     parts = tuple(mentions for _, mentions in some)
     return Learnt(words, lambda: chain.from_iterable(mentions() for mentions in parts), parts)
-
-
-def _of_train(store: Store, docs: Sequence[str], split: str) -> Learnt | None:
-    """The split train of the documents, where it is not what is evaluated."""
-    if split in ("", "train"):
-        return None
-    return _of_splits(store, [(name, "train") for name in docs if _has(store, name, "train")])
 
 
 def _of_splits(store: Store, named: Sequence[tuple[str, str | None]]) -> Learnt | None:

@@ -231,20 +231,17 @@ def reason_of(case: Case, counterparts: Collection[EntityId], *, right: bool) ->
     """
     golds = {*case.gold, *(counterparts if right else ())}
     place = case.mention.start, case.mention.end
+    is_candidate = any(one.id in golds for one in case.candidates)
     tests = {
         "not detected": case.found is None,
         "other ends": case.found != place,
         None: case.answer in golds or (not golds and case.answer is None),
-        "NIL mistaken": not golds or (case.answer is None and _is_candidate(golds, case)),
+        "NIL mistaken": not golds or (case.answer is None and is_candidate),
         "counterpart": case.answer in counterparts,
-        "not retrieved": not _is_candidate(golds, case),
+        "not retrieved": not is_candidate,
         "outranked": True,
     }
     return next(reason for reason, holds in tests.items() if holds)
-
-
-def _is_candidate(golds: Collection[EntityId], case: Case) -> bool:
-    return any(one.id in golds for one in case.candidates)
 
 
 class ErrorAnalysis:
