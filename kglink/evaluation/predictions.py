@@ -8,7 +8,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Protocol
 
 from kglink.errors import UsageError
 from kglink.evaluation.annotated import AnnotatedText
@@ -16,6 +15,7 @@ from kglink.evaluation.measures.end_to_end import Answer
 from kglink.plugins import ReadsAnswers, Registry
 from kglink.records import Document, EntityId, Mention
 from kglink.sources import Problems, Source, read_records
+from kglink.store import Store
 from kglink.store.values import Resolve
 from kglink.text.codes import code_of
 
@@ -23,26 +23,12 @@ from kglink.text.codes import code_of
 MOST_NAMED = 3
 
 
-class KnownEntities(Protocol):
-    """What a store says of the entities that a file names."""
-
-    def existing(self, ids: Iterable[EntityId]) -> set[EntityId]:
-        """Those of some ids that entities have."""
-        ...
-
-    def named(
-        self, texts: Iterable[str], kbs: Sequence[str], resolve: Resolve
-    ) -> Mapping[str, Sequence[EntityId]]:
-        """The entities of some KBs that golds in their source's words name, by these."""
-        ...
-
-
 def read_predictions(
     path: Path,
     registry: Registry,
     texts: Sequence[AnnotatedText],
     kbs: Sequence[str],
-    known: KnownEntities,
+    known: Store,
     judged: Sequence[str] = (),
 ) -> list[list[Answer]]:
     """The answers of a file for each text: of any of its records, each place once.
@@ -152,7 +138,7 @@ def _meant(
     label: str,
     documents: Iterable[Document],
     kbs: Sequence[str],
-    known: KnownEntities,
+    known: Store,
     judged: Sequence[str],
 ) -> dict[EntityId, EntityId]:
     """The entity that each gold means; those that mean none are left out."""
