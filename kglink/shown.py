@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from math import isfinite
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 #: Okabe and Ito's, with a contrast of 3:1 to white and to black.
 COLOURS = ("#0072b2", "#c07a00", "#008f68", "#d55e00", "#b95f92", "#2b8fc9", "#8a7f00")
@@ -65,23 +65,11 @@ def linked_name(name: str, url: str) -> Html:
 
 
 # --------------------------------------------------------------------------------- marked text
-class Placed(Protocol):
-    """What has a place in a text."""
-
-    @property
-    def start(self) -> int:
-        """Where it begins."""
-
-    @property
-    def end(self) -> int:
-        """Where it has ended."""
-
-
-P = TypeVar("P", bound=Placed)
+P = TypeVar("P", bound=Any)
 
 
 def overlapping(places: Iterable[P]) -> list[list[P]]:
-    """Places in groups: a first one, and those that begin inside of it."""
+    """Places (``start``, ``end``) in groups: a first one, and those that begin inside of it."""
     groups: list[list[P]] = []
     for place in sorted(places, key=lambda one: (one.start, -one.end)):
         if groups and place.start < groups[-1][0].end:

@@ -194,7 +194,20 @@ def index(
     changes = parse_options(settings or [])
     with session_of(context).open({"space.name": space}) as workspace:
         if presets:
-            _list_presets(workspace, as_json=as_json)
+            found = workspace.index_presets()
+            if as_json:
+                print_json({name: asdict(one) for name, one in found.items()})
+                return
+            rows = [
+                [
+                    name,
+                    one.index,
+                    " ".join(f"{k}={v}" for k, v in one.settings.items()),
+                    one.summary,
+                ]
+                for name, one in found.items()
+            ]
+            print_table(("preset", "index", "settings", "what it is"), rows)
             return
         record: dict[str, object] = {"space": workspace.settings.space.name}
         if not workspace.is_index_asked():
@@ -269,18 +282,6 @@ def _print(figures: IndexFigures) -> None:
         for part in figures.parts
     ]
     print_table(columns, rows, right=range(1, len(columns)))
-
-
-def _list_presets(workspace: Workspace, *, as_json: bool) -> None:
-    found = workspace.index_presets()
-    if as_json:
-        print_json({name: asdict(one) for name, one in found.items()})
-        return
-    rows = [
-        [name, one.index, " ".join(f"{k}={v}" for k, v in one.settings.items()), one.summary]
-        for name, one in found.items()
-    ]
-    print_table(("preset", "index", "settings", "what it is"), rows)
 
 
 def app() -> typer.Typer:

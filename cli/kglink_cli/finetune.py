@@ -320,51 +320,53 @@ class FinetuneNews:
     def __init__(self, show: Show, begun: Callable[[], None] = lambda: None) -> None:
         self._show = show
         self._begun = begun
-        self._handlers: Mapping[type, Callable[[Any], None]] = {
-            Progress: lambda told: show(reached(told)),
-            Note: lambda news: note("note", news.text),
-            Planned: self._planned,
-            StepNews: self._step,
-            EpochNews: self._epoch,
-        }
 
     def take(self, news: News) -> None:
         """Take news of the run."""
         if not isinstance(news, Progress | Note):  # those may come before its settings are kept
             self._begun()
-        self._handlers[type(news)](news)
+        match news:
+            case Progress():
+                self._show(reached(news))
+            case Note():
+                note("note", news.text)
+            case Planned():
+                _planned(news)
+            case EpochNews():
+                _epoch(news)
+            case StepNews():
+                pace = (
+                    f"loss {news.loss:.3f}, rate {news.rate:.1e}, "
+                    f"{news.pairs_per_second:,.0f} pairs/s, {_time(news.seconds_left)} left"
+                )
+                label = f"stage {news.stage}, epoch {news.epoch}/{news.epochs}"
+                self._show(Reached(label, news.step, news.steps, news.step, pace=pace))
 
-    def _planned(self, news: Planned) -> None:
-        for letter, pairs in news.groups:
-            note("learns", f"{_OF_STAGES[letter]}: {counted(pairs, 'pair')}")
-        steps = ", ".join(f"{stage} {counted(count, 'step')}" for stage, count in news.stages)
-        note("plan", f"{steps}; judged by {counted(news.valid, 'mention')} held back")
-        several = f"{news.processes} processes, each " if news.processes > 1 else ""
-        threads = counted(news.threads, "core")
-        note("model", f"{news.base} on {news.device}, {several}{threads}, {news.precision}")
 
-    def _step(self, news: StepNews) -> None:
-        pace = (
-            f"loss {news.loss:.3f}, rate {news.rate:.1e}, {news.pairs_per_second:,.0f} pairs/s, "
-            f"{_time(news.seconds_left)} left"
-        )
-        label = f"stage {news.stage}, epoch {news.epoch}/{news.epochs}"
-        self._show(Reached(label, news.step, news.steps, news.step, pace=pace))
+def _planned(news: Planned) -> None:
+    for letter, pairs in news.groups:
+        note("learns", f"{_OF_STAGES[letter]}: {counted(pairs, 'pair')}")
+    steps = ", ".join(f"{stage} {counted(count, 'step')}" for stage, count in news.stages)
+    note("plan", f"{steps}; judged by {counted(news.valid, 'mention')} held back")
+    several = f"{news.processes} processes, each " if news.processes > 1 else ""
+    threads = counted(news.threads, "core")
+    note("model", f"{news.base} on {news.device}, {several}{threads}, {news.precision}")
 
-    def _epoch(self, news: EpochNews) -> None:
-        figures = " ".join(f"{name} {value:.3f}" for name, value in news.figures.items())
-        if not news.epoch:
-            note("before", figures)
-            return
-        parts = [f"{news.epoch}/{news.epochs}", f"loss {news.loss:.3f}"]
-        if figures:
-            parts.append(figures)
-        spent = {"mining": news.mining, "validation": news.validation}
-        inside = [f"{what} {_time(seconds)}" for what, seconds in spent.items() if seconds > _SEEN]
-        parts.append(_time(news.seconds) + (f" ({', '.join(inside)})" if inside else ""))
-        if news.is_best:
-            parts.append("best so far")
-        note(f"stage {news.stage}", "   ".join(parts))
+
+def _epoch(news: EpochNews) -> None:
+    figures = " ".join(f"{name} {value:.3f}" for name, value in news.figures.items())
+    if not news.epoch:
+        note("before", figures)
+        return
+    parts = [f"{news.epoch}/{news.epochs}", f"loss {news.loss:.3f}"]
+    if figures:
+        parts.append(figures)
+    spent = {"mining": news.mining, "validation": news.validation}
+    inside = [f"{what} {_time(seconds)}" for what, seconds in spent.items() if seconds > _SEEN]
+    parts.append(_time(news.seconds) + (f" ({', '.join(inside)})" if inside else ""))
+    if news.is_best:
+        parts.append("best so far")
+    note(f"stage {news.stage}", "   ".join(parts))
 
 
 def _time(seconds: float) -> str:

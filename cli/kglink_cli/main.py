@@ -222,19 +222,18 @@ class _Guard(MetaPathFinder):
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """Refuse one of the libraries where the limit leaves too little for it."""
-        if fullname in NEEDS and (left := _mib_left()) < NEEDS[fullname]:
-            limit = resource.getrlimit(resource.RLIMIT_AS)[0] >> 20
+        if fullname not in NEEDS:
+            return None
+        limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+        taken = int(_STATM.read_text(encoding="ascii").split()[0]) * resource.getpagesize()
+        left = max(0, limit - taken) >> 20
+        if left < NEEDS[fullname]:
             raise KglinkError(
                 f"out of memory: {fullname} needs {NEEDS[fullname]:,} MiB of address space, and the"
-                f" limit of {limit:,} MiB leaves {left:,}",
+                f" limit of {limit >> 20:,} MiB leaves {left:,}",
                 hint="Raise the limit of this shell: ulimit -v unlimited",
             )
         return None
-
-
-def _mib_left() -> int:
-    taken = int(_STATM.read_text(encoding="ascii").split()[0]) * resource.getpagesize()
-    return max(0, resource.getrlimit(resource.RLIMIT_AS)[0] - taken) >> 20
 
 
 def guard_imports() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,7 +16,6 @@ from kglink_cli.session import Rerank, session_of, split_names
 
 if TYPE_CHECKING:
     from kglink.linking.scoring import Scoring
-    from kglink.store.memory import Learnt
 
 #: What `fit` fits, each with the values that tell whether it changed.
 _FITTED: Mapping[str, Callable[[Scoring], object]] = {
@@ -145,7 +144,15 @@ def fit(
         parts = [name for name, part in _FITTED.items() if (part(was) != part(now)) == is_changed]
         if parts:
             note(label, ", ".join(parts))
-    note("threshold", _threshold(scoring))
+    words = f"{scoring.threshold:g}: these documents are annotated in part and tell no better"
+    if scoring.links is not None:
+        right, wrong, wanted = scoring.links
+        words = (
+            f"{scoring.threshold:g} is the best for these documents: "
+            f"{counted(right + wrong, 'link')}, {right:,} right and {wrong:,} wrong, of "
+            f"{counted(wanted, 'mention')} with an answer"
+        )
+    note("threshold", words)
     weights = dict(scoring.weights.by_kind)
     if as_json:
         print_json(
@@ -161,13 +168,3 @@ def fit(
     else:
         for name, weight in weights.items():
             say_cells(name, f"{weight:.3f}")
-
-
-def _threshold(scoring: Scoring) -> str:
-    if scoring.links is None:
-        return f"{scoring.threshold:g}: these documents are annotated in part and tell no better"
-    right, wrong, wanted = scoring.links
-    return (
-        f"{scoring.threshold:g} is the best for these documents: {counted(right + wrong, 'link')}, "
-        f"{right:,} right and {wrong:,} wrong, of {counted(wanted, 'mention')} with an answer"
-    )

@@ -96,7 +96,18 @@ def reserved(workspace: Workspace, output: Path | None, sources: Sequence[str]) 
     checked_output(workspace, output)
     for source in sources:
         _refuse_inputs(output, source)
-    with _locked(output):
+    # One process writes a file; the system frees the lock of a process that dies.
+    busy = UsageError(
+        f"{output} is being written by another process",
+        hint="Wait until it is done, or name another file with -o.",
+    )
+    target = output.resolve()
+    with ExitStack() as held:
+        try:
+            lock = target.with_name(f".{target.name}.lock")
+            held.enter_context(file_lock(lock, busy, remove=True))
+        except OSError as error:
+            raise cannot_write(output, error) from error
         yield
 
 
@@ -160,24 +171,6 @@ def _refuse_inputs(output: Path, source: str) -> None:
             f"{output} lies in the folder that is read, and would be an input itself",
             hint="Name a file outside of that folder with -o.",
         )
-
-
-@contextmanager
-def _locked(output: Path) -> Iterator[None]:
-    """One process writes a file; the system frees the lock of a process that dies."""
-    busy = UsageError(
-        f"{output} is being written by another process",
-        hint="Wait until it is done, or name another file with -o.",
-    )
-    target = output.resolve()
-    with ExitStack() as held:
-        try:
-            held.enter_context(
-                file_lock(target.with_name(f".{target.name}.lock"), busy, remove=True)
-            )
-        except OSError as error:
-            raise cannot_write(output, error) from error
-        yield
 
 
 def _write_resumable(output: Path, exporter: Exporter, made_by: object, link: LinkRest) -> None:

@@ -186,7 +186,10 @@ class _Table:
             )
 
         def answers(rows: Iterable[Sequence[Cell]]) -> Iterator[Added]:
-            asked = (self._row(cells) for cells in rows)
+            asked = (
+                Row(cell_text(first), context_text(dict(zip(self._context, more, strict=True))))
+                for first, *more in rows
+            )
             for answer in resolved_rows(
                 linker, asked, threshold, workspace.settings.ingest.max_name_chars
             ):
@@ -203,11 +206,6 @@ class _Table:
             with display() as show, whole_file(workspace, output) as out:
                 self._file.write(out.buffer, self._wanted, self._added, answers)
         self._tell(time.monotonic() - began, output)
-
-    def _row(self, cells: Sequence[Cell]) -> Row:
-        return Row(
-            cell_text(cells[0]), context_text(dict(zip(self._context, cells[1:], strict=True)))
-        )
 
     def _reached(self) -> Reached:
         done, source = self._counts.total(), self._source

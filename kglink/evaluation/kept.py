@@ -173,7 +173,8 @@ class Comparison(_Beside):
         retrieved = record.get("ranks")
         theirs: dict[str, Any] = {"ranks": retrieved, "reranked": record.get("reranked", retrieved)}
         for found in theirs.values():
-            if not isinstance(found, dict) or not all(map(_is_rank, found.values())):
+            ranks = found.values() if isinstance(found, dict) else [""]
+            if not all(rank is None or (type(rank) is int and rank >= 1) for rank in ranks):
                 raise unreadable(self.path, f"line {number} has no ranks")
         ours = {"ranks": mention.ranks, "reranked": mention.reranked}
         if any(theirs[which].keys() != ours[which].keys() for which in ours):
@@ -257,10 +258,6 @@ def _tests_as_json(tests: Mapping[str, RandomizationTest], comparisons: int) -> 
         name: {**test.as_json(), "significant": test.is_significant(comparisons=comparisons)}
         for name, test in tests.items()
     }
-
-
-def _is_rank(value: object) -> bool:
-    return value is None or (type(value) is int and value >= 1)
 
 
 def _identity(mention: RankedMention) -> dict[str, object]:

@@ -49,20 +49,16 @@ def chosen_detector(
     }
     settings = {f"{LEARNED}.{key}": value for key, value in own.items()} | link.detector_settings
     chosen = link.model_copy(update={"detector": names, "detector_settings": settings})
-    return DetectorChoice(chosen, note, _identity(folder.detector))
+    identity = ""
+    if TAGGER.is_there(folder.detector):
+        identity = digest_of(TAGGER.read(folder.detector, check=False).model_dump(mode="json"))
+    return DetectorChoice(chosen, note, identity)
 
 
 def without_auto(link: LinkSection) -> LinkSection:
     """The settings with the dictionary in the place of ``auto``: it needs no training."""
     names = tuple(DICTIONARY if one == AUTO else one for one in link.detector)
     return link.model_copy(update={"detector": names})
-
-
-def _identity(folder: Path) -> str:
-
-    if not TAGGER.is_there(folder):
-        return ""
-    return digest_of(TAGGER.read(folder, check=False).model_dump(mode="json"))
 
 
 def _automatic(folder: SpaceFolder) -> tuple[str, str]:

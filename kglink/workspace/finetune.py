@@ -167,24 +167,19 @@ def _of_the_space(workspace: Opened, job: FinetuneJob, progress: Tell) -> Finetu
         read_as["model"] = own.model_dump(mode="json") if own else {}
         folders["model"] = {"base": str(folder) if folder.is_dir() else path}
     if recipe.teacher == SPACE:
-        folders["teacher"] = str(_reranker_of(workspace, progress))
+        own_folder, name = workspace.joint_space.folder, workspace.settings.space.name
+        if not RERANKER.is_there(own_folder.reranker):
+            raise UsageError(
+                f"the recipe learns from a reranker, and space {name} has no trained one",
+                hint="Train it first: `kglink finetune --what reranker`; or name the folder of "
+                "one: --set teacher=FOLDER.",
+            )
+        manifest = own_folder.usable_manifest()
+        if manifest and read_scoring(own_folder.reranker, manifest.model.fingerprint) is None:
+            note = f"the reranker of space {name} was trained for another model of the space"
+            progress(Note(note))
+        folders["teacher"] = str(own_folder.reranker.resolve())
     return replace(job, changes=merged(merged(read_as, job.changes), folders))
-
-
-def _reranker_of(workspace: Opened, progress: Tell) -> Path:
-    """The folder of the space's reranker; told where it was weighed for another model."""
-    space = workspace.settings.space.name
-    folder = workspace.joint_space.folder
-    if not RERANKER.is_there(folder.reranker):
-        raise UsageError(
-            f"the recipe learns from a reranker, and space {space} has no trained one",
-            hint="Train it first: `kglink finetune --what reranker`; or name the folder of one: "
-            "--set teacher=FOLDER.",
-        )
-    manifest = folder.usable_manifest()
-    if manifest and read_scoring(folder.reranker, manifest.model.fingerprint) is None:
-        progress(Note(f"the reranker of space {space} was trained for another model of the space"))
-    return folder.reranker.resolve()
 
 
 def _alone(

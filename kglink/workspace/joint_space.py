@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from kglink.config import EncoderSection, ResolvedSettings, Settings, SpaceSection
+from kglink.config import EncoderSection, ResolvedSettings, SpaceSection
 from kglink.errors import DamagedSpaceError, ModelError, SpaceError, UsageError
 from kglink.models import DEFAULT_MODEL, Encoder
 from kglink.models.source import ModelInfo
@@ -160,7 +160,15 @@ class WorkspaceSpace:
 
     def open(self) -> Space:
         """The published version; vectors of another model than the encoder's are refused."""
-        space = self._opened()
+        while True:
+            before = self.folder.pointer
+            try:
+                space = Space(self.folder, self._index_backend)
+                break
+            except DamagedSpaceError:
+                # Another process may have published between our reading CURRENT and its files.
+                if self.folder.pointer == before:
+                    raise
         if space.manifest.model.fingerprint != self.encoder.info.fingerprint:
             raise self._of_another_model(space)
         return space
@@ -183,16 +191,6 @@ class WorkspaceSpace:
             f"({self.encoder.info.name})",
             hint=f"Set encoder.model back, or rebuild the space with `{build_command(name)}`.",
         )
-
-    def _opened(self) -> Space:
-        while True:
-            before = self.folder.pointer
-            try:
-                return Space(self.folder, self._index_backend)
-            except DamagedSpaceError:
-                # Another process may have published between our reading CURRENT and its files.
-                if self.folder.pointer == before:
-                    raise
 
     @property
     def _settings(self) -> SpaceSection:
@@ -264,7 +262,10 @@ def joint_space(
     folder = SpaceFolder(root / SPACES_FOLDER, resolved.values.space.name)
     follows = resolved.values.encoder.model == AUTO
     replaces = folder.model_published() if follows else None
-    encoder = space_encoder(root, folder, resolved.values)
+    section = resolved.values.encoder
+    encoder = (
+        own_encoder(root, folder, section) if follows else encoder_of(section.model, section, root)
+    )
     return WorkspaceSpace(root, store, encoder, registry, resolved, replaces=replaces)
 
 
@@ -279,14 +280,6 @@ def encoder_of(model: str, section: EncoderSection, root: Path, *, of_space: str
         of_space=of_space,
         rebuild=build_command(of_space),
     )
-
-
-def space_encoder(root: Path, folder: SpaceFolder, settings: Settings) -> Encoder:
-    """The encoder of a space: what ``encoder.model`` says, its own model, or the default."""
-    section = settings.encoder
-    if section.model != AUTO:
-        return encoder_of(section.model, section, root)
-    return own_encoder(root, folder, section)
 
 
 def own_encoder(root: Path, folder: SpaceFolder, section: EncoderSection) -> Encoder:

@@ -112,16 +112,16 @@ def judged_documents(opened: Opened, names: Sequence[str], split: str) -> list[D
     from kglink.evaluation.annotated import nil_places, with_nil
 
     kbs = opened.space().kbs()
+    for name in names:
+        _check_source(opened, name)
     return [
         one
         for name in names
-        for one in with_nil(_documents(opened, name, split), nil_places(opened.store, name, kbs))
+        for one in with_nil(
+            opened.store.documents(name, opened.store.learning_split(name, split)),
+            nil_places(opened.store, name, kbs),
+        )
     ]
-
-
-def said_to_be_none(document: Document) -> Iterator[tuple[int, int]]:
-    """The places of a corrected text that somebody said are no mentions."""
-    return ((one.start, one.end) for one in document.mentions if one.gold is None)
 
 
 def _unmarked_of(opened: Opened) -> Unmarked:
@@ -147,7 +147,8 @@ def _unmarked_of(opened: Opened) -> Unmarked:
         source: str, split: str | None, known: Callable[[], Iterator[Meaning]]
     ) -> Places | None:
         if source == CORRECTIONS:
-            return said_to_be_none
+            # The places of a corrected text that somebody said are no mentions.
+            return lambda text: ((one.start, one.end) for one in text.mentions if one.gold is None)
         sample = islice(opened.store.documents(source, split), _JUDGED_BY)
         if annotation_of(merged_texts(source, sample)).partial:
             return None
@@ -177,12 +178,6 @@ def _check_source(opened: Opened, name: str) -> None:
             "is then what is learnt from.",
         )
     check_annotated(opened.store, name)
-
-
-def _documents(opened: Opened, name: str, split: str) -> Iterator[Document]:
-    """The documents of a split; of none named those to train with, or all."""
-    _check_source(opened, name)
-    return opened.store.documents(name, opened.store.learning_split(name, split))
 
 
 #: The clusterer of `kglink link --cluster`.

@@ -170,7 +170,7 @@ class _Resolver:
         }
         rest = [row for row in rows if row not in told]
         texts = (
-            TextInput(str(at), _text_of(row), (Span(0, len(row.name)),))
+            TextInput(str(at), "; ".join(filter(None, row)), (Span(0, len(row.name)),))
             for at, row in enumerate(rest)
         )
         for row, document in zip(rest, self._linker.link(texts), strict=True):
@@ -229,10 +229,6 @@ def _misspelt(name: str, candidates: Sequence[Candidate]) -> float:
     sure = misspelt(name, first)
     rivals = (one for one in others if sure and one.id not in first.also)
     return min(sure, NEW) if any(misspelt(name, one) >= sure for one in rivals) else sure
-
-
-def _text_of(row: Row) -> str:
-    return f"{row.name}; {row.context}" if row.context else row.name
 
 
 def _named(evidence: Mapping[str, float]) -> tuple[str, ...]:
@@ -314,16 +310,12 @@ def cell_text(cell: object) -> str:
     """A cell as words on one line; empty where it is missing (None, NaN, NA, NaT) or blank."""
     if isinstance(cell, bytes):
         raise UsageError("a name is of the type bytes", hint="Decode it first.")
-    if cell is None or (not isinstance(cell, str) and _is_missing(cell)):
+    try:
+        is_missing = cell is None or bool(cell != cell)  # noqa: PLR0124 - that is what NaN is
+    except (TypeError, ValueError):  # of pandas' NA that cannot be said
+        is_missing = True
+    if is_missing:
         return ""
     if isinstance(cell, float) and cell.is_integer():
         cell = int(cell)
     return " ".join(str(cell).split())
-
-
-def _is_missing(cell: object) -> bool:
-    """Whether a value is not itself, as NaN is; of pandas' NA that cannot be said."""
-    try:
-        return bool(cell != cell)  # noqa: PLR0124 - that is what NaN is
-    except (TypeError, ValueError):
-        return True

@@ -156,7 +156,20 @@ class LinkReview:
         Its candidates are those that the linker has for the new place, then those that it had.
         """
         link = self._link()
-        start, end = _overlapping(link, words)
+        # Where the words stand so that they overlap the link: the nearest place.
+        parts = words.split()
+        pattern = r"\s+".join(map(re.escape, parts))
+        near: list[tuple[int, int]] = []
+        for flags in (re.NOFLAG, re.IGNORECASE):
+            spans = (one.span() for one in re.finditer(pattern, link.text, flags) if parts)
+            near = near or [one for one in spans if one[0] < link.end and link.start < one[1]]
+        if not near:
+            raise UsageError(
+                f"{words!r} does not stand in the text where {link.surface!r} does",
+                hint="Type the words of the mention as the text has them, some of them in the "
+                "link.",
+            )
+        start, end = min(near, key=lambda place: abs(place[0] - link.start))
         (linked,) = self._opened.linker().link(
             [TextInput(link.document, link.text, (Span(start, end),))]
         )
@@ -368,18 +381,3 @@ def _links(where: str, line: str) -> Iterator[LinkToReview]:
         yield LinkToReview(
             record.id, record.text, one.start, one.end, entity, one.confidence or 0.0, candidates
         )
-
-
-def _overlapping(link: LinkToReview, words: str) -> tuple[int, int]:
-    """Where some words stand in the link's text so that they overlap the link."""
-    parts = words.split()
-    pattern = r"\s+".join(map(re.escape, parts))
-    for flags in (re.NOFLAG, re.IGNORECASE):
-        places = [one.span() for one in re.finditer(pattern, link.text, flags)] if parts else []
-        near = [(start, end) for start, end in places if start < link.end and link.start < end]
-        if near:
-            return min(near, key=lambda place: abs(place[0] - link.start))
-    raise UsageError(
-        f"{words!r} does not stand in the text where {link.surface!r} does",
-        hint="Type the words of the mention as the text has them, some of them in the link.",
-    )

@@ -18,7 +18,6 @@ from kglink.shown import ShownList
 from kglink.space.folder import SpaceFolder
 from kglink.space.index import share_version
 from kglink.space.manifest import RowKind
-from kglink.space.segment import Segment
 from kglink.space.space import Space
 from kglink.store import Store
 from kglink.text.entity_text import entity_text
@@ -167,16 +166,15 @@ def _taught(
     step = max(1, -(-sum(one.row_count(kind) for one in parts) // MOST[kind]))
     for part in parts:
         rows = np.arange(0, part.row_count(kind), step)
-        texts = _texts(part, store, kind, step)
+        # What each of these rows was encoded from.
+        texts = (
+            islice(part.surfaces, 0, None, step)
+            if kind == "alias"
+            else (
+                entity_text(one.entity, description_chars=part.info.description_chars)
+                for one in islice(store.folded_entities(part.kb), 0, None, step)
+            )
+        )
         for first in range(0, len(rows), _TOGETHER):
             some = list(islice(texts, _TOGETHER))
             yield some, part.vectors(kind, rows[first : first + _TOGETHER])
-
-
-def _texts(part: Segment, store: Store, kind: RowKind, step: int) -> Iterator[str]:
-    """What every so manieth row of a segment was encoded from."""
-    if kind == "alias":
-        return islice(part.surfaces, 0, None, step)
-    chars = part.info.description_chars
-    entities = islice(store.folded_entities(part.kb), 0, None, step)
-    return (entity_text(one.entity, description_chars=chars) for one in entities)

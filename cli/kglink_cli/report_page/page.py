@@ -143,6 +143,8 @@ def page_of(report: Shape, title: str = "", first: Sequence[Section] = ()) -> st
     sections = [*first, *_sections(report, tables, plots)]
     names = ", ".join(run["name"] for run in report["runs"])
     what = "fine-tuning compared" if len(report["runs"]) > 1 else "what it learnt"
+    # No HTML parser can take it for a tag, a comment or an entity.
+    data = printable_json({**report, "colours": {"light": LIGHT, "dark": DARK}})
     values = {
         "title": text_of(title or f"{names}: {what}"),
         "subtitle": text_of(_subtitle(report)),
@@ -160,7 +162,7 @@ def page_of(report: Shape, title: str = "", first: Sequence[Section] = ()) -> st
         ),
         "footer": "Made by kglink report. The JSON of all figures is within this file "
         "(kglink report --json writes it alone).",
-        "data": _page_json({**report, "colours": {"light": LIGHT, "dark": DARK}}),
+        "data": re.sub("[<>&]", lambda match: f"\\u{ord(match[0]):04x}", data),
     }
     return _filled("page.html", **values)
 
@@ -402,11 +404,6 @@ def _flat(values: Shape, above: str = "") -> Iterator[tuple[str, object]]:
             yield from _flat(value, f"{above}{name}.")
         else:
             yield f"{above}{name}", value
-
-
-def _page_json(value: object) -> str:
-    """JSON that no HTML parser can take for a tag, a comment or an entity."""
-    return re.sub("[<>&]", lambda match: f"\\u{ord(match[0]):04x}", printable_json(value))
 
 
 def _filled(template: str, **values: object) -> str:

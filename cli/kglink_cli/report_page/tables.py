@@ -49,17 +49,21 @@ def pools_of(shape: Shape) -> Iterator[tuple[str, Shape, Shape, int]]:
 def _retrieval(report: Shape) -> Table:
     """How often a right entity is found, with intervals."""
     rows = [
-        [run["name"], pool, mentions, *(_figure(one, figures, around) for one in FIGURES)]
+        [
+            run["name"],
+            pool,
+            mentions,
+            *(
+                Figure(figures[one], tuple(around[one]) if around.get(one) else None)
+                for one in FIGURES
+            ),
+        ]
         for run in evaluated(report)
         for pool, figures, around, mentions in pools_of(run["retrieval"])
     ]
     title = "How often a right entity is among the first k, the mentions' places given"
     below = ("Small: 95% intervals, of R@k and AP@1 Wilson's, of MAP@10 and MRR by bootstrap.",)
     return Table(("run", "pool", "mentions", *FIGURES), rows, 2, title, below)
-
-
-def _figure(name: str, figures: Shape, around: Shape) -> Figure:
-    return Figure(figures[name], tuple(around[name]) if around.get(name) else None)
 
 
 def _seeds(report: Shape) -> Table:
