@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,6 +16,7 @@ from kglink_cli.session import Rerank, session_of, split_names
 
 if TYPE_CHECKING:
     from kglink.linking.scoring import Scoring
+    from kglink.store.memory import Learnt
 
 #: What `fit` fits, each with the values that tell whether it changed.
 _FITTED: Mapping[str, Callable[[Scoring], object]] = {
