@@ -89,18 +89,14 @@ class LinkingPipe:
         """Link documents; the mentions of a batch are encoded and searched together."""
         waiting = iter(stream)
         while docs := list(islice(waiting, batch_size)):
-            texts = [
-                TextInput(str(at), doc.text, self._given(doc)) for at, doc in enumerate(docs, 1)
-            ]
+            texts = []
+            for at, doc in enumerate(docs, 1):
+                given = tuple(Span(ent.start_char, ent.end_char) for ent in doc.ents)
+                searched = self.mentions == FIND or (self.mentions == AUTO and not given)
+                texts.append(TextInput(str(at), doc.text, None if searched else given))
             for doc, linked in zip(docs, self.workspace.link(texts), strict=True):
                 annotate(doc, linked)
                 yield doc
-
-    def _given(self, doc: Doc) -> tuple[Span, ...] | None:
-        """The mentions of a document, or None where they are to be found."""
-        if self.mentions == FIND or (self.mentions == AUTO and not doc.ents):
-            return None
-        return tuple(Span(ent.start_char, ent.end_char) for ent in doc.ents)
 
 
 def annotate(doc: Doc, linked: LinkedDocument) -> None:

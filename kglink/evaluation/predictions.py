@@ -13,7 +13,7 @@ from kglink.errors import UsageError
 from kglink.evaluation.annotated import AnnotatedText
 from kglink.evaluation.measures.end_to_end import Answer
 from kglink.plugins import ReadsAnswers, Registry
-from kglink.records import Document, EntityId, Mention
+from kglink.records import Document, EntityId
 from kglink.sources import Problems, Source, read_records
 from kglink.store import Store
 from kglink.store.values import Resolve
@@ -173,30 +173,26 @@ def _answers(label: str, document: Document, meant: Mapping[EntityId, EntityId])
                 f"the document {document.id!r} has {count} answers at {start} to {end}",
                 "A mention has one answer: the best one.",
             )
-    return [_answer(label, document, one, meant) for one in document.mentions]
-
-
-def _answer(
-    label: str, document: Document, one: Mention, meant: Mapping[EntityId, EntityId]
-) -> Answer:
-    golds = {meant[gold] for gold in one.gold or () if gold in meant}
-    if one.gold and not golds:
-        name = one.gold[0].key
-        if "://" in name or not code_of(name):
-            raise unfit(
-                label,
-                f"{name} is the key, code, title or address of no entity",
-                "Name entities as kb:key, or by the address (url) that their KB gives.",
-            )
-        golds = {one.gold[0]}
-    if len(golds) > 1:
-        few = ", ".join(map(str, sorted(golds)[:MOST_NAMED]))
-        where = f"the mention at {one.start} to {one.end} of {document.id!r}"
-        raise unfit(label, f"{where} names several entities: {few}", "A mention means one.")
-    entity = next(iter(golds), None)
-    return Answer(
-        *(one.start, one.end, entity, one.confidence), cluster="" if entity else one.cluster
-    )
+    answers = []
+    for one in document.mentions:
+        golds = {meant[gold] for gold in one.gold or () if gold in meant}
+        if one.gold and not golds:
+            name = one.gold[0].key
+            if "://" in name or not code_of(name):
+                raise unfit(
+                    label,
+                    f"{name} is the key, code, title or address of no entity",
+                    "Name entities as kb:key, or by the address (url) that their KB gives.",
+                )
+            golds = {one.gold[0]}
+        if len(golds) > 1:
+            few = ", ".join(map(str, sorted(golds)[:MOST_NAMED]))
+            where = f"the mention at {one.start} to {one.end} of {document.id!r}"
+            raise unfit(label, f"{where} names several entities: {few}", "A mention means one.")
+        entity = next(iter(golds), None)
+        cluster = "" if entity else one.cluster
+        answers.append(Answer(one.start, one.end, entity, one.confidence, cluster))
+    return answers
 
 
 def _united(of_records: Iterable[Sequence[Answer]]) -> list[Answer]:

@@ -323,17 +323,17 @@ _begun: list[_Work] = []
 
 def _begin(work: _Work, threads: int, parent: Connection) -> None:
     """A worker begins: it takes this work, leaves Ctrl-C to its parent, and ends with it."""
+    from multiprocessing.connection import wait
+
     _begun.append(work)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.environ["OMP_NUM_THREADS"] = str(threads)  # of libraries that are loaded from now on
-    threading.Thread(target=_end_with, args=[parent], daemon=True).start()
 
+    def end_with_parent() -> None:
+        wait([parent])
+        os._exit(1)
 
-def _end_with(parent: Connection) -> None:
-    from multiprocessing.connection import wait
-
-    wait([parent])
-    os._exit(1)
+    threading.Thread(target=end_with_parent, daemon=True).start()
 
 
 @cache

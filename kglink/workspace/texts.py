@@ -152,7 +152,10 @@ class TextReader:
         """The adapter that reads a file."""
         if self._adapter != AUTO:
             return self._adapter
-        if _holds_records(source):
+        # JSON with one document a line; prose may begin with a bracket too.
+        name, head = source.head.name, source.head.head
+        is_record = name == "-" and head.lstrip()[:1] == b"{" and b'"text"' in head
+        if name.lower().endswith(_JSON_NAMES) or is_record:
             return DOCUMENTS
         return PLAIN_TEXT if self._marked else self._registry.guess_text(source.head)
 
@@ -184,12 +187,3 @@ class TextReader:
         for name in names if settings else ():
             self._settings_of(name)
         return settings
-
-
-def _holds_records(source: Source) -> bool:
-    """Whether a source is JSON with one document a line; prose may begin with a bracket too."""
-    head = source.head
-    begins = head.head.lstrip()[:1]
-    if head.name.lower().endswith(_JSON_NAMES):
-        return True
-    return head.name == "-" and begins == b"{" and b'"text"' in head.head

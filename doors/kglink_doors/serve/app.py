@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 from functools import partial
 from importlib.metadata import version
 from importlib.resources import files
-from typing import Any
 
 import uvicorn
 from anyio import to_thread
@@ -44,13 +43,30 @@ _SPARE = 8
 def build_app(workspace: Workspace, limits: Limits, *, log: bool = False) -> FastAPI:
     """The application that serves a workspace."""
     metrics = Metrics()
+
+    @asynccontextmanager
+    async def life(app: FastAPI) -> AsyncIterator[None]:
+        """Begin with a linker that is ready; end when all that waits has its answer."""
+        # No request that was let in waits for a thread.
+        to_thread.current_default_thread_limiter().total_tokens = limits.waiting + _SPARE
+        if not limits.read_only:
+            await run_in_threadpool(learn_corrections, workspace)
+        batches = Batches(workspace, limits.waiting)
+        work = Jobs(workspace, read_only=limits.read_only)
+        app.state.served = Served(workspace, batches, work, metrics, limits)
+        try:
+            yield
+        finally:
+            await run_in_threadpool(work.close)
+            await run_in_threadpool(batches.close)
+
     app = FastAPI(
         title="kglink",
         version=version("kglink"),
         description="Links text to several knowledge bases at once.",
         docs_url=None,  # its pages load scripts from elsewhere
         redoc_url=None,
-        lifespan=_life(workspace, limits, metrics),
+        lifespan=life,
     )
     app.add_middleware(Guard, limits=limits, metrics=metrics, log=log)
     for module in (answers, changes, job_routes, reconcile):
@@ -68,27 +84,6 @@ def build_app(workspace: Workspace, limits: Limits, *, log: bool = False) -> Fas
         app.add_route(path, partial(_always, response), include_in_schema=False)
     _add_errors(app)
     return app
-
-
-def _life(workspace: Workspace, limits: Limits, metrics: Metrics) -> Callable[[FastAPI], Any]:
-    """Begin with a linker that is ready; end when all that waits has its answer."""
-
-    @asynccontextmanager
-    async def life(app: FastAPI) -> AsyncIterator[None]:
-        # No request that was let in waits for a thread.
-        to_thread.current_default_thread_limiter().total_tokens = limits.waiting + _SPARE
-        if not limits.read_only:
-            await run_in_threadpool(learn_corrections, workspace)
-        batches = Batches(workspace, limits.waiting)
-        work = Jobs(workspace, read_only=limits.read_only)
-        app.state.served = Served(workspace, batches, work, metrics, limits)
-        try:
-            yield
-        finally:
-            await run_in_threadpool(work.close)
-            await run_in_threadpool(batches.close)
-
-    return life
 
 
 def _add_states(app: FastAPI) -> None:

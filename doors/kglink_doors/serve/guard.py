@@ -115,7 +115,12 @@ class Guard:
         if not self._limits.token and not local:
             message = "this server answers to the names of its own machine only"
             return Refused(421, message, "Ask http://127.0.0.1, or start it with --token-from.")
-        if method != "OPTIONS" and path not in OPEN and not self._knows_token(scope, headers):
+        token, given = self._limits.token, headers.get("authorization", "")
+        if not given and _is_reconciliation(path):  # table editors send no headers
+            query = parse_qs(scope["query_string"].decode("latin-1"))
+            given = f"Bearer {query.get('token', [''])[0]}"
+        is_open = method == "OPTIONS" or path in OPEN
+        if token and not is_open and not knows_token(given, token):
             return Refused(401, "the token is missing or wrong", "Authorization: Bearer TOKEN")
         if method not in _SAFE and not _is_reconciliation(path):
             origin = headers.get("origin")
@@ -137,15 +142,6 @@ class Guard:
         if self._at_work > self._limits.waiting and path not in OPEN:
             return Refused(503, f"{self._at_work:,} requests are at work", "Ask again later.")
         return None
-
-    def _knows_token(self, scope: Scope, headers: Mapping[str, str]) -> bool:
-        if not self._limits.token:
-            return True
-        given = headers.get("authorization", "")
-        if not given and _is_reconciliation(scope["path"]):  # table editors send no headers
-            asked = parse_qs(scope["query_string"].decode("latin-1"))
-            given = f"Bearer {asked.get('token', [''])[0]}"
-        return knows_token(given, self._limits.token)
 
     def _more_headers(self, scope: Scope) -> dict[str, str]:
         """The headers of every answer; those that let other sites read it, where they may."""
