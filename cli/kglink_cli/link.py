@@ -205,7 +205,8 @@ def link(
                     arriving = arriving_lines(int(settings.ingest.max_line_mb * 2**20))
                     inputs = reader.read_lines(arriving, "standard input")
                 elif lines:
-                    inputs = reader.read_lines(lines_of(opened, problems), opened.label)
+                    read = ((number, line) for number, _, line in opened.byte_lines(problems))
+                    inputs = reader.read_lines(read, opened.label)
                 else:
                     inputs = reader.read(opened)
                 rest = after(inputs, written, again=linker.sees_all)
@@ -377,11 +378,6 @@ def state_of(source: Source) -> object:
         told = (status.st_size, status.st_mtime_ns) if status else (file.fingerprint(),)
         states.append([file.name, *told])
     return states
-
-
-def lines_of(source: Source, problems: Problems) -> Iterator[tuple[int, bytes]]:
-    """The lines of a source with their numbers."""
-    return ((number, line) for number, _, line in source.byte_lines(problems))
 
 
 def arriving_lines(longest: int) -> Iterator[tuple[int, bytes]]:

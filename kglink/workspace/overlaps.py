@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kglink.overlap.exchange.matching import ImportReport, ListFigures, MatchedList
     from kglink.overlap.review.journal import Order, ReviewTable
     from kglink.overlap.review.session import Review
-    from kglink.overlap.search import OverlapReport, OverlapTools, Training
+    from kglink.overlap.search import OverlapReport, Training
     from kglink.store import Store
     from kglink.workspace.opened import Opened
 
@@ -47,6 +47,7 @@ def find_overlaps(
     [1]
     """
     from kglink.overlap.search import find_all_overlaps, find_overlaps
+    from kglink.workspace.overlap_tools import overlap_tools
 
     if (left is None) != (right is None):
         raise UsageError(
@@ -54,7 +55,7 @@ def find_overlaps(
             hint=f"Name the other one as well: kglink overlap {left or right} OTHER. "
             "Without names all KBs are compared, two by two.",
         )
-    tools = _tools(opened, progress)
+    tools = overlap_tools(opened, progress)
     if left is not None and right is not None:
         return [find_overlaps(tools, left, right, progress=progress)]
     return list(find_all_overlaps(tools, fresh=fresh, progress=progress))
@@ -64,9 +65,9 @@ def train_overlap_model(opened: Opened, *, progress: OnProgress = lambda _: None
     """Fit the overlap model to the verdicts of the store; later searches use it."""
     from kglink.overlap.model import default_model
     from kglink.overlap.search import train
-    from kglink.workspace.overlap_tools import keep_model
+    from kglink.workspace.overlap_tools import keep_model, overlap_tools
 
-    tools = _tools(opened, progress)
+    tools = overlap_tools(opened, progress)
     # Always from the default model: verdicts that were learnt from must not count twice.
     trained = train(tools, prior=default_model(tools.evidence), progress=progress)
     keep_model(opened.folder, trained.model)
@@ -83,14 +84,6 @@ def overlap_model_shape(trained: Training) -> dict[str, object]:
         "bias": trained.model.bias,
         "weights": {name: one.model_dump() for name, one in trained.model.weights.items()},
     }
-
-
-def _tools(opened: Opened, progress: OnProgress) -> OverlapTools:
-    from kglink.workspace.overlap_tools import overlap_space, overlap_tools
-
-    space = overlap_space(opened.joint_space)
-    parts = (opened.folder, opened.store, opened.settings.overlap, space.encoder, space)
-    return overlap_tools(*parts, opened.registry, progress=progress)
 
 
 # --------------------------------------------------------------------------------------- list
