@@ -14,7 +14,6 @@ from kglink.errors import KglinkError, UsageError
 from kglink.evaluation.candidate_files import Place, read_candidates
 from kglink.evaluation.candidate_files import judged_mentions as mentions_with_gold
 from kglink.evaluation.rankings import in_text
-from kglink.evaluation.replacement import Replacement
 from kglink.linking.describe import as_candidate, described
 from kglink.linking.fit import FOLDS, JudgedMention, fold_of, judged_mentions
 from kglink.linking.kinds import joint_ranking
@@ -50,7 +49,7 @@ from kglink.workspace.joint_space import AUTO
 from kglink.workspace.linker import is_remembered, memory_of
 from kglink.workspace.opened import Opened
 from kglink.workspace.overlaps import find_overlaps
-from kglink.workspace.publish import new_space, publish_detector, publish_reranker
+from kglink.workspace.publish import Replacement, new_space, publish_detector, publish_reranker
 from kglink.workspace.runs import Destination, Runs, stem_of
 from kglink.workspace.spaces import build_if_stale
 

@@ -13,13 +13,15 @@ from typing import Any
 
 from kglink.errors import ModelError, SpaceError
 from kglink.evaluation.measures.end_to_end import Score
-from kglink.evaluation.rankings import JUDGED_JOINT
-from kglink.evaluation.replacement import Replacement, compare_spaces
-from kglink.linking.pipeline import Linker
+from kglink.evaluation.measures.retrieval import RERANKED as MOST_RANKED
+from kglink.evaluation.measures.retrieval import hit
+from kglink.evaluation.rankings import JOINT, JUDGED_JOINT, rank_mentions
+from kglink.evaluation.significance import RandomizationTest, randomization_test
+from kglink.linking.fit import FOLDS, MOST_MENTIONS, fold_of
 from kglink.linking.sameness import Counterparts
 from kglink.linking.scoring import Scoring, read_scoring, write_scoring
 from kglink.models.head_folder import RERANKER, TAGGER, AnswersCompared, Comparison
-from kglink.records import Document, OnProgress, TextInput
+from kglink.records import Document, OnProgress, Progress, TextInput
 from kglink.space.build import BuildReport
 from kglink.space.space import Space
 from kglink.store import Store
@@ -37,15 +39,56 @@ from kglink.training.run import RunSettings, TrainingReport, read_settings
 from kglink.workspace.detectors import DICTIONARY, LEARNED, chosen_detector, without_auto
 from kglink.workspace.folder import SPACES_FOLDER
 from kglink.workspace.joint_space import WorkspaceSpace
-from kglink.workspace.linker import (
-    AskedSpace,
-    Fitted,
-    counterparts_of,
-    is_remembered,
-    memory_of,
-)
+from kglink.workspace.linker import AskedSpace, Fitted, counterparts_of, is_remembered, memory_of
 from kglink.workspace.opened import Opened
 from kglink.workspace.spaces import build_if_stale
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """The share of mentions that the old space and the new one answer right (R@1).
+
+    For each KB, and for all that hold an answer together (``[judged joint]``): the new space
+    stands on the left of each test.
+    """
+
+    tests: Mapping[str, RandomizationTest]
+
+    @property
+    def worse(self) -> tuple[str, ...]:
+        """Where the new space is worse by more than chance; none: it may take the old one's place.
+
+        Chance: the paired randomization test says p >= .05.
+        """
+        return tuple(
+            pool
+            for pool, test in self.tests.items()
+            if test.difference < 0 and test.is_significant()
+        )
+
+    @property
+    def objection(self) -> str:
+        """Why the new space may not take the old one's place; empty where it may.
+
+        It must answer more mentions right. Few mentions show a loss only by chance, so as many
+        as before are no proof that nothing is lost.
+        """
+        if JUDGED_JOINT not in self.tests:
+            return "no mentions were held back to judge it by"
+        if self.worse or self.tests[JUDGED_JOINT].difference < 0:
+            return "it would answer worse than before"
+        if self.tests[JUDGED_JOINT].difference == 0:
+            return "it would answer no more right than before"
+        return ""
+
+    def as_json(self) -> dict[str, object]:
+        """A plain dictionary for machine-readable output."""
+        pools = {
+            pool: {"mentions": test.items, "before": test.right, "after": test.left, "p": test.p}
+            for pool, test in self.tests.items()
+        }
+        return {"R@1": pools, "worse": list(self.worse)}
+
 
 #: How many first candidates of each KB are read where the settings say nothing.
 RERANKED = 8
@@ -77,31 +120,41 @@ class _Judging:
         fitted: Fitted,
         known: Counterparts | None = None,
     ) -> Replacement:
-        """Both are asked the documents part by part; the new space is fitted to the other parts.
+        """Ask both all mentions that have their answer in these KBs, part by part.
 
+        The new space is fitted to the other parts, and both remember nothing of the part.
         ``known``: the overlaps that the old space answers with, where they are not those of now.
         """
-        return compare_spaces(
-            self.documents,
-            after.space.kbs(),
-            lambda fold, part: self._linker(before, part, None, known),
-            lambda fold, part: self._linker(after, part, fitted.without(fold)),
-            progress=self.progress,
+        # All documents, or some from all places alike with no more mentions than are needed.
+        documents, kbs = self.documents, after.space.kbs()
+        mentions = sum(len(one.mentions) for one in documents)
+        count = min(len(documents), max(1, len(documents) * MOST_MENTIONS // max(mentions, 1)))
+        chosen = [documents[at * len(documents) // count] for at in range(count)]
+        memory_without = memory_of(self.target.store, remembered=self.remembered)
+        found: dict[str, tuple[list[float], list[float]]] = {}
+        done = 0
+        for fold in range(FOLDS):
+            part = [one for one in chosen if fold_of(one) == fold]
+            if part:
+                memory = memory_without(part)
+                old, new = before.search(), after.search(scoring=fitted.without(fold))
+                if known is not None:
+                    old = old.with_counterparts(known)
+                ranked = (
+                    rank_mentions(asked.linker(search.with_memory(memory)), part, kbs, MOST_RANKED)
+                    for asked, search in ((before, old), (after, new))
+                )
+                for both in zip(*ranked, strict=True):
+                    for pool in both[0].ranks.keys() - {JOINT}:
+                        values = found.setdefault(pool, ([], []))
+                        for own, mention in zip(values, both, strict=True):
+                            own.append(hit(mention.reranked[pool], 1))
+            done += len(part)
+            self.progress(Progress("comparing with the space before", done, len(chosen)))
+        in_order = [pool for pool in (*kbs, *found) if pool in found]
+        return Replacement(
+            {pool: randomization_test(*reversed(found[pool])) for pool in dict.fromkeys(in_order)}
         )
-
-    def _linker(
-        self,
-        asked: AskedSpace,
-        part: Sequence[Document],
-        scoring: Scoring | None,
-        known: Counterparts | None = None,
-    ) -> Linker:
-        """A linker that remembers nothing of some documents; ``scoring`` None: the space's."""
-        search = asked.search(scoring=scoring or "kept")
-        if known is not None:
-            search = search.with_counterparts(known)
-        memory = memory_of(self.target.store, remembered=self.remembered)(part)
-        return asked.linker(search.with_memory(memory))
 
 
 def _judging(target: Opened, told: RunSettings, space: Space, progress: OnProgress) -> _Judging:
