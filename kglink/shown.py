@@ -85,7 +85,7 @@ class Mark(NamedTuple):
     start: int
     end: int
     kb: str
-    told: str
+    title: str
     url: str = ""
 
 
@@ -97,7 +97,7 @@ def marked_text(text: str, marks: Sequence[Mark], kbs: Iterable[str]) -> str:
     names = dict.fromkeys([*kbs, *(one.kb for one in marks if one.kb)])
     number = {kb: at for at, kb in enumerate(names)}
 
-    def mark(words: str, kb: str, told: str = "", url: str = "") -> str:
+    def mark(words: str, kb: str, title: str = "", url: str = "") -> str:
         colour, line, tint = NIL_COLOUR, "dotted", ""
         if kb:
             colour = COLOURS[number[kb] % len(COLOURS)]
@@ -105,7 +105,7 @@ def marked_text(text: str, marks: Sequence[Mark], kbs: Iterable[str]) -> str:
         style = f"color:inherit;{tint}text-decoration:underline {line} {colour} 2px"
         address = web_address(url)
         opens = f'a href="{escaped(address)}" rel="noopener noreferrer"' if address else "span"
-        title = f' title="{escaped(told)}"' if told else ""
+        title = f' title="{escaped(title)}"' if title else ""
         return f'<{opens}{title} style="{style}">{escaped(words)}</{opens.split(maxsplit=1)[0]}>'
 
     parts, position = [], 0

@@ -116,12 +116,12 @@ def progress(*, visible: bool = True) -> Iterator[OnProgress]:
         yield lambda _: None
         return
     with display() as show:
-        yield lambda told: show(reached(told))
+        yield lambda at: show(reached(at))
 
 
-def reached(told: Progress) -> Reached:
+def reached(at: Progress) -> Reached:
     """Progress as it is shown."""
-    return Reached(printable_line(told.step), told.done, told.total or None, told.done)
+    return Reached(printable_line(at.step), at.done, at.total or None, at.done)
 
 
 @contextmanager

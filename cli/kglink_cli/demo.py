@@ -53,9 +53,7 @@ fine-tuning makes another model, which is measured without a reranker: it wants 
 
 
 def demo(
-    folder: Path | None = Option(
-        None, "--dir", help="Where to work; a new temporary folder where not told."
-    ),
+    folder: Path | None = Option(None, "--dir", help="Where to work; else a new temporary folder."),
     html: Path | None = Option(None, help="Where the page goes; in the folder else."),
     quick: bool = Option(
         False, "--quick", help="Leave out the fine-tuning, which takes half a minute."

@@ -230,12 +230,12 @@ def end_to_end_table(report: EndToEndReport, *, intervals: bool = False) -> Tabl
     below: list[str] = []
     if not complete:
         why = f" ({annotation.partial})" if annotation.partial else ""
-        told = (
+        words = (
             f"The texts are taken for annotated in part{why}: what is found beside the "
             "annotations may be right, so there is no precision and no F1. --complete gives them "
             "where all mentions are annotated."
         )
-        below += ["", *textwrap.wrap(told, 100)]
+        below += ["", *textwrap.wrap(words, 100)]
     below += _confidence(report)
     below += _most("missed most", report.missed())
     if complete:
@@ -250,14 +250,14 @@ def _row(
     micro, macro = score.micro, score.macro(complete=complete)
     around = score.intervals() if intervals else (None, None, None)
     shares = [Figure(*one) for one in zip(micro, around, strict=True)]
-    told: list[object] = [*shares, Figure(macro.f1)]
+    words: list[object] = [*shares, Figure(macro.f1)]
     if not complete:
-        told = [shares[1], Figure(macro.recall)]
+        words = [shares[1], Figure(macro.recall)]
     if not score.gold:
-        told = ["-"] * len(told)
+        words = ["-"] * len(words)
     if what == "NIL":  # Most texts have none: the mean over texts would say nothing.
-        told[-1] = "-"
-    return [what, pool, match, score.gold, score.found, score.right, *told]
+        words[-1] = "-"
+    return [what, pool, match, score.gold, score.found, score.right, *words]
 
 
 def _confidence(report: EndToEndReport) -> Iterator[str]:
@@ -300,8 +300,8 @@ def errors_table(summary: ErrorSummary) -> Table:
     rows: list[list[object]] = []
 
     def add(kind: str, group: str, counts: Any) -> None:
-        told = (counts[reason] for reason in (None, *used))
-        rows.append([kind, group, counts.total(), *told])
+        words = (counts[reason] for reason in (None, *used))
+        rows.append([kind, group, counts.total(), *words])
 
     add("all", "", summary.all)
     more = 0

@@ -315,7 +315,7 @@ _SEEN = 1e-3
 
 
 class FinetuneNews:
-    """Shows what a run tells: a bar that moves, and a line for what is done."""
+    """Shows how a run goes: a bar that moves, and a line for what is done."""
 
     def __init__(self, show: Show, begun: Callable[[], None] = lambda: None) -> None:
         self._show = show

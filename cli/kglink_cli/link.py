@@ -369,14 +369,14 @@ def _in_words_of_link(error: RecordError) -> RecordError:
 
 
 def state_of(source: Source) -> object:
-    """What tells the content of a source from another: its bytes, of a folder names and times."""
+    """What changes with the content of a source: its bytes, of a folder names and times."""
     if not source.is_folder:
         return [source.name, source.fingerprint()]
     states: list[list[object]] = []
     for file in source.files():
         status = file.path.stat() if file.path else None
-        told = (status.st_size, status.st_mtime_ns) if status else (file.fingerprint(),)
-        states.append([file.name, *told])
+        state = (status.st_size, status.st_mtime_ns) if status else (file.fingerprint(),)
+        states.append([file.name, *state])
     return states
 
 

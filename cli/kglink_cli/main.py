@@ -122,8 +122,8 @@ def _show_warning(
     if issubclass(category, PluginWarning):
         note("plugins", str(message))
     else:
-        told = warnings.formatwarning(message, category, filename, lineno, line)
-        for one in told.splitlines():
+        text = warnings.formatwarning(message, category, filename, lineno, line)
+        for one in text.splitlines():
             tell(one)
 
 

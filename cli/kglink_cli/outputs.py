@@ -57,7 +57,7 @@ def format_of(chosen: str | None, output: Path | None) -> str:
     suffix = output.suffix.lower()
     if suffix not in _FORMAT_OF_SUFFIX:
         raise UsageError(
-            f"the ending of {output} tells no format",
+            f"the ending of {output} names no format",
             hint="Name one with --format: table, json, jsonl, html, csv, pubtator, brat, nif or a "
             "plugin's; or end the "
             f"file's name in {', '.join(filter(None, _FORMAT_OF_SUFFIX))}.",

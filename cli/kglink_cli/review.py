@@ -194,11 +194,11 @@ class _Reviewing:
         if link.entity is not None:
             title = printable(known[link.entity].title, _MOST_OF_TITLE)
             answer = f"{printable(str(link.entity))}  {title}"
-        told = Text.assemble("\nlinked to ", (answer, "bold"), f"   {link.confidence:.2f} sure")
+        answered = Text.assemble("\nlinked to ", (answer, "bold"), f"   {link.confidence:.2f} sure")
         where = f"{self.session.number}/{len(self.session.links)}  {printable(link.document)}"
         self.console.print()
         rule = Rule(where, align="left", characters="-", style="dim")
-        self.console.print(Group(rule, text, told))
+        self.console.print(Group(rule, text, answered))
         self._list(offered)
         self.console.print(KEYS, style="dim", markup=False)
         return offered

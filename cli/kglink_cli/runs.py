@@ -73,13 +73,13 @@ def sparkline(values: Sequence[float], width: int = WIDTH) -> str:
 
 
 def _row(run: WorkspaceRun) -> list[object]:
-    info, told = run.info, run.info.settings
-    sides, metric = (told.source_kbs, told.target_kbs), told.recipe.selection.metric
+    info, settings = run.info, run.info.settings
+    sides, metric = (settings.source_kbs, settings.target_kbs), settings.recipe.selection.metric
     recall = "" if info.recalls is None else f"{metric} {info.recalls['mean'][metric]:.3f}"
     return [
-        info.name, told.recipe_name or "(of a program)", told.sources,
+        info.name, settings.recipe_name or "(of a program)", settings.sources,
         " + ".join(",".join(kbs) for kbs in sides if kbs), run.state, info.steps, recall,
-        told.started, ",".join(run.spaces),
+        settings.started, ",".join(run.spaces),
     ]  # fmt: skip
 
 
@@ -115,23 +115,23 @@ def _show(run: WorkspaceRun, *, as_json: bool) -> None:
 
 
 def _facts(run: WorkspaceRun) -> dict[str, object]:
-    info, told = run.info, run.info.settings
-    hardware = told.hardware
+    info, settings = run.info, run.info.settings
+    hardware = settings.hardware
     picture = run.curve.picture
     return {
         "name": info.name,
         "state": run.state,
         "spaces": ", ".join(run.spaces) or "none",
-        "recipe": told.recipe_name or "(of a program)",
-        "sources": told.sources,
-        "source KBs": ", ".join(told.source_kbs),
-        "target KBs": ", ".join(told.target_kbs),
-        "documents": ", ".join(told.docs) or "all",
-        "seed": told.seed,
-        "began": told.started,
+        "recipe": settings.recipe_name or "(of a program)",
+        "sources": settings.sources,
+        "source KBs": ", ".join(settings.source_kbs),
+        "target KBs": ", ".join(settings.target_kbs),
+        "documents": ", ".join(settings.docs) or "all",
+        "seed": settings.seed,
+        "began": settings.started,
         "steps": f"{info.steps:,}",
         "computed on": f"{hardware.device}, {hardware.precision}, "
-        f"{hardware.threads} threads, {told.processes} processes",
+        f"{hardware.threads} threads, {settings.processes} processes",
         "folder": info.folder,
         "picture": picture if picture.is_file() else "none",
     }

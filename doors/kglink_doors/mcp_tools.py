@@ -63,8 +63,8 @@ class KglinkServer(MCPServer[Any]):
         try:
             return await super().call_tool(*arguments, **options)
         except ToolError as error:
-            if told := _refusal(error):
-                raise ToolError(told) from error
+            if refusal := _refusal(error):
+                raise ToolError(refusal) from error
             raise
 
     async def read_resource(self, *arguments: Any, **options: Any) -> Any:
@@ -72,8 +72,8 @@ class KglinkServer(MCPServer[Any]):
         try:
             return await super().read_resource(*arguments, **options)
         except ResourceError as error:
-            if told := _refusal(error):
-                raise ResourceError(told) from error
+            if refusal := _refusal(error):
+                raise ResourceError(refusal) from error
             raise
 
 
@@ -85,9 +85,9 @@ def make_server(workspace: Workspace) -> KglinkServer:
         "kglink", instructions=INSTRUCTIONS, version=version("kglink"), log_level="WARNING"
     )
     tools = Tools(workspace)
-    told = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
+    hints = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
     for name in TOOLS:
-        server.add_tool(getattr(tools, name), annotations=told)
+        server.add_tool(getattr(tools, name), annotations=hints)
     keys = ResourceSecurity(exempt_params={"key"})  # it is looked up, and is no path
     of_entity = server.resource(
         "kglink://entity/{kb}/{+key}", mime_type="application/json", security=keys

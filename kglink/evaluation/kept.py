@@ -98,12 +98,12 @@ class _Beside:
         self._count = 0
         first = next(self._lines, None)
         values = first[1] if first else {}
-        told: dict[str, Any] = {field.name: values.get(field.name) for field in fields(Evaluated)}
-        lists = {name: tuple(told[name] or ()) for name in ("docs", "kbs")}
-        is_ours = values.get("format") == FORMAT and type(told["depth"]) is int
-        if not is_ours or None in told.values() or () in lists.values():
+        facts: dict[str, Any] = {field.name: values.get(field.name) for field in fields(Evaluated)}
+        lists = {name: tuple(facts[name] or ()) for name in ("docs", "kbs")}
+        is_ours = values.get("format") == FORMAT and type(facts["depth"]) is int
+        if not is_ours or None in facts.values() or () in lists.values():
             raise unreadable(path, "not what `kglink eval --keep` of this kglink writes")
-        kept = Evaluated(**told | lists)
+        kept = Evaluated(**facts | lists)
         if differences := evaluated.differences(kept):
             raise self._misfit(f"another evaluation ({'; '.join(differences)})")
         self.kept = kept

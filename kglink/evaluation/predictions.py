@@ -78,8 +78,8 @@ def read_predictions(
 
 def unfit(label: str, why: str, hint: str = "") -> UsageError:
     """The error of a file that does not fit what is evaluated."""
-    told = "Predict the documents of --docs and --split, unchanged, under their own ids."
-    return UsageError(f"cannot read {label}: {why}", hint=hint or told)
+    usual = "Predict the documents of --docs and --split, unchanged, under their own ids."
+    return UsageError(f"cannot read {label}: {why}", hint=hint or usual)
 
 
 def unknown_entities(label: str, missing: Collection[EntityId]) -> UsageError:

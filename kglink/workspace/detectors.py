@@ -24,12 +24,12 @@ DICTIONARY, LEARNED = "kglink/dictionary", "kglink/learned"
 
 
 class DetectorChoice(NamedTuple):
-    """The settings of linking with their detectors by name; ``note`` tells where these are from."""
+    """The settings of linking with their detectors by name; ``note`` says where these are from."""
 
     link: LinkSection
     note: str = ""
     identity: str = ""
-    """What tells a trained detector from others."""
+    """Differs from one trained detector to another."""
 
 
 def chosen_detector(
@@ -109,9 +109,9 @@ class NamesWithMemory:
         yield from self._remembered()
 
     def _remembered(self) -> Iterator[NameRow]:
-        told = self._memory.all_meanings() if self._remembers else ()
+        meanings = self._memory.all_meanings() if self._remembers else ()
         return remembered_names(
-            (one for one in told if not self._names.leaves_out(one.entity)), self._kbs
+            (one for one in meanings if not self._names.leaves_out(one.entity)), self._kbs
         )
 
 

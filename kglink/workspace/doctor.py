@@ -102,8 +102,8 @@ def _machine_checks() -> Iterator[Check]:
         others = [str(one) for one in registry.providers() if not one.builtin]
         also = f", also from {', '.join(others)}" if others else ""
         yield Check("plugins", "ok", f"{len(registry.plugins())} plugins{also}")
-        for told in registry.left_out():
-            yield Check("plugins", "bad", told)
+        for problem in registry.left_out():
+            yield Check("plugins", "bad", problem)
     except KglinkError as error:
         yield Check("plugins", "bad", error.message, error.hint)
     try:

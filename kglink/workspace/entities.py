@@ -258,13 +258,13 @@ def _refuse_former(opened: Opened, gone: EntityId) -> None:
     removed = opened.store.removed_in(gone)
     if not removed and not successors and not mentions:
         return
-    told = [f"revision {removed} removed it"] if removed else []
-    told += [f"{how} {gone.kb}:{key}" for key, how in successors]
+    facts = [f"revision {removed} removed it"] if removed else []
+    facts += [f"{how} {gone.kb}:{key}" for key, how in successors]
     if mentions:
-        told.append(f"{mentions:,} mention{'s' * (mentions > 1)} of documents still mean it")
+        facts.append(f"{mentions:,} mention{'s' * (mentions > 1)} of documents still mean it")
     raise UsageError(
         f"{gone} is no entity in revision {opened.store.kb(gone.kb).revision} of {gone.kb}: "
-        f"{'; '.join(told)}",
+        f"{'; '.join(facts)}",
         hint=f"kglink show {gone.kb}:{successors[0].key}"
         if successors
         else f"By a name: kglink search {gone.key!r}",

@@ -162,13 +162,13 @@ def _refuse_to_be_undone(opened: Opened, manifest: SpaceManifest, wanted: IndexC
     after = {"index": wanted.name, "index_settings": dict(wanted.settings)}
     if chosen_index(opened.settings.space, manifest.model_copy(update=after)) == wanted:
         return
-    told = [
+    origins = [
         f"{name} ({origin})"
         for name, origin in opened.resolved.origins.items()
         if name in ("space.index", "space.index_settings")
     ]
     raise ConfigError(
-        f"the settings want another index for this space: {' and '.join(told)}",
+        f"the settings want another index for this space: {' and '.join(origins)}",
         hint="Take them back, so that the space keeps the index that it is given, or set them to "
         "what you want and run `kglink build`.",
     )

@@ -54,8 +54,8 @@ def learn(
     for name in names:
         _check_source(opened, name)
     opened.store.learn(dict.fromkeys(names, split), _unmarked_of(opened), progress=progress)
-    told = opened.store.memory_sources()
-    return sum(told[name] for name in names)
+    known = opened.store.memory_sources()
+    return sum(known[name] for name in names)
 
 
 def forget(

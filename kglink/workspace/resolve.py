@@ -44,7 +44,7 @@ _WHY = {
 _UNLIKE = "no KB has a name like it"
 #: Evidence of what a name mostly means, and how much of it makes a name one of several no more.
 _HABITS, _HABIT = ("common", "memory"), 0.5
-#: Kinds that `_named` tells, and the least part of a score that is told.
+#: Kinds that `_named` puts in words, and the least part of a score that is mentioned.
 _NAMES = ("name", "similar", "exact", "title", "case")
 _LEAST_TOLD = 0.02
 
@@ -163,22 +163,24 @@ class _Resolver:
 
     def answers(self, rows: Sequence[Row]) -> dict[Row, Resolved]:
         known = self._exact.find([one.name for one in rows]) if self._exact else [None] * len(rows)
-        told = {
-            row: self._told(row, (one.candidate,), one.probability)
+        found = {
+            row: self._resolved(row, (one.candidate,), one.probability)
             for row, one in zip(rows, known, strict=True)
             if one
         }
-        rest = [row for row in rows if row not in told]
+        rest = [row for row in rows if row not in found]
         texts = (
             TextInput(str(at), "; ".join(filter(None, row)), (Span(0, len(row.name)),))
             for at, row in enumerate(rest)
         )
         for row, document in zip(rest, self._linker.link(texts), strict=True):
             (link,) = document.links
-            told[row] = self._told(row, link.candidates, link.probability)
-        return told
+            found[row] = self._resolved(row, link.candidates, link.probability)
+        return found
 
-    def _told(self, row: Row, candidates: tuple[Candidate, ...], probability: float) -> Resolved:
+    def _resolved(
+        self, row: Row, candidates: tuple[Candidate, ...], probability: float
+    ) -> Resolved:
         if not candidates:
             return Resolved(row.name, "new", probability, why=(_UNLIKE,))
         first = candidates[0]
@@ -302,8 +304,8 @@ def _is_column(cells: object) -> bool:
 
 def context_text(cells: Mapping[object, object]) -> str:
     """Cells by the names of their columns as words: ``country: Poland; year: 1990``."""
-    told = ((column, cell_text(cell)) for column, cell in cells.items())
-    return "; ".join(f"{column}: {text}" for column, text in told if text)[:_MOST_CONTEXT]
+    found = ((column, cell_text(cell)) for column, cell in cells.items())
+    return "; ".join(f"{column}: {text}" for column, text in found if text)[:_MOST_CONTEXT]
 
 
 def cell_text(cell: object) -> str:

@@ -364,8 +364,8 @@ def _links(where: str, line: str) -> Iterator[LinkToReview]:
             f"{where}: these are no links of `kglink link`: {field}: {first['msg']}", hint=_AGAIN
         ) from error
     except (ValueError, RecursionError) as error:
-        told = "the line is cut off" if line.startswith("{") else "this is no JSON"
-        raise UsageError(f"{where}: {told}", hint=_AGAIN) from error
+        why = "the line is cut off" if line.startswith("{") else "this is no JSON"
+        raise UsageError(f"{where}: {why}", hint=_AGAIN) from error
     for one in record.entities:
         if not 0 <= one.start < one.end <= len(record.text) or (
             record.text[one.start : one.end] != one.text

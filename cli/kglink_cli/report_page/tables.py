@@ -76,9 +76,9 @@ def _seeds(report: Shape) -> Table:
     for runs in groups.values():
         if len({run["seed"] for run in runs}) < 2:
             continue
-        told = [{pool: one for pool, one, *_ in pools_of(run["retrieval"])} for run in runs]
-        for pool in told[0]:
-            values = [[one[pool][name] for one in told if pool in one] for name in FIGURES]
+        by_run = [{pool: one for pool, one, *_ in pools_of(run["retrieval"])} for run in runs]
+        for pool in by_run[0]:
+            values = [[one[pool][name] for one in by_run if pool in one] for name in FIGURES]
             shown = [f"{mean(one):.3f} ± {stdev(one):.3f}" if len(one) > 1 else "-"
                      for one in values]  # fmt: skip
             rows.append([runs[0]["recipe"], len(runs), pool, *shown])

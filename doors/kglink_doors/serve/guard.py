@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 #: What anybody may have: the page, which asks for the token, and whether the server is alive.
 OPEN = frozenset({"/", "/page.css", "/page.js", "/health"})
 _TOO_LARGE = 413
-#: Seconds and bytes of a body that is too large, before its sender is told so.
+#: Seconds and bytes of a body that is too large, before its sender gets an answer.
 _READING_AWAY, _MOST_READ_AWAY = 2.0, 64 * 2**20
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 #: Routes that change nothing, whatever the method.

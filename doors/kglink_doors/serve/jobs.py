@@ -28,7 +28,7 @@ from kglink_doors.serve.errors import BusyError, error_shape
 
 State = Literal["waiting", "running", "done", "failed", "cancelled"]
 KINDS = ("add-kb", "learn", "overlaps", "build", "report")
-#: Jobs that may wait, and jobs that are done and still told of.
+#: Jobs that may wait, and jobs that are done and still listed.
 _MOST_WAITING = 16
 _MOST_TOLD = 100
 _FILE = "job.json"

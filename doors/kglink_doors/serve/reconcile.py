@@ -152,8 +152,8 @@ def preview(service: Service, id: Annotated[str, Query(max_length=2000)]) -> Res
 @router.get("/reconcile/{kb}/properties")
 def propose(service: Service, type: str = "") -> Response:  # noqa: A002 - the API's word
     """What may be fetched of entities that cells were matched with."""
-    told = [{"id": key, "name": name} for key, name in PROPERTIES.items()]
-    return json_response({"type": type, "properties": told})
+    properties = [{"id": key, "name": name} for key, name in PROPERTIES.items()]
+    return json_response({"type": type, "properties": properties})
 
 
 @router.get("/reconcile")

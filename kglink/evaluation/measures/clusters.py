@@ -48,11 +48,11 @@ class ClusterFigures(NamedTuple):
 
     def as_json(self) -> dict[str, object]:
         """By name, in the shape of ``kglink eval --clusters --json``."""
-        told = {
+        figures = {
             name: value._asdict() if isinstance(value, PrecisionRecall) else value
             for name, value in self._asdict().items()
         }
-        return {**told, f"mention_recall@{NEAREST}": told.pop("mention_recall")}
+        return {**figures, f"mention_recall@{NEAREST}": figures.pop("mention_recall")}
 
 
 class _Shared(NamedTuple):

@@ -91,7 +91,7 @@ class Score:
         fields = PrecisionRecall._fields
         known = {name for name in fields if self.gold and (complete or name == "recall")}
 
-        def told(values: Iterable[object]) -> dict[str, object]:
+        def known_only(values: Iterable[object]) -> dict[str, object]:
             named = zip(fields, values, strict=True)
             return {name: value if name in known else None for name, value in named}
 
@@ -99,9 +99,9 @@ class Score:
             "gold": self.gold,
             "found": self.found,
             "right": self.right,
-            "micro": told(self.micro),
-            "intervals": told(map(list, self.intervals())),
-            "macro": told(self.macro(complete=complete)),
+            "micro": known_only(self.micro),
+            "intervals": known_only(map(list, self.intervals())),
+            "macro": known_only(self.macro(complete=complete)),
         }
 
 
@@ -233,7 +233,7 @@ class JudgedText:
         return {name: one.f1 if complete else one.recall for name, one in own.items()}
 
 
-#: Thresholds of links for which it is told what they keep.
+#: Thresholds of links; a report says what each of them keeps.
 THRESHOLDS = (0.3, 0.4, 0.5, 0.65, 0.8, 0.9)
 
 

@@ -347,7 +347,7 @@ class ErrorAnalysis:
         for case in cases:
             others = {other for gold in case.gold for other in same.get(gold, ())}
             surface = case.mention.surface
-            told = replace(
+            judged = replace(
                 case,
                 reason=reason_of(case, others, right=self._counterparts),
                 bearers=bearers[fold(surface)],
@@ -355,8 +355,8 @@ class ErrorAnalysis:
                 times_learnt=self._learnt.times(case.gold) if self._learnt else None,
                 entities=known,
             )
-            self._summary.add(told)
-            self._each(told)
+            self._summary.add(judged)
+            self._each(judged)
 
 
 def _cases(text: JudgedText, answers: Sequence[Answer]) -> Iterator[Case]:

@@ -121,8 +121,8 @@ class OverlapTest:
 
     def as_json(self) -> dict[str, object]:
         """As ``kglink eval --json`` prints it."""
-        told = {"queries": self.queries, "answers": self.answers, "figure": self.figure}
-        return {**told, **self.test.as_json()}
+        names = {"queries": self.queries, "answers": self.answers, "figure": self.figure}
+        return {**names, **self.test.as_json()}
 
 
 def compare_overlaps(

@@ -205,8 +205,10 @@ class Figures(Shown):
         """The intervals of the figures of `as_json`, by the same keys."""
         return {**self._joint(self.intervals), "kb": {kb: self.intervals(kb) for kb in self.kbs()}}
 
-    def _joint(self, told: Callable[[str], object]) -> dict[str, object]:
-        return {key: told(pool) if pool in self._pools else {} for pool, key in JSON_KEYS.items()}
+    def _joint(self, figures_of: Callable[[str], object]) -> dict[str, object]:
+        return {
+            key: figures_of(pool) if pool in self._pools else {} for pool, key in JSON_KEYS.items()
+        }
 
     def counts_as_json(self) -> dict[str, int]:
         """The mentions of each pool, by the same keys."""
