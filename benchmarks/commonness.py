@@ -139,7 +139,7 @@ def ranked(dump: Path, documents: list[Document], *, anchors: int) -> Ranked:
     ):
         workspace.add_kb("wiki", dump, options={"min_anchor_count": anchors})
         workspace.build_if_stale()
-        search = workspace.asked().search(scoring="default")
+        search = workspace.link_setup().search(scoring="default")
         rankings = judged_rankings(search, documents, ["wiki"], lambda _: None, most=ALL)
         return Ranked(rankings, search.scoring.weights)
 

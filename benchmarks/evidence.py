@@ -154,7 +154,7 @@ class Bench:
             self._left_out(target, learnt, start)
 
     def _search(self) -> CandidateSearch:
-        return self.workspace.asked().search(scoring="default")
+        return self.workspace.link_setup().search(scoring="default")
 
     def _learn(self, names: Iterable[str]) -> None:
         for name in self.workspace.store.memory_sources():

@@ -200,7 +200,7 @@ def _checked(
 
         return str(entity(opened, into).id)
     if into:
-        raise UsageError(f"{answer} takes nothing besides, and was told {into!r}")
+        raise UsageError(f"{answer} takes nothing besides: leave out {into!r}")
     return ""
 
 

@@ -365,15 +365,15 @@ def mentions_to_read(opened: Opened, told: RunSettings, progress: OnProgress) ->
         for document, held_back in splits.divided(store):
             parts[held_back].setdefault(name, []).append(document)
     memory_without = memory_of(store, remembered=is_remembered(store, used))
-    asked = opened.asked(evidence=section.found_by, rerank=0)
-    search = asked.search()
+    setup = opened.link_setup(evidence=section.found_by, rerank=0)
+    search = setup.search()
 
     def judged(documents: Sequence[Document], most: int) -> Iterator[JudgedRanking]:
         """Mentions with their candidates, from all documents alike."""
         chosen, done = judged_mentions(documents, kbs, most), 0
         for fold in range(FOLDS):
             memory = memory_without([one for one in documents if fold_of(one) == fold])
-            linker = asked.linker(search.with_memory(memory))
+            linker = setup.linker(search.with_memory(memory))
             own = iter([one for one in chosen if one.fold == fold])
             while batch := list(islice(own, BATCH_MENTIONS)):
                 found = list(_with_candidates(linker, store, batch, kbs, depth))

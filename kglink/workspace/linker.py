@@ -91,8 +91,8 @@ def memory_of(store: Store, *, remembered: bool) -> Callable[[Sequence[Document]
 
 
 @dataclass(frozen=True, slots=True)
-class AskedSpace:
-    """A space as it is asked: how mentions are read, with these settings.
+class LinkSetup:
+    """A space, its encoder and the settings of linking: makes searches and linkers.
 
     ``reranker`` is the folder of one that is not the space's.
     """
@@ -104,7 +104,7 @@ class AskedSpace:
     registry: Registry
     reranker: Path | None = None
 
-    def changed(self, **settings: object) -> AskedSpace:
+    def changed(self, **settings: object) -> LinkSetup:
         """The same with some settings of linking changed."""
         return replace(self, link=self.link.model_copy(update=settings))
 

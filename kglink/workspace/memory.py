@@ -88,7 +88,7 @@ def fit(
 
 def scoring(opened: Opened) -> Scoring:
     """How the space weighs evidence now, as it was fitted last or as it is before."""
-    return opened.asked().search().scoring
+    return opened.link_setup().search().scoring
 
 
 def fit_scoring(
@@ -104,7 +104,7 @@ def fit_scoring(
     ``remembered``: memory was learnt from these documents. What was fitted is kept beside the
     space, for as long as it has this model.
     """
-    return opened.asked().fit(documents, progress, remembered=remembered).scoring
+    return opened.link_setup().fit(documents, progress, remembered=remembered).scoring
 
 
 def judged_documents(opened: Opened, names: Sequence[str], split: str) -> list[Document]:
@@ -204,11 +204,14 @@ def fit_clusterer(
 
     names = named(docs)
     documents = judged_documents(opened, names, split)
-    asked, store = replace(opened.asked(), link=without_auto(opened.settings.link)), opened.store
-    space, link = asked.space, asked.link
-    alone = asked.changed(clusterer="")
-    clustered = asked.changed(clusterer=link.clusterer or CLUSTERER)
-    search = asked.search()
+    setup, store = (
+        replace(opened.link_setup(), link=without_auto(opened.settings.link)),
+        opened.store,
+    )
+    space, link = setup.space, setup.link
+    alone = setup.changed(clusterer="")
+    clustered = setup.changed(clusterer=link.clusterer or CLUSTERER)
+    search = setup.search()
     memory_without = memory_of(store, remembered=is_remembered(store, names))
     judged = judged_mentions(documents, space.kbs(), MOST_MENTIONS)
     if not any(one.gold for one in judged):

@@ -38,8 +38,8 @@ from kglink.workspace.folder import (
 )
 from kglink.workspace.joint_space import AUTO, WorkspaceSpace, joint_space, student_of
 from kglink.workspace.linker import (
-    AskedSpace,
     Limits,
+    LinkSetup,
     is_reranker_of_another_model,
     limited_to,
 )
@@ -96,7 +96,7 @@ class Opened:
         self._student: tuple[Stamp, Encoder] | None = None
         self._limited: dict[object, tuple[Space, Space]] = {}
         self._linkers: dict[object, Linker] = {}
-        #: By what is asked of them.
+        #: By the KBs, types and branches that they are limited to.
         self.fresh_linkers: dict[object, FreshLinker] = {}
         self.is_new = False
         """Whether `open` made the workspace."""
@@ -266,10 +266,10 @@ class Opened:
                 self._linkers.clear()
             return self._space[1]
 
-    def asked(self, **settings: object) -> AskedSpace:
-        """The space as it is asked, with some settings of linking changed."""
+    def link_setup(self, **settings: object) -> LinkSetup:
+        """What makes searches and linkers, with some settings of linking changed."""
         link = self.settings.link.model_copy(update=settings)
-        return AskedSpace(self.space(), self.encoder, link, self.store, self.registry)
+        return LinkSetup(self.space(), self.encoder, link, self.store, self.registry)
 
     def linked_kbs(self, space: Space, kbs: str | Sequence[str] = ()) -> tuple[str, ...]:
         """The KBs to link to: these, else those of the settings, else all of the space."""
@@ -324,13 +324,13 @@ class Opened:
             )  # fmt: skip
             linker = self._linkers.get(key)
             if linker is None:
-                asked = AskedSpace(
+                setup = LinkSetup(
                     self.limited(space, names, limits), self.encoder, link, self.store,
                     self.registry,
                 )  # fmt: skip
                 alone = self.names_alone(space, names)
-                linker = asked.linker(
-                    asked.search(candidates=candidates),
+                linker = setup.linker(
+                    setup.search(candidates=candidates),
                     names,
                     unfinished={"names_alone": alone._asdict()} if alone else None,
                     clusters=names_of_discoveries(self.folder) if discovered else None,

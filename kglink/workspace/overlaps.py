@@ -51,7 +51,7 @@ def find_overlaps(
 
     if (left is None) != (right is None):
         raise UsageError(
-            f"overlap needs two KBs or none, and was told {left or right} alone",
+            f"overlap needs two KBs or none, and {left or right} alone is named",
             hint=f"Name the other one as well: kglink overlap {left or right} OTHER. "
             "Without names all KBs are compared, two by two.",
         )
@@ -124,7 +124,7 @@ def two_kbs(store: Store, left: str | None, right: str | None) -> tuple[str, str
         if left == right:
             raise UsageError(f"{left!r} has no overlap with itself", hint="Name two different KBs.")
     elif left or right:
-        raise UsageError("overlap needs two KBs or none", hint=f"It was told {left or right!r}.")
+        raise UsageError("overlap needs two KBs or none", hint=f"{left or right!r} alone is named.")
     else:
         names = [name for name, info in infos.items() if info.entities]
     if len(names) != 2:

@@ -39,7 +39,7 @@ from kglink.training.run import RunSettings, TrainingReport, read_settings
 from kglink.workspace.detectors import DICTIONARY, LEARNED, chosen_detector, without_auto
 from kglink.workspace.folder import SPACES_FOLDER
 from kglink.workspace.joint_space import WorkspaceSpace
-from kglink.workspace.linker import AskedSpace, Fitted, counterparts_of, is_remembered, memory_of
+from kglink.workspace.linker import Fitted, LinkSetup, counterparts_of, is_remembered, memory_of
 from kglink.workspace.opened import Opened
 from kglink.workspace.spaces import build_if_stale
 
@@ -109,14 +109,14 @@ class _Judging:
     """Whether memory was learnt from them."""
     progress: OnProgress
 
-    def fit(self, asked: AskedSpace) -> Fitted:
+    def fit(self, setup: LinkSetup) -> Fitted:
         """Fit the scoring of a space to the documents, and keep it."""
-        return asked.fit(self.documents, self.progress, remembered=self.remembered)
+        return setup.fit(self.documents, self.progress, remembered=self.remembered)
 
     def compare(
         self,
-        before: AskedSpace,
-        after: AskedSpace,
+        before: LinkSetup,
+        after: LinkSetup,
         fitted: Fitted,
         known: Counterparts | None = None,
     ) -> Replacement:
@@ -141,8 +141,8 @@ class _Judging:
                 if known is not None:
                     old = old.with_counterparts(known)
                 ranked = (
-                    rank_mentions(asked.linker(search.with_memory(memory)), part, kbs, MOST_RANKED)
-                    for asked, search in ((before, old), (after, new))
+                    rank_mentions(setup.linker(search.with_memory(memory)), part, kbs, MOST_RANKED)
+                    for setup, search in ((before, old), (after, new))
                 )
                 for both in zip(*ranked, strict=True):
                     for pool in both[0].ranks.keys() - {JOINT}:
@@ -158,8 +158,8 @@ class _Judging:
 
 
 def _judging(target: Opened, told: RunSettings, space: Space, progress: OnProgress) -> _Judging:
-    asked = told.docs, told.recipe.selection, told.seed, space.kbs()
-    documents = [*held_back_documents(target.store, *asked)]
+    held = told.docs, told.recipe.selection, told.seed, space.kbs()
+    documents = [*held_back_documents(target.store, *held)]
     remembered = is_remembered(target.store, sources_of_documents(target.store, told.docs))
     return _Judging(target, documents, remembered, progress)
 
@@ -218,7 +218,7 @@ def new_space(
     space = joint.open()
     judging = _judging(target, read_settings(report.folder), space, progress)
     link = target.settings.link
-    own = AskedSpace(space, joint.encoder, link, target.store, target.registry)
+    own = LinkSetup(space, joint.encoder, link, target.store, target.registry)
     fitted = judging.fit(own)
     after = replace(own, link=without_auto(link)).changed(evidence="all")
     replacement = None
@@ -235,7 +235,7 @@ def fit_to_held_back(target: Opened, told: RunSettings, progress: OnProgress) ->
     if read_scoring(space.folder.path, space.manifest.model.fingerprint) is None:
         judging = _judging(target, told, space, progress)
         if judging.documents:
-            judging.fit(target.asked())
+            judging.fit(target.link_setup())
 
 
 def _published_before(target: Opened, fingerprint: str, progress: Tell) -> Space | None:
@@ -266,9 +266,9 @@ def publish_reranker(
     space = target.space()
     judging = _judging(target, told, space, progress)
     link = without_auto(target.settings.link)
-    asked = replace(target.asked(), link=link, reranker=trained.folder)
-    before = asked.changed(evidence="all", rerank=0)
-    after = asked.changed(evidence="all", rerank=link.rerank or RERANKED)
+    setup = replace(target.link_setup(), link=link, reranker=trained.folder)
+    before = setup.changed(evidence="all", rerank=0)
+    after = setup.changed(evidence="all", rerank=link.rerank or RERANKED)
     fitted = judging.fit(after)
     replacement = judging.compare(before, after, fitted)
     if replacement.objection and not anyway:
@@ -335,9 +335,9 @@ def _f1(
     """
     score = Score()
     space, store = opened.space(), opened.store
-    with opened.with_settings(detector) as asked:
-        link = chosen_detector(space.folder, asked.settings.link, asked.settings.encoder).link
-        use = replace(opened.asked(), link=link)
+    with opened.with_settings(detector) as using:
+        link = chosen_detector(space.folder, using.settings.link, using.settings.encoder).link
+        use = replace(opened.link_setup(), link=link)
         memory = store.memory_without(_learnt(store, sources, texts))
         linker = use.linker(use.search().with_memory(memory), memory=memory)
         answers = linker.link(TextInput("", one.text) for one in texts)

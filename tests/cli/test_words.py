@@ -89,7 +89,7 @@ def test_words_are_evidence_that_changes_no_answer_until_a_fit_weighs_it(
     assert not any("bm25" in one.evidence or "bm25" in one.parts for one in without)
     with Workspace.open(with_words) as workspace:
         weights = Weights.of(bm25=1.0)
-        search = workspace.asked().search(scoring=Scoring(weights))
+        search = workspace.link_setup().search(scoring=Scoring(weights))
         best = search.find([MentionInText(TEXT, 18, 26)], ["encyclopedia"])[0]["encyclopedia"][0]
         assert best.parts["bm25"] == pytest.approx(best.score, abs=1e-4)
 

@@ -115,12 +115,12 @@ def json_response(value: object, status: int = 200) -> Response:
 
 
 @router.post("/link", tags=["texts"], responses={200: {"model": None}})
-async def link(asked: ToLink, here: Here) -> Response:
+async def link(body: ToLink, here: Here) -> Response:
     """Link a text, or several: the JSON of `kglink link --json`."""
-    options = LinkOptions(asked.kbs, asked.types, asked.under, asked.not_under, asked.threshold)
-    found = await _linked(asked.inputs(), options, here)
-    shapes = [one.as_json(explain=asked.explain) for one in found]
-    return json_response(shapes if asked.text is None else shapes[0])
+    options = LinkOptions(body.kbs, body.types, body.under, body.not_under, body.threshold)
+    found = await _linked(body.inputs(), options, here)
+    shapes = [one.as_json(explain=body.explain) for one in found]
+    return json_response(shapes if body.text is None else shapes[0])
 
 
 @router.post("/link/lines", tags=["texts"])
@@ -201,18 +201,18 @@ async def _lines(request: Request, most: int) -> AsyncIterator[list[bytes]]:
 
 
 @router.post("/explain", tags=["texts"])
-async def explain(asked: ToExplain, here: Here) -> Response:
+async def explain(body: ToExplain, here: Here) -> Response:
     """Why mentions are linked as they are: the JSON of `kglink explain --json`."""
-    span = None if asked.start is None or asked.end is None else (asked.start, asked.end)
-    if asked.surface and asked.text.count(asked.surface) > _MOST_PLACES:
+    span = None if body.start is None or body.end is None else (body.start, body.end)
+    if body.surface and body.text.count(body.surface) > _MOST_PLACES:
         raise UsageError(
-            f"{asked.surface!r} stands at more than {_MOST_PLACES} places",
+            f"{body.surface!r} stands at more than {_MOST_PLACES} places",
             hint='Name one by "start" and "end".',
         )
 
     def answer() -> Response:
         found = here.workspace.explain(
-            asked.text, surface=asked.surface, span=span, kbs=asked.kbs, wait=False
+            body.text, surface=body.surface, span=span, kbs=body.kbs, wait=False
         )
         return json_response([one.as_json() for one in found])
 
@@ -220,16 +220,16 @@ async def explain(asked: ToExplain, here: Here) -> Response:
 
 
 @router.post("/resolve", tags=["texts"])
-async def resolve(asked: ToResolve, here: Here) -> Response:
+async def resolve(body: ToResolve, here: Here) -> Response:
     """What names mean, such as those of a column: the JSON of `kglink resolve --json`."""
 
     def answer() -> Response:
         found = here.workspace.resolve(
-            here.within(asked.names),
-            asked.context or None,
-            kbs=asked.kbs,
-            types=asked.types,
-            threshold=asked.threshold,
+            here.within(body.names),
+            body.context or None,
+            kbs=body.kbs,
+            types=body.types,
+            threshold=body.threshold,
             wait=False,
         )
         return json_response([one.as_json() if one else None for one in found])

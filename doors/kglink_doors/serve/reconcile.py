@@ -75,7 +75,7 @@ class _Extend(BaseModel):
     properties: list[dict[str, Any]] = Field(max_length=100)
 
 
-class Asked:
+class NamedKB:
     """The KB that a path names, or all, and how its entities are named there."""
 
     def __init__(self, request: Request, here: Here, kb: str = "") -> None:
@@ -103,7 +103,7 @@ class Asked:
         return {ids[id_]: one for id_, one in self.here.workspace.store.get_entities(ids).items()}
 
 
-Service = Annotated[Asked, Depends(Asked)]
+Service = Annotated[NamedKB, Depends(NamedKB)]
 
 
 @router.options("/reconcile")
@@ -177,7 +177,7 @@ async def reconcile_form(request: Request, service: Service) -> Response:
     return await _answer(service, fields.get("queries"), fields.get("extend"))
 
 
-async def _answer(service: Asked, queries: str | None, extend: str | None) -> Response:
+async def _answer(service: NamedKB, queries: str | None, extend: str | None) -> Response:
     if queries is not None:
         return json_response(await _reconciled(service, queries))
     if extend is not None:
@@ -185,7 +185,7 @@ async def _answer(service: Asked, queries: str | None, extend: str | None) -> Re
     return json_response(_manifest(service))
 
 
-def _manifest(service: Asked) -> dict[str, object]:
+def _manifest(service: NamedKB) -> dict[str, object]:
     """What the service is and can do."""
 
     def at(path: str) -> dict[str, str]:
@@ -205,13 +205,13 @@ def _manifest(service: Asked) -> dict[str, object]:
     }
 
 
-def _types(service: Asked) -> list[str]:
+def _types(service: NamedKB) -> list[str]:
     store = service.here.workspace.store
     kbs = service.kbs or tuple(one.name for one in store.kbs() if one.entities)
     return sorted({one for kb in kbs for one in store.types_of(kb)} - {""})
 
 
-async def _reconciled(service: Asked, queries: str) -> dict[str, object]:
+async def _reconciled(service: NamedKB, queries: str) -> dict[str, object]:
     """The candidates of each cell."""
     try:
         cells = _CELLS.validate_json(queries)
@@ -225,19 +225,19 @@ async def _reconciled(service: Asked, queries: str) -> dict[str, object]:
     answers: dict[str, object] = {}
     scoring = (await run_in_threadpool(service.here.workspace.linker, service.kbs)).scoring
     for types in dict.fromkeys(one.types for one in cells.values()):
-        asked = {name: one for name, one in cells.items() if one.types == types}
+        cells_of_type = {name: one for name, one in cells.items() if one.types == types}
         try:
-            found = await _linked(service, [one.input() for one in asked.values()], types)
+            found = await _linked(service, [one.input() for one in cells_of_type.values()], types)
         except UnknownNameError:  # nothing is of a type that no entity has
-            answers |= {name: {"result": []} for name in asked}
+            answers |= {name: {"result": []} for name in cells_of_type}
             continue
-        for (name, cell), document in zip(asked.items(), found, strict=True):
+        for (name, cell), document in zip(cells_of_type.items(), found, strict=True):
             answers[name] = {"result": _results(service, document, scoring)[: cell.limit]}
     return {name: answers[name] for name in cells}
 
 
 async def _linked(
-    service: Asked, cells: Sequence[TextInput], types: tuple[str, ...]
+    service: NamedKB, cells: Sequence[TextInput], types: tuple[str, ...]
 ) -> list[LinkedDocument]:
     here, options = service.here, LinkOptions(service.kbs, types)
     found: list[LinkedDocument] = []
@@ -247,7 +247,9 @@ async def _linked(
     return found
 
 
-def _results(service: Asked, document: LinkedDocument, scoring: Scoring) -> list[dict[str, object]]:
+def _results(
+    service: NamedKB, document: LinkedDocument, scoring: Scoring
+) -> list[dict[str, object]]:
     """The candidates of a cell, each with how probably it is right, in percent."""
     (link,) = document.links
     best = link.candidates[0].score if link.candidates else 0.0
@@ -268,7 +270,7 @@ def _results(service: Asked, document: LinkedDocument, scoring: Scoring) -> list
     ]
 
 
-def _suggested(service: Asked, prefix: str) -> list[dict[str, Any]]:
+def _suggested(service: NamedKB, prefix: str) -> list[dict[str, Any]]:
     found = service.here.workspace.search(prefix[:1000], k=20, kbs=service.kbs, wait=False)
     names = {service.name_of(one.id): one for one in found}
     known = service.entities(names)
@@ -282,7 +284,7 @@ def _suggested(service: Asked, prefix: str) -> list[dict[str, Any]]:
     ]
 
 
-def _extended(service: Asked, extend: str) -> dict[str, object]:
+def _extended(service: NamedKB, extend: str) -> dict[str, object]:
     """What is asked of entities, a row each."""
     try:
         asked = _Extend.model_validate_json(extend)
@@ -307,7 +309,7 @@ def _extended(service: Asked, extend: str) -> dict[str, object]:
 
 
 def _values(
-    key: str, service: Asked, entity: Entity | None, same: Sequence[EntityId]
+    key: str, service: NamedKB, entity: Entity | None, same: Sequence[EntityId]
 ) -> list[dict[str, str]]:
     if entity is None:
         return []
