@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from typer import Option
 
 from kglink.records import TextInput
+from kglink.training.job import FinetuneJob
 from kglink.workspace.outputs import whole_file
 from kglink_cli.build import build_with_progress
 from kglink_cli.console import note, print_table, say
@@ -121,36 +122,35 @@ def demo(
     )
 
 
+def _trained(workspace: Workspace, job: FinetuneJob, refused: str) -> bool:
+    """Fine-tune; whether the space has what was made."""
+    done = finetune_with_progress(workspace, job)
+    print_finetuned(done)
+    if done.refused:
+        say("", f"{refused}: {done.refused}.")
+    return not done.refused
+
+
 def _train_reranker(workspace: Workspace) -> bool:
     """Teach a reranker to read mention and candidate together; whether the space has it now."""
-    from kglink.training.job import FinetuneJob
-
     reading = f"KGLINK_LINK_RERANK={RERANKED}"
     _show(f"{reading} kglink finetune --what reranker --recipe {RECIPE} --docs {DOCUMENTS}")
     job = FinetuneJob(docs=(DOCUMENTS,), what="reranker", recipe=RECIPE)
     with workspace.with_settings({"link.rerank": RERANKED}) as asking:
-        done = finetune_with_progress(asking, job)
-    if done.refused:
-        say("", f"The reranker is not used: {done.refused}.")
-    else:
+        is_made = _trained(asking, job, "The reranker is not used")
+    if is_made:
         say("", f"It is asked by kglink link --rerank {RERANKED}.")
-    return not done.refused
+    return is_made
 
 
 def _finetune(workspace: Workspace) -> bool:
     """Teach the model what the two KBs call things; whether the space has that model now."""
-    from kglink.training.job import FinetuneJob
-
     source, target = KBS
     kbs = f"--source-kb {source} --target-kb {target}"
     _show(f"kglink finetune --recipe {RECIPE} --sources TOS {kbs} --set train.epochs={EPOCHS}")
     changes = {"train": {"epochs": EPOCHS}}
     job = FinetuneJob([source], [target], sources="TOS", recipe=RECIPE, changes=changes)
-    done = finetune_with_progress(workspace, job)
-    print_finetuned(done)
-    if done.refused:
-        say("", f"The space stays as it was: {done.refused}.")
-    return not done.refused
+    return _trained(workspace, job, "The space stays as it was")
 
 
 def _measured(workspace: Workspace) -> RetrievalReport:

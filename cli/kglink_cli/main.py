@@ -27,9 +27,8 @@ from kglink_cli.console import note, print_error, say, tell
 from kglink_cli.interrupts import (
     forget_interrupts,
     heed_interrupts,
-    stop_message,
     stopped_code,
-    told_of_stop,
+    tell_of_stop,
 )
 from kglink_cli.plugins_command import CommandGroup
 from kglink_cli.session import DEBUG_VARIABLE, Session
@@ -102,8 +101,7 @@ def run() -> None:
 
 
 def _stopped() -> NoReturn:
-    if not told_of_stop():
-        print_error(stop_message())
+    tell_of_stop()
     code = stopped_code()
     with suppress(SystemExit):
         _finish_output()
