@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from kglink.space.build import BuildReport
     from kglink.space.space import Space
     from kglink.workspace import Workspace
-    from kglink.workspace.index import IndexFigures
     from kglink.workspace.opened import NamesAlone
 
 
@@ -256,6 +255,13 @@ def _stage(text: str) -> None:
     note("index", text)
 
 
+def app() -> typer.Typer:
+    """The commands under ``kglink model``."""
+    model = typer.Typer(help="Give trained models to other tools.", no_args_is_help=True)
+    model.command("export")(export)
+    return model
+
+
 def _print(figures: IndexFigures) -> None:
     from kglink.workspace.index import index_words
 
@@ -269,26 +275,15 @@ def _print(figures: IndexFigures) -> None:
         "searched", "rows", *(f"R@{k}" for k in ks),
         "ms alone", "exact alone", "ms of 64", "exact of 64",
     )  # fmt: skip
-    rows = [
-        [
-            part.part.name,
-            part.part.rows.stop - part.part.rows.start,
-            *(f"{part.recall[k]:.3f}" for k in ks),
-            *(
-                f"{ms:.2f}"
-                for ms in (part.index.alone, part.exact.alone, part.index.batch, part.exact.batch)
-            ),
-        ]
-        for part in figures.parts
-    ]
+    rows: list[list[object]] = []
+    for one in figures.parts:
+        part, ours, exactly = one.part, one.index, one.exact
+        recall = (f"{one.recall[k]:.3f}" for k in ks)
+        ms = (ours.alone, exactly.alone, ours.batch, exactly.batch)
+        rows.append(
+            [part.name, part.rows.stop - part.rows.start, *recall, *(f"{took:.2f}" for took in ms)]
+        )
     print_table(columns, rows, right=range(1, len(columns)))
-
-
-def app() -> typer.Typer:
-    """The commands under ``kglink model``."""
-    model = typer.Typer(help="Give trained models to other tools.", no_args_is_help=True)
-    model.command("export")(export)
-    return model
 
 
 def export(

@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -258,7 +258,7 @@ def compare_spaces(opened: Opened, left: str, right: str) -> list[Difference]:
     for side in sides:
         if not side.created:
             raise UsageError(f"space {side.name!r} cannot be compared: {side.problem}")
-    ours, theirs = (dict(_facts(side)) for side in sides)
+    ours, theirs = map(_facts, sides)
     return [
         Difference(what, ours.get(what), theirs.get(what))
         for what in dict.fromkeys([*ours, *theirs])
@@ -301,20 +301,18 @@ def compare_recalls(
     return RecallComparison(names, split, kbs, first, second, comparison.tests())
 
 
-def _facts(space: SpaceSummary) -> Iterator[tuple[str, object]]:
-    yield "model", space.model
-    yield "fingerprint", space.fingerprint
-    yield "dimension", space.dim
-    yield "kinds of rows", ", ".join(space.kinds)
+def _facts(space: SpaceSummary) -> dict[str, object]:
+    """What may differ, by what it is called."""
+    facts: dict[str, object] = {
+        "model": space.model,
+        "fingerprint": space.fingerprint,
+        "dimension": space.dim,
+        "kinds of rows": ", ".join(space.kinds),
+    }
     for share in space.kbs:
-        yield f"{share.kb}: revision", share.revision
-        yield f"{share.kb}: entities", share.entities
-        yield f"{share.kb}: rows", share.rows
-    yield "entities", space.entities
-    yield "rows", space.rows
-    yield "index", space.index
-    for name, value in (space.index_settings or {}).items():
-        yield f"index: {name}", value
-    yield "index bytes", space.index_bytes
-    yield "bytes", space.bytes
-    yield "current", space.current
+        for what in ("revision", "entities", "rows"):
+            facts[f"{share.kb}: {what}"] = getattr(share, what)
+    settings = {f"index: {name}": one for name, one in (space.index_settings or {}).items()}
+    facts |= {"entities": space.entities, "rows": space.rows, "index": space.index, **settings}
+    names = {"index bytes": space.index_bytes, "bytes": space.bytes, "current": space.current}
+    return facts | names
