@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from kglink.space.build import BuildReport
     from kglink.space.space import Space
     from kglink.workspace import Workspace
+    from kglink.workspace.index import IndexFigures
     from kglink.workspace.opened import NamesAlone
 
 
