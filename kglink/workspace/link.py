@@ -87,13 +87,14 @@ def fresh_linker(
 
     The one before is kept for as long as nothing changes that it was made of.
     """
-    from kglink.workspace.opened import MOST_LINKERS, FreshLinker
+    from kglink.workspace.opened import MOST_LINKERS
 
     asked = (*map(named, (kbs, types, under, not_under)), wait)
     with opened.lock:
-        before = opened.fresh_linkers.get(asked)
-        if before and before.state == opened.state(before.files):
-            return before.linker
+        if asked in opened.fresh_linkers:
+            files, state, linker = opened.fresh_linkers[asked]
+            if state == opened.state(files):
+                return linker
         files = opened.linked_files()
         state = opened.state(files)
     # Vectors alone can answer nothing before they are made.
@@ -105,7 +106,7 @@ def fresh_linker(
             made = opened.fresh_linkers
             while len(made) >= MOST_LINKERS:
                 del made[next(iter(made))]
-            made[asked] = FreshLinker(files, state, linker)
+            made[asked] = files, state, linker
         return linker
 
 

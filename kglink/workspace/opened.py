@@ -65,14 +65,6 @@ class NamesAlone(NamedTuple):
     of: int
 
 
-class FreshLinker(NamedTuple):
-    """A linker, and the state of the store and of some files that it was made of."""
-
-    files: tuple[Path, ...]
-    state: tuple[object, ...]
-    linker: Linker
-
-
 class Opened:
     """The settings, plugins, store, space and linkers of one workspace.
 
@@ -96,8 +88,8 @@ class Opened:
         self._student: tuple[Stamp, Encoder] | None = None
         self._limited: dict[object, tuple[Space, Space]] = {}
         self._linkers: dict[object, Linker] = {}
-        #: By the KBs, types and branches that they are limited to.
-        self.fresh_linkers: dict[object, FreshLinker] = {}
+        #: By what they are limited to: the files and the state that each was made of, and it.
+        self.fresh_linkers: dict[object, tuple[tuple[Path, ...], object, Linker]] = {}
         self.is_new = False
         """Whether `open` made the workspace."""
         #: The stages that were made here.

@@ -57,10 +57,16 @@ class Text(BaseModel):
         return TextInput(self.id, self.text, tuple(given) or None)
 
 
-class ToLink(BaseModel):
+class Body(BaseModel):
+    """The JSON of a request, in which nothing else may stand."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class ToLink(Body):
     """A text, or several, and how they are linked."""
 
-    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_EXAMPLE]})
+    model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE]})
 
     text: str | None = None
     entities: list[Place] | None = Field(None, max_length=_MOST_GIVEN)
@@ -85,10 +91,8 @@ class ToLink(BaseModel):
         ]
 
 
-class ToExplain(BaseModel):
+class ToExplain(Body):
     """A text, and a mention of it: by its words, or by its place; of neither: all."""
-
-    model_config = ConfigDict(extra="forbid")
 
     text: str
     surface: str = ""
@@ -97,10 +101,8 @@ class ToExplain(BaseModel):
     kbs: list[str] = []
 
 
-class ToResolve(BaseModel):
+class ToResolve(Body):
     """Names without running text, and what is known of each: columns by their names."""
-
-    model_config = ConfigDict(extra="forbid")
 
     names: list[str | None] = Field(min_length=1, max_length=10_000)
     context: dict[str, list[str | None] | str] = {}

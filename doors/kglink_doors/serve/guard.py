@@ -190,24 +190,27 @@ def _host_of(address: str) -> str:
 
 
 class _Body:
-    """What comes, within its limits of bytes and time."""
+    """What comes, within its limits of bytes and time.
+
+    ``streamed``: the seconds are those between two parts, else those of the whole.
+    """
 
     def __init__(self, receive: Receive, most: int, seconds: float, *, streamed: bool) -> None:
-        """``streamed``: the seconds are those between two parts, else those of the whole."""
         self._receive = receive
         self._most = most
-        self._streamed = streamed
-        self._deadline = time.monotonic() + seconds
         self._seconds = seconds
+        self._deadline = None if streamed else time.monotonic() + seconds
         self._read = 0
         self._done = False
 
     async def __call__(self) -> Message:
         if self._done:  # what comes now is that the client has gone
             return await self._receive()
-        left = self._seconds if self._streamed else self._deadline - time.monotonic()
+        left = self._seconds
+        if self._deadline is not None:
+            left = max(0.0, self._deadline - time.monotonic())
         try:
-            message = await asyncio.wait_for(self._receive(), max(0.0, left))
+            message = await asyncio.wait_for(self._receive(), left)
         except TimeoutError:
             raise Refused(
                 408, f"the body did not come within {self._seconds:g} s", "Send it faster."

@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Request, Response
-from pydantic import BaseModel, ConfigDict
 from starlette.concurrency import run_in_threadpool
 
 from kglink.errors import UnknownNameError, UsageError
 from kglink.files.atomic import sync_file
 from kglink.store.ingest import check_kb_name
-from kglink_doors.serve.answers import Here, Names, json_response
+from kglink_doors.serve.answers import Body, Here, Names, json_response
 from kglink_doors.serve.changes import refuse_corrections
 from kglink_doors.serve.jobs import Job, report_path
 
@@ -23,10 +22,8 @@ router = APIRouter()
 _NO_NAME = re.compile(r"[^A-Za-z0-9._-]+")
 
 
-class NewJob(BaseModel):
+class NewJob(Body):
     """A job that needs no file."""
-
-    model_config = ConfigDict(extra="forbid")
 
     kind: Literal["learn", "overlaps", "build", "report"]
     kb: str | None = None
