@@ -66,7 +66,8 @@ class TextReader:
         self._problems = problems
         self._adapter = adapter if adapter == AUTO else registry.get("kb", adapter).name
         self._marked = marked
-        self._settings = self._checked(dict(settings or {}))
+        self._settings = dict(settings or {})
+        self._check_settings()
         self._made: dict[str, KBAdapter] = {}
 
     def read(self, source: Source) -> Iterator[TextInput]:
@@ -169,21 +170,18 @@ class TextReader:
                 own["marked"] = True
         return self._registry.settings_for("kb", name, own)
 
-    def _checked(self, settings: dict[str, object]) -> dict[str, object]:
-        """The settings, each of which some adapter has, with a value that it takes."""
-        self._settings = settings
+    def _check_settings(self) -> None:
+        """Some adapter has each of the settings, and takes its value."""
         if self._adapter != AUTO:
             self._settings_of(self._adapter)
-            return settings
+            return
         names = [DOCUMENTS, *self._registry.text_adapters()]
-        known = {
-            key for one in names for key in setting_keys(self._registry.get("kb", one).settings)
-        }
-        for key in settings.keys() - known:
+        each = (self._registry.get("kb", one).settings for one in names)
+        known = {key for one in each for key in setting_keys(one)}
+        for key in self._settings.keys() - known:
             raise ConfigError(
                 f"what reads texts has no setting {key!r}",
                 hint=f"There is: {', '.join(sorted(known))}.",
             )
-        for name in names if settings else ():
+        for name in names if self._settings else ():
             self._settings_of(name)
-        return settings
