@@ -5,7 +5,8 @@ Every tool answers in the JSON of the command line, and says the same in a few l
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 from mcp.server.mcpserver import MCPServer
@@ -55,26 +56,33 @@ Threshold = Annotated[
 Answer = Annotated[CallToolResult, dict[str, Any]]
 
 
+@contextmanager
+def _plain_errors(kind: type[Exception]) -> Iterator[None]:
+    """Errors say what kglink refused, where that is behind them, and how to mend it."""
+    try:
+        yield
+    except kind as error:
+        cause: BaseException | None = error
+        while cause is not None and not isinstance(cause, KglinkError):
+            cause = cause.__cause__
+        if cause is None:
+            raise
+        fix = f"\nFix: {cause.hint}" if cause.hint else ""
+        raise kind(f"{cause.message}{fix}") from error
+
+
 class KglinkServer(MCPServer[Any]):
-    """A server whose errors say what kglink refused, and how to mend it."""
+    """A server whose errors say what kglink refused."""
 
     async def call_tool(self, *arguments: Any, **options: Any) -> Any:
         """Call a tool."""
-        try:
+        with _plain_errors(ToolError):
             return await super().call_tool(*arguments, **options)
-        except ToolError as error:
-            if refusal := _refusal(error):
-                raise ToolError(refusal) from error
-            raise
 
     async def read_resource(self, *arguments: Any, **options: Any) -> Any:
         """Read a resource."""
-        try:
+        with _plain_errors(ResourceError):
             return await super().read_resource(*arguments, **options)
-        except ResourceError as error:
-            if refusal := _refusal(error):
-                raise ResourceError(refusal) from error
-            raise
 
 
 def make_server(workspace: Workspace) -> KglinkServer:
@@ -225,15 +233,6 @@ class Tools:
     def entity_resource(self, kb: str, key: str) -> str:
         """All that is known of an entity, as JSON."""
         return printable_json(_cut(self._workspace.entity(f"{kb}:{key}").as_json()))
-
-
-def _refusal(error: BaseException | None) -> str:
-    """What kglink refused, where that is behind an error."""
-    while error is not None and not isinstance(error, KglinkError):
-        error = error.__cause__
-    if error is None:
-        return ""
-    return f"{error.message}\nFix: {error.hint}" if error.hint else error.message
 
 
 def _answer(shape: Mapping[str, object], head: str, lines: Iterable[str]) -> CallToolResult:

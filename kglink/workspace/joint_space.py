@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from kglink.config import EncoderSection, ResolvedSettings, SpaceSection
 from kglink.errors import DamagedSpaceError, ModelError, SpaceError, UsageError
@@ -35,6 +36,7 @@ from kglink.store import KBInfo, Store
 from kglink.store.entity_reader import Changes, FoldedEntity
 from kglink.workspace.folder import SPACES_FOLDER
 
+BuildResult = TypeVar("BuildResult")
 #: As ``encoder.model``: the model that the space was made with.
 AUTO = "auto"
 
@@ -123,40 +125,29 @@ class WorkspaceSpace:
         infos = self.store.kbs()
         return {one.name: one.revision for one in infos if one.updating or not one.complete}
 
-    def publish_names(self, *, progress: OnProgress = lambda _: None) -> bool:
-        """Publish it with new KBs by their names alone; False where a build takes but a moment."""
-        return publish_names(
-            self.folder,
-            list(self._sources()),
-            self.encoder.info,
-            self.encoder,
-            self._index_backend,
-            self._section,
-            recorded_settings=self.resolved.as_dict(),
-            replaces=self._replaced(),
-            progress=progress,
-        )
-
-    def _replaced(self) -> tuple[str, ...]:
-        return () if self.replaces is None else (self.replaces, self.encoder.info.fingerprint)
-
     def _plan(self) -> tuple[SpaceFolder, list[SpaceSource], ModelInfo, SpaceSection]:
         return self.folder, list(self._sources()), self.encoder.info, self._section
 
+    def _built_by(
+        self, build: Callable[..., BuildResult], progress: OnProgress, **how: bool
+    ) -> BuildResult:
+        """Build it in one of the ways of the space room."""
+        folder, sources, model, section = self._plan()
+        return build(
+            *(folder, sources, model, self.encoder, self._index_backend, section),
+            recorded_settings=self.resolved.as_dict(),
+            replaces=() if self.replaces is None else (self.replaces, model.fingerprint),
+            progress=progress,
+            **how,
+        )
+
+    def publish_names(self, *, progress: OnProgress = lambda _: None) -> bool:
+        """Publish it with new KBs by their names alone; False where a build takes but a moment."""
+        return self._built_by(publish_names, progress)
+
     def build(self, *, fresh: bool = False, progress: OnProgress = lambda _: None) -> BuildReport:
         """Build and publish it; only what changed is encoded, unless ``fresh``."""
-        return build_space(
-            self.folder,
-            list(self._sources()),
-            self.encoder.info,
-            self.encoder,
-            self._index_backend,
-            self._section,
-            recorded_settings=self.resolved.as_dict(),
-            replaces=self._replaced(),
-            fresh=fresh,
-            progress=progress,
-        )
+        return self._built_by(build_space, progress, fresh=fresh)
 
     def open(self) -> Space:
         """The published version; vectors of another model than the encoder's are refused."""

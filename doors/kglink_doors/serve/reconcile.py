@@ -122,7 +122,7 @@ def suggest(kind: str, service: Service, prefix: str = "", cursor: int = 0) -> R
     elif kind == "type":
         found = [{"id": one, "name": one} for one in _types(service)]
     elif kind == "entity":
-        found = _suggested(service, prefix) if prefix.strip() else []
+        found = _entities_like(service, prefix) if prefix.strip() else []
     else:
         raise UnknownNameError("kind of suggestion", kind, ("entity", "property", "type"))
     if kind != "entity":
@@ -270,7 +270,7 @@ def _results(
     ]
 
 
-def _suggested(service: NamedKB, prefix: str) -> list[dict[str, Any]]:
+def _entities_like(service: NamedKB, prefix: str) -> list[dict[str, Any]]:
     found = service.here.workspace.search(prefix[:1000], k=20, kbs=service.kbs, wait=False)
     names = {service.name_of(one.id): one for one in found}
     known = service.entities(names)
@@ -298,29 +298,17 @@ def _extended(service: NamedKB, extend: str) -> dict[str, object]:
     known = service.entities(asked.ids)
     store = service.here.workspace.store
     same = store.counterparts([service.entity_of(name) for name in known])
-    rows = {
-        name: {
-            key: _values(key, service, known.get(name), same.get(service.entity_of(name), ()))
-            for key in wanted
+    rows: dict[str, dict[str, list[dict[str, str]]]] = {}
+    for name in asked.ids:
+        entity = known.get(name) or Entity(name, "")
+        lists: Mapping[str, Sequence[str]] = {
+            "aliases": [one.surface for one in entity.aliases],
+            "parents": entity.parents,
+            "counterparts": [str(one) for one in same.get(service.entity_of(name), ())],
         }
-        for name in asked.ids
-    }
+        values = {key: lists.get(key, (getattr(entity, key, ""),)) for key in wanted}
+        rows[name] = {key: [{"str": one} for one in own if one] for key, own in values.items()}
     return {"meta": [{"id": key, "name": PROPERTIES[key]} for key in wanted], "rows": rows}
-
-
-def _values(
-    key: str, service: NamedKB, entity: Entity | None, same: Sequence[EntityId]
-) -> list[dict[str, str]]:
-    if entity is None:
-        return []
-    values: Mapping[str, Sequence[str]] = {
-        "aliases": [one.surface for one in entity.aliases],
-        "parents": entity.parents,
-        "counterparts": [str(one) for one in same],
-    }
-    if key in values:
-        return [{"str": one} for one in values[key]]
-    return [{"str": text}] if (text := getattr(entity, key)) else []
 
 
 def _words(value: object) -> str:
