@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -82,10 +82,7 @@ class EntityView:
             "url": entity.url,
             "popularity": entity.popularity,
             "language": entity.language,
-            "aliases": [
-                {"surface": alias.surface, "kind": alias.kind, "count": alias.count}
-                for alias in entity.aliases
-            ],
+            "aliases": [asdict(alias) for alias in entity.aliases],
             "xrefs": list(entity.xrefs),
             "parents": [_named(*one) for one in self.parents],
             "children": [_named(*one) for one in self.children],

@@ -7,7 +7,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, TextIO
 
-from kglink.errors import UsageError
 from kglink.evaluation.annotated import annotation_of, merged_texts
 from kglink.evaluation.candidate_files import (
     Found,
@@ -38,7 +37,7 @@ from kglink.records import OnProgress, Progress
 from kglink.training.documents import mentions_of_runs
 from kglink.training.run import run_of_model
 from kglink.workspace import judging
-from kglink.workspace.folder import named
+from kglink.workspace.folder import check_known, named
 from kglink.workspace.judging import judge, kbs_of
 from kglink.workspace.opened import Opened
 from kglink.workspace.outputs import whole_file
@@ -297,8 +296,7 @@ def write_candidates(
     entity among the candidates where none was found. ``form`` is ``jsonl``, or ``trec``: a run.
     ``qrels`` is where TREC's tools read what is right. ``evaluate`` reads both forms back.
     """
-    if form not in FORMS:
-        raise UsageError(f"unknown format {form!r}", hint=f"There is: {', '.join(FORMS)}.")
+    check_known("format", form, FORMS)
     names, store = named(docs), opened.store
     split = judged_split(store, names, split)
     check_documents(store, names, split)

@@ -16,7 +16,7 @@ from kglink.plugins import WritesRecords
 from kglink.records import Alias, CodeMapping, Document, Entity, OnProgress, Progress, Record, Split
 from kglink.shown import ShownList
 from kglink.sources import OnNote, Problems, Source, read_records
-from kglink.workspace.folder import SCRATCH_FOLDER, named
+from kglink.workspace.folder import SCRATCH_FOLDER, check_known, named
 from kglink.workspace.kept_options import SPLITS, RandomSplit, how_to_read
 from kglink.workspace.outputs import whole_file
 
@@ -227,8 +227,7 @@ def _check_names(entity: Entity) -> None:
 
 
 def _split(split: str) -> Split:
-    if split not in get_args(Split):
-        raise UsageError(f"unknown split {split!r}", hint="There is: train, dev, test.")
+    check_known("split", split, get_args(Split))
     return split  # type: ignore[return-value]  # just checked
 
 
@@ -293,16 +292,10 @@ def export(
     export the KBs that documents link to as well, and add them first. In the ``form`` ``nif`` it is
     the documents alone, as GERBIL reads a data set.
     """
-    for what, value, known in (
-        ("part", only, ("", *PARTS)),
-        ("split", split, ("", *SPLITS)),
-        ("format", form, FORMS),
-    ):
-        if value not in known:
-            hint = f"There is: {', '.join(filter(None, known))}."
-            if what == "format":
-                hint += " Overlaps are written by `kglink overlap --export pairs.sssom.tsv`."
-            raise UsageError(f"unknown {what} {value!r}", hint=hint)
+    check_known("part", only, ("", *PARTS))
+    check_known("split", split, ("", *SPLITS))
+    overlaps = "Overlaps are written by `kglink overlap --export pairs.sssom.tsv`."
+    check_known("format", form, FORMS, hint=overlaps)
     opened.store.kb(kb)
     if isinstance(output, str | Path):
         with whole_file(opened, Path(output)) as out:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from kglink.errors import UsageError
 from kglink.records import OnProgress, Overlap
-from kglink.workspace.folder import REVIEWS_FOLDER, named
+from kglink.workspace.folder import REVIEWS_FOLDER, check_known, named
 
 if TYPE_CHECKING:
     from kglink.overlap.exchange.matching import ImportReport, ListFigures, MatchedList
@@ -111,8 +111,7 @@ def checked_verdicts(verdicts: str | Sequence[str]) -> frozenset[str]:
     """These verdicts; unknown ones are refused."""
     verdicts = named(verdicts)
     for name in verdicts:
-        if name not in VERDICTS:
-            raise UsageError(f"unknown verdict {name!r}", hint=f"There is: {', '.join(VERDICTS)}.")
+        check_known("verdict", name, VERDICTS)
     return frozenset(verdicts)
 
 

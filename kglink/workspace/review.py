@@ -21,7 +21,7 @@ from kglink.records import Entity, EntityId, Span, TextInput
 from kglink.sources import Problems
 from kglink.text.fold import fold
 from kglink.workspace.entities import add_entity, remove_entity
-from kglink.workspace.folder import PROMOTED
+from kglink.workspace.folder import PROMOTED, check_known
 from kglink.workspace.kbs import remove_kb
 from kglink.workspace.memory import Correction, correct, corrections, learn_corrections, take_back
 from kglink.workspace.opened import Opened
@@ -285,10 +285,7 @@ def review_links(
     ('heron', 'birds:h', 0)
     >>> _ = workspace.take_back(said.id)
     """
-    if order not in get_args(ReviewOrder):
-        raise UsageError(
-            f"unknown order {order!r}", hint=f"There is: {', '.join(get_args(ReviewOrder))}."
-        )
+    check_known("order", order, get_args(ReviewOrder))
     links = list(_read(opened, path))
     if not links:
         raise UsageError(
