@@ -27,7 +27,7 @@ from kglink_cli.session import tell_reranker, tell_stages
 from kglink_cli.tables import Table, TableFormat, write_tables
 
 if TYPE_CHECKING:
-    from kglink.evaluation.kept import AnswerComparison, Comparison
+    from kglink.evaluation.comparison import AnswerComparison, Comparison
     from kglink.evaluation.measures.end_to_end import EndToEndReport
     from kglink.evaluation.measures.errors import Case
     from kglink.evaluation.measures.retrieval import RetrievalReport
@@ -85,7 +85,7 @@ def _judged(
     workspace: Workspace, question: Question, wanted: Wanted
 ) -> tuple[dict[str, Any], list[Table], Comparison | AnswerComparison | None]:
     """Judge all mentions or texts, each of which goes to what is wanted besides."""
-    from kglink.evaluation.kept import AnswerComparison, KeptWriter
+    from kglink.evaluation.comparison import AnswerComparison, KeptWriter
     from kglink.evaluation.measures.end_to_end import EndToEndReport
     from kglink.workspace.evaluate import cluster_figures, coreference, error_analysis
     from kglink.workspace.judging import evaluated, judge, report_as_json
@@ -146,7 +146,7 @@ def _comparison(
     workspace: Workspace, question: Question, path: Path
 ) -> Comparison | AnswerComparison:
     """This evaluation against a kept one."""
-    from kglink.evaluation.kept import AnswerComparison, Comparison
+    from kglink.evaluation.comparison import AnswerComparison, Comparison
     from kglink.workspace.judging import evaluated
 
     facts = evaluated(workspace, question)

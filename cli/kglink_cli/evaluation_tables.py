@@ -12,7 +12,7 @@ from kglink_cli.tables import Figure, Table
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kglink.evaluation.kept import AnswerComparison, Comparison
+    from kglink.evaluation.comparison import AnswerComparison, Comparison
     from kglink.evaluation.measures.clusters import ClusterFigures
     from kglink.evaluation.measures.end_to_end import EndToEndReport, Score
     from kglink.evaluation.measures.errors import ErrorSummary
@@ -139,7 +139,7 @@ def comparison_table(
     comparison: Comparison | AnswerComparison, comparisons: int, seed: int
 ) -> Table:
     """The differences to a kept evaluation, and whether chance alone makes such."""
-    from kglink.evaluation.kept import Comparison
+    from kglink.evaluation.comparison import Comparison
 
     if isinstance(comparison, Comparison):
         things = ("pool", "figure", "mentions")

@@ -216,7 +216,12 @@ def read_changes(pairs: Sequence[str], seed: int | None = None) -> dict[str, Any
             inner = inner.setdefault(name, {})
             if not isinstance(inner, dict):
                 raise UsageError(f"--set {pair!r}: {name!r} was given a value already")
-        inner[names[-1]] = _value(text.strip())
+        try:  # a number, a truth, a list as TOML writes them; anything else is a text
+            inner[names[-1]] = tomllib.loads(f"value = {text.strip()}")["value"]
+        except tomllib.TOMLDecodeError:
+            inner[names[-1]] = text.strip()
+        except RecursionError as error:
+            raise UsageError(f"--set {text.strip()[:40]}...: nested too deeply") from error
     if seed is not None:
         values["seed"] = seed
     return values
@@ -234,16 +239,6 @@ def _row(
 ) -> list[object]:
     shares = (f"{found[metric]:.3f}" for metric in metrics for found in (before, after))
     return [pool, mentions, *shares]
-
-
-def _value(text: str) -> object:
-    """A number, a truth, a list as TOML writes them; anything else is a text."""
-    try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        return text
-    except RecursionError as error:
-        raise UsageError(f"--set {text[:40]}...: nested too deeply") from error
 
 
 def _detector_text(detector: DetectorReport) -> str:

@@ -146,9 +146,8 @@ class Learnt:
     """Mentions that were learnt from; ``words`` says which, in the terms of ``--seen-in``."""
 
     words: tuple[str, ...]
-    mentions: Mentions
-    parts: tuple[Mentions, ...] = ()
-    """The mentions of each run and of memory, which may be the same ones; empty: all are one."""
+    parts: tuple[Mentions, ...]
+    """The mentions of each run, of some splits, and of memory, which may be the same ones."""
 
 
 class LearntFrom:
@@ -164,7 +163,7 @@ class LearntFrom:
                 golds.update(mention.gold or ())
         self._times: Counter[EntityId] = Counter()
         self._surfaces: set[str] = set()
-        for mentions in learnt.parts or (learnt.mentions,):
+        for mentions in learnt.parts:
             times: Counter[EntityId] = Counter()
             for mention in mentions():
                 times.update(golds.intersection(mention.gold or ()))
@@ -198,29 +197,24 @@ def find_learnt(
     ``runs`` are what each run behind the space's model learnt from; None: the model has no run.
     """
     if seen_in == AUTO:
-        if runs is None:  # the split train of the documents, where it is not what is evaluated
+        if runs is not None:
+            some = [(f"run {name}", mentions) for name, mentions in runs if next(mentions(), None)]
+            learnt = Learnt(tuple(name for name, _ in some), tuple(own for _, own in some))
+        else:  # the split train of the documents, where it is not what is evaluated
             others = docs if split not in ("", "train") else ()
             trained = [(name, "train") for name in others if _has(store, name, "train")]
             learnt = _of_splits(store, trained)
-        else:
-            learnt = _of_runs(runs)
         # What `kglink learn` reads of the sources that memory has learnt from.
         annotated = {info.name for info in store.kbs() if info.mentions}
-        other = _of_splits(
-            store,
-            [
-                (name, "train" if _has(store, name, "train") else None)
-                for name in store.memory_sources()
-                if name in annotated
-            ],
-        )
-        if learnt is None or other is None or set(other.words) <= set(learnt.words):
-            return learnt or other
-        words = dict.fromkeys((*learnt.words, *other.words))
-        parts = (*(learnt.parts or (learnt.mentions,)), *(other.parts or (other.mentions,)))
-        return Learnt(tuple(words), lambda: chain(learnt.mentions(), other.mentions()), parts)
-    named = [_read_name(store, text.strip()) for text in seen_in.split(",") if text.strip()]
-    return _of_splits(store, named) if named else None
+        names = [_read_name(store, one) for one in store.memory_sources() if one in annotated]
+        other = _of_splits(store, names)
+        if not set(other.words) <= set(learnt.words):
+            words = dict.fromkeys((*learnt.words, *other.words))
+            learnt = Learnt(tuple(words), learnt.parts + other.parts)
+    else:
+        names = [_read_name(store, text.strip()) for text in seen_in.split(",") if text.strip()]
+        learnt = _of_splits(store, names)
+    return learnt if learnt.words else None
 
 
 def check_annotated(store: Store, name: str) -> None:
@@ -233,24 +227,14 @@ def check_annotated(store: Store, name: str) -> None:
         )
 
 
-def _of_runs(runs: Sequence[tuple[str, Mentions]]) -> Learnt | None:
-    """What the runs behind a model learnt from."""
-    some = [(f"run {name}", mentions) for name, mentions in runs if next(mentions(), None)]
-    if not some:
-        return None
-    words = tuple(name for name, _ in some)
-    parts = tuple(mentions for _, mentions in some)
-    return Learnt(words, lambda: chain.from_iterable(mentions() for mentions in parts), parts)
-
-
-def _of_splits(store: Store, named: Sequence[tuple[str, str | None]]) -> Learnt | None:
+def _of_splits(store: Store, named: Sequence[tuple[str, str | None]]) -> Learnt:
     words = tuple(name if split is None else f"{name}:{split}" for name, split in named)
 
     def mentions() -> Iterator[Mention]:
         documents = chain.from_iterable(store.documents(name, split) for name, split in named)
         return (one for document in documents for one in document.mentions if one.gold)
 
-    return Learnt(words, mentions) if named else None
+    return Learnt(words, (mentions,) if named else ())
 
 
 def _read_name(store: Store, text: str) -> tuple[str, str | None]:

@@ -13,8 +13,8 @@ from kglink.linking.discovery import Discovery, discoveries, unknown_mentions
 from kglink.records import Alias, Entity, EntityId, OnProgress, Progress, TextInput
 from kglink.workspace.detectors import DICTIONARY
 from kglink.workspace.discoveries import (
-    Answer,
-    Judged,
+    DiscoveryAnswer,
+    DiscoveryVerdict,
     KeptDiscoveries,
     changing,
     folded_names,
@@ -33,7 +33,7 @@ class JudgedDiscovery:
     """A discovery and what was said of it."""
 
     discovery: Discovery
-    judged: Judged | None = None
+    judged: DiscoveryVerdict | None = None
 
     def as_json(self) -> dict[str, object]:
         """A plain dictionary, as `kglink discover --json` prints it."""
@@ -107,7 +107,7 @@ def discovered(opened: Opened) -> list[JudgedDiscovery]:
 
 
 def judge_discovery(
-    opened: Opened, name: str, answer: Answer | None, into: str = ""
+    opened: Opened, name: str, answer: DiscoveryAnswer | None, into: str = ""
 ) -> JudgedDiscovery:
     """Say what a discovery is; ``answer`` None takes back what was said.
 
@@ -125,7 +125,9 @@ def judge_discovery(
         answers = {one: said for one, said in kept.answers.items() if one != name}
         judged = None
         if answer is not None:
-            judged = Judged(answer=answer, into=_checked(opened, name, answer, into, found))
+            judged = DiscoveryVerdict(
+                answer=answer, into=_checked(opened, name, answer, into, found)
+            )
             answers[name] = judged
             seen = {name}
             at = answers[name]
@@ -188,7 +190,7 @@ _LIST_HINT = "List them: kglink discover"
 
 
 def _checked(
-    opened: Opened, name: str, answer: Answer, into: str, found: Mapping[str, Discovery]
+    opened: Opened, name: str, answer: DiscoveryAnswer, into: str, found: Mapping[str, Discovery]
 ) -> str:
     """What an answer speaks of besides the discovery; refused where there is no such thing."""
     if answer == "merge":
@@ -204,15 +206,15 @@ def _checked(
     return ""
 
 
-def _goal(name: str, answers: Mapping[str, Judged]) -> Judged | None:
+def _goal(name: str, answers: Mapping[str, DiscoveryVerdict]) -> DiscoveryVerdict | None:
     """What becomes of a discovery: accepted as the one that it is merged with, or linked."""
-    said: Judged | None = answers[name]
+    said: DiscoveryVerdict | None = answers[name]
     while said is not None and said.answer == "merge":
         name = said.into
         said = answers.get(name)
     if said is None or said.answer == "reject":
         return None
-    return said if said.answer == "link" else Judged(answer="accept", into=name)
+    return said if said.answer == "link" else DiscoveryVerdict(answer="accept", into=name)
 
 
 def _entity(name: str, parts: Sequence[Discovery]) -> Entity:

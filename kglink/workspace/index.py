@@ -35,7 +35,7 @@ QUERIES = 256
 _DRAWN_FROM = 20
 
 Value = str | int | float | bool
-Stage = Callable[[str], None]
+OnStep = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ def change_index(
     preset: str = "",
     factory: str = "",
     settings: Mapping[str, object] | None = None,
-    stage: Stage = lambda text: None,
+    stage: OnStep = lambda text: None,
 ) -> IndexChange | None:
     """Give the space another index and publish it; None where it has it already.
 
@@ -188,7 +188,7 @@ def measure_index(
     opened: Opened,
     *,
     queries: int = QUERIES,
-    stage: Stage = lambda text: None,
+    stage: OnStep = lambda text: None,
     progress: OnProgress = lambda _: None,
 ) -> IndexFigures:
     """Compare the space's index with exact search on the same vectors."""

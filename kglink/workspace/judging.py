@@ -17,7 +17,7 @@ from kglink.evaluation.annotated import (
     without_golds,
 )
 from kglink.evaluation.candidate_files import ListedRanker, Place, read_candidates
-from kglink.evaluation.kept import Evaluated
+from kglink.evaluation.comparison import Evaluated
 from kglink.evaluation.measures.end_to_end import (
     Answer,
     EndToEndReport,

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kglink.errors import KglinkError, UsageError
-from kglink.evaluation.kept import Comparison, KeptWriter
+from kglink.evaluation.comparison import Comparison, KeptWriter
 from kglink.evaluation.measures.errors import Case
 from kglink.evaluation.retrieval import Question, check_documents, judged_split
 from kglink.models import Encoder

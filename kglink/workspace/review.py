@@ -316,7 +316,7 @@ class _Candidate(BaseModel):
     key: str
 
 
-class _Answer(BaseModel):
+class _Link(BaseModel):
     start: int
     end: int
     text: str
@@ -329,7 +329,7 @@ class _Answer(BaseModel):
 class _Record(BaseModel):
     id: str
     text: str
-    entities: list[_Answer]
+    entities: list[_Link]
 
 
 def _read(opened: Opened, path: str | Path) -> Iterator[LinkToReview]:

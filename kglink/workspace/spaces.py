@@ -277,7 +277,7 @@ def compare_recalls(
     progress: OnProgress = lambda _: None,
 ) -> RecallComparison:
     """Evaluate both spaces on the same documents and KBs, and test the differences."""
-    from kglink.evaluation.kept import Comparison, KeptWriter
+    from kglink.evaluation.comparison import Comparison, KeptWriter
     from kglink.evaluation.retrieval import Question, judged_split
     from kglink.workspace.judging import evaluate, evaluated
 

@@ -27,7 +27,7 @@ from kglink.evaluation.candidate_files import (
     read_candidates,
     united,
 )
-from kglink.evaluation.kept import KeptWriter, read_lines
+from kglink.evaluation.comparison import KeptWriter, read_lines
 from kglink.evaluation.rankings import JOINT, in_text, rank_mentions
 from kglink.evaluation.retrieval import Question, check_documents
 from kglink.files.atomic import atomic_path, sweep_drafts

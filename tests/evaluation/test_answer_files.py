@@ -13,7 +13,7 @@ import pytest
 from annotated_texts import ADA, FIRST, TEXTS, read_file
 from kglink.errors import KglinkError, SourceError, UsageError
 from kglink.evaluation.annotated import AnnotatedText
-from kglink.evaluation.kept import AnswerComparison, Evaluated, KeptWriter
+from kglink.evaluation.comparison import AnswerComparison, Evaluated, KeptWriter
 from kglink.evaluation.measures.end_to_end import Answer, JudgedText
 from kglink.evaluation.significance import randomization_test
 from kglink.records import EntityId, Mention

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kglink.errors import KglinkError, RecordError, SourceError, UsageError
-from kglink.evaluation.kept import Comparison, Evaluated, KeptWriter
+from kglink.evaluation.comparison import Comparison, Evaluated, KeptWriter
 from kglink.evaluation.rankings import JOINT, Rank, RankedMention
 from kglink.evaluation.significance import randomization_test
 

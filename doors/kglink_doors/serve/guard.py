@@ -77,7 +77,7 @@ class Guard:
             await self._app(scope, receive, send)
             return
         began = time.perf_counter()
-        answer = _Answer(send, self._more_headers(scope))
+        answer = _Response(send, self._more_headers(scope))
         self._at_work += 1
         try:
             headers = _headers(scope)
@@ -222,7 +222,7 @@ class _Body:
         return message
 
 
-class _Answer:
+class _Response:
     """What goes out, with headers of its own; ``status`` is 0 until it has begun."""
 
     def __init__(self, send: Send, headers: Mapping[str, str]) -> None:
