@@ -15,7 +15,6 @@ from typer import Argument, Option
 
 from kglink.config import SpaceSection
 from kglink.errors import UnknownNameError, UsageError
-from kglink.workspace.spaces import answers
 from kglink_cli.console import counted, note, print_json, print_table, progress
 from kglink_cli.session import parse_options, session_of
 
@@ -60,6 +59,8 @@ def ensure_space(workspace: Workspace, *, wait: bool = True) -> None:
     Without ``wait`` the names of KBs that are new in it are enough. Where there are spaces, another
     name is taken for a slip, which would take long to build; `kglink build` makes new ones.
     """
+    from kglink.workspace.spaces import answers
+
     for kb, revision in workspace.joint_space.unfinished().items():
         used = f"revision {revision} is used" if revision else "nothing of it is used"
         note(

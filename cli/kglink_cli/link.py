@@ -18,8 +18,7 @@ from typer import Argument, Option
 from kglink.errors import RecordError, SpaceBusyError, UsageError
 from kglink.records import LinkedDocument
 from kglink.sources import Problems, Source
-from kglink.workspace.memory import CLUSTERER
-from kglink.workspace.texts import TextReader
+from kglink.workspace.folder import CLUSTERER
 from kglink_cli.build import build_with_progress, ensure_space, tell_names_alone
 from kglink_cli.console import Reached, counted, display, note
 from kglink_cli.outputs import Written, after, exporter_of, format_of, reserved, write_to
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
     from kglink.space.space import Space
     from kglink.workspace import Workspace
     from kglink.workspace.detectors import DetectorChoice
+    from kglink.workspace.texts import TextReader
 
 STDIN = "-"
 #: Settings that change no answer.

@@ -9,7 +9,6 @@ import typer
 from typer import Argument, Option
 
 from kglink.records import CORRECTIONS
-from kglink.workspace.memory import scoring as scoring_now
 from kglink_cli.build import ensure_space
 from kglink_cli.console import counted, note, print_json, progress, say_cells
 from kglink_cli.session import Rerank, session_of, split_names
@@ -121,6 +120,9 @@ def fit(
     their own. With --cluster nothing is weighed anew: the documents say whether mentions that are
     like each other help each other here, and with which settings.
     """
+    from kglink.linking.fit_threshold import LinksKept
+    from kglink.workspace.memory import scoring as scoring_now
+
     with session_of(context).open({"space.name": space, "link.rerank": rerank}) as workspace:
         ensure_space(workspace)
         if clustered:
@@ -134,8 +136,6 @@ def fit(
         with progress() as tell:
             scoring = workspace.fit(split_names(docs), split=split, progress=tell)
         now = scoring_now(workspace)
-    from kglink.linking.fit_threshold import LinksKept
-
     before, after = scoring.recall
     note(
         "fitted",

@@ -14,7 +14,6 @@ from typer import Argument, Option
 
 from kglink.errors import UsageError
 from kglink.workspace.outputs import whole_file
-from kglink.workspace.resolve import Resolved, Row, cell_text, context_text, resolved_rows
 from kglink_cli.build import ensure_space, tell_names_alone
 from kglink_cli.console import Reached, Show, counted, display, note, print_json_list, print_table
 from kglink_cli.outputs import reserved
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from kglink.linking.pipeline import Linker
     from kglink.sources import Source
     from kglink.workspace import Workspace
+    from kglink.workspace.resolve import Resolved
     from kglink_cli.table_files import Added, Cell
 
 STDIN = "-"
@@ -81,6 +81,8 @@ def resolve(
     cells and gets columns: the status, id, title and probability of a match, the same thing in
     other KBs, and the candidates of an ambiguous name.
     """
+    from kglink.workspace.resolve import Row, cell_text, resolved_rows
+
     _check(names, column, output, as_json)
     flags = {
         "link.kbs": split_names(kb) or None,
@@ -167,6 +169,7 @@ def _write_table(
 
     The first of the columns is resolved, the others are what is known of it.
     """
+    from kglink.workspace.resolve import Row, cell_text, context_text, resolved_rows
     from kglink_cli.table_files import opened_table, places_of, refuse_taken
 
     file = opened_table(source, columns)

@@ -29,6 +29,8 @@ REPRODUCED_FOLDER = "reproduced"
 DISCOVERIES_FILE = "discoveries.json"
 #: The KB that accepted discoveries go to.
 PROMOTED = "discovered"
+#: The clusterer of `kglink link --cluster`.
+CLUSTERER = "kglink/mentions"
 #: A mention is unknown if no KB has it more probably than not.
 LEAST_UNKNOWN = 0.5
 #: Entities that a map shows unless more are asked for: encoded before fine-tuning in a minute.

@@ -17,7 +17,7 @@ from kglink.files.digest import text_digest
 from kglink.linking.corrected import NOT_A_MENTION, corrected_documents, corrected_texts
 from kglink.records import CORRECTIONS, Document, EntityId, Mention, OnProgress, Progress, Ranking
 from kglink.workspace.entities import entity as entity_of
-from kglink.workspace.folder import named
+from kglink.workspace.folder import CLUSTERER, named
 from kglink.workspace.kbs import add_kb, remove_kb
 
 if TYPE_CHECKING:
@@ -178,10 +178,6 @@ def _check_source(opened: Opened, name: str) -> None:
             "is then what is learnt from.",
         )
     check_annotated(opened.store, name)
-
-
-#: The clusterer of `kglink link --cluster`.
-CLUSTERER = "kglink/mentions"
 
 
 def fit_clusterer(
