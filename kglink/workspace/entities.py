@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 from kglink.errors import UnknownNameError, UsageError
 from kglink.records import Entity, EntityId, OnProgress, Verdict
 from kglink.shown import html_of, linked_name
+from kglink.store.document_reader import MentionsOf
+from kglink.store.ingest import check_kb_name
 from kglink.text.entity_text import shared_names
+from kglink.workspace.kbs import AddedKB, add_kb
+from kglink.workspace.opened import Opened
 from kglink.workspace.spaces import build_if_stale
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
-
-    from kglink.store.document_reader import MentionsOf
-    from kglink.workspace.kbs import AddedKB
-    from kglink.workspace.opened import Opened
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,9 +157,6 @@ def add_entity(
     >>> [link.chosen.title for text in workspace.link("An owl!") for link in text.links]
     ['owl']
     """
-    from kglink.store.ingest import check_kb_name
-    from kglink.workspace.kbs import add_kb
-
     check_kb_name(kb)
     known = [info.name for info in opened.store.kbs()]
     if kb not in known and difflib.get_close_matches(kb, known, n=1, cutoff=0.8):

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO, get_args
+from typing import TextIO, get_args
 from uuid import uuid4
 
 from kglink.errors import UsageError
@@ -16,13 +16,11 @@ from kglink.plugins import WritesRecords
 from kglink.records import Alias, CodeMapping, Document, Entity, OnProgress, Progress, Record, Split
 from kglink.shown import ShownList
 from kglink.sources import OnNote, Problems, Source, read_records
+from kglink.store import IngestJob, IngestSummary, KBInfo, Resolve
 from kglink.workspace.folder import SCRATCH_FOLDER, check_known, named
 from kglink.workspace.kept_options import SPLITS, RandomSplit, how_to_read
+from kglink.workspace.opened import Opened
 from kglink.workspace.outputs import whole_file
-
-if TYPE_CHECKING:
-    from kglink.store import IngestSummary, KBInfo, Resolve
-    from kglink.workspace.opened import Opened
 
 #: What `AddedKB.adapter` says of records that no adapter has read.
 IN_MEMORY = "memory"
@@ -107,8 +105,6 @@ def add_kb(
     >>> print(added.summary)
     +1 ~0 -0 =0
     """
-    from kglink.store import IngestJob
-
     links_to = named(links_to)
     ingest = opened.settings.ingest
     job = partial(
@@ -232,7 +228,6 @@ def _split(split: str) -> Split:
 
 
 def _resolve(resolve: str, links_to: Sequence[str]) -> Resolve:
-    from kglink.store import Resolve
 
     if resolve not in get_args(Resolve):
         ways = ", ".join(get_args(Resolve))

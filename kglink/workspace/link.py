@@ -11,20 +11,20 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kglink.config import ResolvedSettings
 from kglink.errors import SpaceError, UsageError
+from kglink.linking.explain import Explanation
+from kglink.linking.pipeline import Linker, text_groups
+from kglink.plugins import load_registry
 from kglink.records import Candidate, Entity, EntityId, LinkedDocument, Span, TextInput
 from kglink.shown import ShownList
 from kglink.workspace.folder import named
+from kglink.workspace.opened import MOST_LINKERS, Opened
 from kglink.workspace.spaces import answers, build_if_stale
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
     from multiprocessing.connection import Connection
-
-    from kglink.config import ResolvedSettings
-    from kglink.linking.explain import Explanation
-    from kglink.linking.pipeline import Linker
-    from kglink.workspace.opened import Opened
 
 
 def link(
@@ -87,8 +87,6 @@ def fresh_linker(
 
     The one before is kept for as long as nothing changes that it was made of.
     """
-    from kglink.workspace.opened import MOST_LINKERS
-
     asked = (*map(named, (kbs, types, under, not_under)), wait)
     with opened.lock:
         if asked in opened.fresh_linkers:
@@ -197,8 +195,6 @@ def explain(
     finds. What it finds there is answered as when the text is linked, anything else as a given
     mention. A space that is missing or older than the store is built first.
     """
-    from kglink.linking.explain import Explanation
-
     spans = _spans(text, surface, span)
     linker = fresh_linker(opened, kbs, wait=wait)
     (document,) = linker.link([TextInput("", text)])
@@ -275,8 +271,6 @@ def _by_workers(
     from concurrent.futures.process import BrokenProcessPool
     from multiprocessing import get_context
 
-    from kglink.linking.pipeline import text_groups
-
     cores = opened.settings.encoder.threads or os.cpu_count() or 1
     threads = max(1, cores // workers)
     own = {"encoder.threads": threads, "link.workers": 1}
@@ -340,9 +334,6 @@ def _begin(work: _Work, threads: int, parent: Connection) -> None:
 @cache
 def _linker() -> Linker:
     """The linker of this worker; an error of it reaches the parent with the first answer."""
-    from kglink.plugins import load_registry
-    from kglink.workspace.opened import Opened
-
     (work,) = _begun
     opened = Opened(work.folder, work.resolved, load_registry())
     space = opened.space()

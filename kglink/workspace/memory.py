@@ -12,23 +12,33 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from kglink.errors import UnknownNameError, UsageError
+from kglink.evaluation.annotated import annotation_of, merged_texts, nil_places, with_nil
+from kglink.evaluation.retrieval import check_annotated
 from kglink.files.atomic import file_lock
 from kglink.files.digest import text_digest
 from kglink.linking.corrected import NOT_A_MENTION, corrected_documents, corrected_texts
+from kglink.linking.detect import proposals
+from kglink.linking.fit_clusterer import (
+    ClustererChoice,
+    KnownMention,
+    choose_settings,
+    write_choice,
+)
+from kglink.linking.pipeline import BATCH_MENTIONS, Linker
+from kglink.linking.scoring import Scoring
+from kglink.plugins import Detector
 from kglink.records import CORRECTIONS, Document, EntityId, Mention, OnProgress, Progress, Ranking
+from kglink.store.memory import Places, Unmarked
+from kglink.store.occurrences import Meaning
+from kglink.workspace.detectors import NamesOfStore, detectors_for, without_auto
 from kglink.workspace.entities import entity as entity_of
 from kglink.workspace.folder import CLUSTERER, named
 from kglink.workspace.kbs import add_kb, remove_kb
+from kglink.workspace.linker import clusterer_choice, is_remembered, memory_of
+from kglink.workspace.opened import Opened
 
 if TYPE_CHECKING:
     from kglink.linking.fit import JudgedMention
-    from kglink.linking.fit_clusterer import ClustererChoice, KnownMention
-    from kglink.linking.pipeline import Linker
-    from kglink.linking.scoring import Scoring
-    from kglink.plugins import Detector
-    from kglink.store.memory import Places, Unmarked
-    from kglink.store.occurrences import Meaning
-    from kglink.workspace.opened import Opened
 
 #: How many documents tell whether all are annotated whole or in part.
 _JUDGED_BY = 500
@@ -77,8 +87,6 @@ def fit(
     What memory has learnt from these documents does not count while they are judged. Mentions
     whose golds no KB has are NIL, as `kglink.evaluation.annotated` tells.
     """
-    from kglink.workspace.linker import is_remembered
-
     names = named(docs)
     with opened.at_one_moment() as seen:
         documents = judged_documents(seen, names, split)
@@ -109,8 +117,6 @@ def fit_scoring(
 
 def judged_documents(opened: Opened, names: Sequence[str], split: str) -> list[Document]:
     """The documents of some sources; mentions whose golds no KB of the space has are NIL."""
-    from kglink.evaluation.annotated import nil_places, with_nil
-
     kbs = opened.space().kbs()
     for name in names:
         _check_source(opened, name)
@@ -131,9 +137,6 @@ def _unmarked_of(opened: Opened) -> Unmarked:
     are those of the store, so that no space is needed, and of the KBs that the documents link to:
     what is not marked says nothing of others.
     """
-    from kglink.evaluation.annotated import annotation_of, merged_texts
-    from kglink.linking.detect import proposals
-    from kglink.workspace.detectors import NamesOfStore, detectors_for, without_auto
 
     @lru_cache(maxsize=2)
     def detectors_of(
@@ -169,8 +172,6 @@ def _unmarked_of(opened: Opened) -> Unmarked:
 
 def _check_source(opened: Opened, name: str) -> None:
     """Refuse what is no KB of annotated documents, such as a file."""
-    from kglink.evaluation.retrieval import check_annotated
-
     if Path(name).exists() and name not in (info.name for info in opened.store.kbs()):
         raise UsageError(
             f"{name!r} is a file, and no name of a KB of annotated documents",
@@ -194,9 +195,6 @@ def fit_clusterer(
     documents that they were not chosen on. What memory has learnt from these does not count.
     """
     from kglink.linking.fit import FOLDS, MOST_MENTIONS, fold_of, judged_mentions
-    from kglink.linking.fit_clusterer import choose_settings, write_choice
-    from kglink.workspace.detectors import without_auto
-    from kglink.workspace.linker import is_remembered, memory_of
 
     names = named(docs)
     documents = judged_documents(opened, names, split)
@@ -237,16 +235,11 @@ def fit_clusterer(
 
 def kept_clusterer_choice(opened: Opened) -> ClustererChoice | None:
     """What `fit_clusterer` chose for the clusterer of the settings; None: nothing."""
-    from kglink.workspace.linker import clusterer_choice
-
     return clusterer_choice(opened.settings.link, opened.registry, opened.space().folder)
 
 
 def _known(linker: Linker, judged: Sequence[JudgedMention], depth: int) -> Iterator[KnownMention]:
     """Mentions with the candidates that a clusterer is given."""
-    from kglink.linking.fit_clusterer import KnownMention
-    from kglink.linking.pipeline import BATCH_MENTIONS
-
     for first in range(0, len(judged), BATCH_MENTIONS):
         batch = judged[first : first + BATCH_MENTIONS]
         found = linker.joint([one.mention for one in batch], limit=depth)

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice, repeat
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from kglink.errors import UsageError
+from kglink.linking.exact import misspelt
+from kglink.linking.pipeline import Linker
 from kglink.records import Candidate, EntityId, Span, TextInput, json_number
 from kglink.workspace.link import fresh_linker, refuse_columns
-
-if TYPE_CHECKING:
-    from kglink.linking.pipeline import Linker
-    from kglink.workspace.opened import Opened
+from kglink.workspace.opened import Opened
 
 Status = Literal["match", "ambiguous", "new"]
 
@@ -225,8 +224,6 @@ class _Resolver:
 
 def _misspelt(name: str, candidates: Sequence[Candidate]) -> float:
     """How probably a name is the first candidate's, misspelt, and as near to no other's."""
-    from kglink.linking.exact import misspelt  # which loads numpy
-
     first, *others = candidates
     sure = misspelt(name, first)
     rivals = (one for one in others if sure and one.id not in first.also)

@@ -9,19 +9,23 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from kglink.errors import KglinkError, SpaceBusyError, SpaceError, UnknownNameError, UsageError
+from kglink.evaluation.comparison import Comparison, KeptWriter
+from kglink.evaluation.measures.retrieval import RetrievalReport
+from kglink.evaluation.retrieval import Question, judged_split
+from kglink.evaluation.significance import RandomizationTest
+from kglink.models.static_folder import STATIC
 from kglink.records import OnProgress
 from kglink.shown import Shown, ShownList
+from kglink.space.build import BuildReport
+from kglink.space.folder import SpaceFolder, space_names
+from kglink.space.manifest import SegmentInfo, read_part
+from kglink.space.segment import INFO_FILE
 from kglink.workspace.folder import SPACES_FOLDER, folder_size, named
-
-if TYPE_CHECKING:
-    from kglink.evaluation.measures.retrieval import RetrievalReport
-    from kglink.evaluation.significance import RandomizationTest
-    from kglink.space.build import BuildReport
-    from kglink.space.folder import SpaceFolder
-    from kglink.workspace.opened import Opened
+from kglink.workspace.judging import evaluate, evaluated
+from kglink.workspace.opened import Opened
 
 
 def build(
@@ -130,8 +134,6 @@ class SpaceSummary(Shown):
 
 def spaces(opened: Opened) -> list[SpaceSummary]:
     """All published spaces by name."""
-    from kglink.space.folder import space_names
-
     names = space_names(opened.folder / SPACES_FOLDER)
     return ShownList(_summary(opened, name) for name in names)
 
@@ -156,7 +158,6 @@ def delete_space(opened: Opened, name: str) -> None:
 
 
 def _folder_of(opened: Opened, name: str) -> SpaceFolder:
-    from kglink.space.folder import SpaceFolder, space_names
 
     root = opened.folder / SPACES_FOLDER
     if name not in (known := space_names(root)):
@@ -165,10 +166,6 @@ def _folder_of(opened: Opened, name: str) -> SpaceFolder:
 
 
 def _summary(opened: Opened, name: str) -> SpaceSummary:
-    from kglink.models.static_folder import STATIC
-    from kglink.space.folder import SpaceFolder
-    from kglink.space.manifest import SegmentInfo, read_part
-    from kglink.space.segment import INFO_FILE
 
     folder = SpaceFolder(opened.folder / SPACES_FOLDER, name)
     summary = SpaceSummary(name, name == opened.settings.space.name, folder_size(folder.path)[0])
@@ -277,10 +274,6 @@ def compare_recalls(
     progress: OnProgress = lambda _: None,
 ) -> RecallComparison:
     """Evaluate both spaces on the same documents and KBs, and test the differences."""
-    from kglink.evaluation.comparison import Comparison, KeptWriter
-    from kglink.evaluation.retrieval import Question, judged_split
-    from kglink.workspace.judging import evaluate, evaluated
-
     theirs = {share.kb for share in space_summary(opened, right).kbs}
     ours = [share.kb for share in space_summary(opened, left).kbs]
     kbs = tuple(kb for kb in ours if kb in theirs)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from kglink.errors import ConfigError, RecordError, SourceError, UsageError
 from kglink.plugins import KBAdapter, PluginSettings, Registry
@@ -13,9 +12,7 @@ from kglink.plugins.settings import setting_keys
 from kglink.records import Document, Span, TextInput
 from kglink.sources import Problems, Source, read_records
 from kglink.sources.encoding import convert, wide_encoding
-
-if TYPE_CHECKING:
-    from kglink.workspace.opened import Opened
+from kglink.workspace.opened import Opened
 
 AUTO = "auto"
 DOCUMENTS = "kglink/documents"
