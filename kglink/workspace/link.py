@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import threading
 from collections import deque
@@ -13,12 +14,25 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kglink.config import ResolvedSettings
 from kglink.errors import SpaceError, UsageError
+from kglink.linking.candidates import CandidateSearch
 from kglink.linking.explain import Explanation
+from kglink.linking.kinds import joint_ranking
 from kglink.linking.pipeline import Linker, text_groups
+from kglink.linking.reading import PlainReader, TrainedReader
+from kglink.linking.scoring import SEARCH_SCORING
 from kglink.plugins import load_registry
-from kglink.records import Candidate, Entity, EntityId, LinkedDocument, Span, TextInput
+from kglink.records import (
+    Candidate,
+    Entity,
+    EntityId,
+    LinkedDocument,
+    MentionInText,
+    Span,
+    TextInput,
+)
 from kglink.shown import ShownList
 from kglink.workspace.folder import named
+from kglink.workspace.linker import token_search_of
 from kglink.workspace.opened import MOST_LINKERS, Opened
 from kglink.workspace.spaces import answers, build_if_stale
 
@@ -155,12 +169,21 @@ def search(
     >>> [str(one.id) for one in workspace.search("a wading bird", k=1, kbs=["birds"])]
     ['birds:h']
     """
-    from kglink.workspace.linker import search
-
+    if not isinstance(k, int) or k < 1:
+        raise UsageError(f"k = {k!r}: a search has at least one answer", hint="Give a number.")
+    if not isinstance(text, str) or not text:
+        raise UsageError("a search needs a text", hint="A name, or a description in words.")
     build_if_stale(opened, wait=wait)
-    names = opened.space().kbs(named(kbs))
-    limited = opened.limited(opened.space(), names, opened.limits(types, under, not_under))
-    return ShownList(search(limited, opened.encoder, opened.registry, text, k, names))
+    names, encoder = opened.space().kbs(named(kbs)), opened.encoder
+    candidates = CandidateSearch(
+        opened.limited(opened.space(), names, opened.limits(types, under, not_under)),
+        TrainedReader(encoder) if encoder.trained else PlainReader(encoder, 0, repeat_alone=True),
+        candidates=k,
+        scoring=SEARCH_SCORING,
+        token_search=token_search_of(encoder, opened.registry),
+    )
+    found = candidates.find([MentionInText(text, 0, len(text))], names)
+    return ShownList(joint_ranking(found[0], names)[:k])
 
 
 def found_shape(
@@ -216,16 +239,12 @@ def _spans(text: str, surface: str, span: tuple[int, int] | None) -> tuple[Span,
         return (Span(*span),)
     if not surface:
         return None
-    found = []
-    at = text.find(surface)
-    while at >= 0:
-        found.append(Span(at, at + len(surface)))
-        at = text.find(surface, at + len(surface))
+    found = tuple(Span(*one.span()) for one in re.finditer(re.escape(surface), text))
     if not found:
         raise UsageError(
             f"{surface!r} does not stand in the text", hint="A surface is written as in the text."
         )
-    return tuple(found)
+    return found
 
 
 #: How many groups of texts for each worker are read ahead.

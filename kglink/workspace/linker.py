@@ -19,7 +19,7 @@ from kglink.linking.contexts import TokenSearchOf
 from kglink.linking.corrected import Corrected
 from kglink.linking.fit_clusterer import ClustererChoice, read_choice
 from kglink.linking.judge import SpanJudge, default_weights
-from kglink.linking.kinds import EvidenceKind, joint_ranking
+from kglink.linking.kinds import EvidenceKind
 from kglink.linking.memory import Memory
 from kglink.linking.pipeline import Linker
 from kglink.linking.read_together import READ, ReadTogether
@@ -27,7 +27,6 @@ from kglink.linking.reading import PlainReader, Reader, TrainedReader
 from kglink.linking.sameness import Counterparts
 from kglink.linking.scoring import (
     SCORING_FILE,
-    SEARCH_SCORING,
     Scoring,
     read_scoring,
     write_scoring,
@@ -35,7 +34,7 @@ from kglink.linking.scoring import (
 from kglink.linking.stages import Stage
 from kglink.models import Encoder
 from kglink.plugins import DefaultWeights, KeepsFiles, Registry
-from kglink.records import Candidate, Document, EntityId, MentionInText, OnProgress
+from kglink.records import Document, EntityId, OnProgress
 from kglink.space.folder import SpaceFolder
 from kglink.space.remembered import RememberedSurface, remembered_vectors
 from kglink.space.space import Space, limited_space
@@ -276,28 +275,6 @@ def counterparts_of(
         if overlap.is_accepted(0.5)
     )
     return Counterparts.of(overlaps, space.segments)
-
-
-def search(
-    space: Space, encoder: Encoder, registry: Registry, text: str, k: int, kbs: Sequence[str]
-) -> list[Candidate]:
-    """The entities of some KBs that a text names or describes, best first."""
-    if not isinstance(k, int) or k < 1:
-        raise UsageError(f"k = {k!r}: a search has at least one answer", hint="Give a number.")
-    if not isinstance(text, str) or not text:
-        raise UsageError("a search needs a text", hint="A name, or a description in words.")
-    reader = (
-        TrainedReader(encoder) if encoder.trained else PlainReader(encoder, 0, repeat_alone=True)
-    )
-    candidates = CandidateSearch(
-        space,
-        reader,
-        candidates=k,
-        scoring=SEARCH_SCORING,
-        token_search=token_search_of(encoder, registry),
-    )
-    found = candidates.find([MentionInText(text, 0, len(text))], kbs)
-    return joint_ranking(found[0], kbs)[:k]
 
 
 def stages_of(settings: LinkSection, registry: Registry, folder: SpaceFolder) -> list[Stage]:
