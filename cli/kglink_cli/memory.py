@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kglink.linking.scoring import Scoring
     from kglink.store.memory import Learnt
 
-#: What `fit` fits, each with the values that tell whether it changed.
+#: What `fit` fits, each with the values in which a change of it is seen.
 _FITTED: Mapping[str, Callable[[Scoring], object]] = {
     "the weights of evidence": lambda one: (one.weights, one.weights_by_kb),
     "how sure answers are": lambda one: (

@@ -82,7 +82,7 @@ def evaluate(
     ``counterparts`` a gold's counterpart in another KB is right in joint rankings; ``domains``
     adds figures by type of entity. ``seen_in`` names documents that were learnt from, as
     ``kglink eval --seen-in`` does. ``candidates`` names a file of `write_candidates`, or of
-    ZESHEL's lists, that is judged instead of what the space finds. ``each`` is told of every
+    ZESHEL's lists, that is judged instead of what the space finds. ``each`` gets every
     mention. A space that is missing or older than the store is built first.
 
     >>> report = workspace.evaluate("notes", kbs=["birds"])

@@ -93,11 +93,11 @@ def add_kb(
     mention of a file or folder, whatever its documents say.
     ``resolve`` says how golds name entities of the KBs ``links_to``: by ``key``, by ``xref``, as
     codes that are looked up through cross-references, or by ``title``, redirects included; the
-    adapter's own way where not told.
+    adapter's own way where nothing is said.
     A source that would remove most entities of the KB is refused unless ``allow_shrink``.
     What a file or folder was read with (adapter, options, links, splits, ``ingest.on_error`` and
     ``ingest.encoding`` where a flag gave them) is kept with the KB, but for secrets, and used the
-    next time for all that is not told then; with ``defaults`` it is not used.
+    next time for all that is not said then; with ``defaults`` it is not used.
     ``on_note`` gets notes on how the source is read, such as which column of a table is what.
 
     >>> gnome = Entity("g", "gnome", "A small person.", aliases=(Alias("dwarf"),))

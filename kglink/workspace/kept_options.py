@@ -51,7 +51,7 @@ def written(options: Options) -> str:
 
 @dataclass(frozen=True, slots=True)
 class HowToRead:
-    """How a source is read: as told now, else as the last time, else by default."""
+    """How a source is read: as said now, else as the last time, else by default."""
 
     adapter: str
     settings: PluginSettings
@@ -227,7 +227,7 @@ def _is_secret(name: str, value: object) -> bool:
 
 
 def _texts(value: object) -> Iterator[str]:
-    """All texts in a value as JSON has it; names of a table that say of a secret are told too."""
+    """All texts in a value as JSON has it; names of a table that speak of a secret come too."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):

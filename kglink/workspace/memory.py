@@ -40,7 +40,7 @@ from kglink.workspace.opened import Opened
 if TYPE_CHECKING:
     from kglink.linking.fit import JudgedMention
 
-#: How many documents tell whether all are annotated whole or in part.
+#: From this number of documents it is judged whether all are annotated whole or in part.
 _JUDGED_BY = 500
 
 
@@ -51,7 +51,7 @@ def learn(
     split: str = "",
     progress: OnProgress = lambda _: None,
 ) -> int:
-    """Remember what surfaces mean in annotated documents; returns how many surfaces they tell.
+    """Remember what surfaces mean in annotated documents; returns how many surfaces are remembered.
 
     Of no split: those of the split train, or all where there is none. Learning from the same
     documents again takes the place of what was remembered of them. All that was learnt before is
@@ -85,7 +85,7 @@ def fit(
     """Fit how the space weighs evidence to annotated documents; nothing is trained.
 
     What memory has learnt from these documents does not count while they are judged. Mentions
-    whose golds no KB has are NIL, as `kglink.evaluation.annotated` tells.
+    whose golds no KB has are NIL, as `kglink.evaluation.annotated` says.
     """
     names = named(docs)
     with opened.at_one_moment() as seen:

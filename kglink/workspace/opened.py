@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 #: Linkers that are kept: to other KBs, or with more candidates.
 MOST_LINKERS = 4
 
-#: What tells a file from the one that replaced it; None: there is no file.
+#: Differs from one file to another that replaces it; None: there is no file.
 Stamp = tuple[int, int, int] | None
 
 
@@ -273,7 +273,7 @@ class Opened:
         under: str | Sequence[str] = (),
         not_under: str | Sequence[str] = (),
     ) -> Limits:
-        """Which entities may be found: as told here, else as the settings have it."""
+        """Which entities may be found: as named here, else as the settings have it."""
         link = self.settings.link
         return Limits(
             named(types) or link.types,
@@ -335,7 +335,7 @@ class Opened:
             return linker
 
     def state(self, files: Sequence[Path]) -> tuple[object, ...]:
-        """What tells the store and these files from what they are after a change."""
+        """Differs once the store or one of these files has changed."""
         return (self.store.state(), *map(stamp_of, files))
 
     def linked_files(self) -> tuple[Path, ...]:
@@ -378,12 +378,12 @@ class Opened:
 
 
 def published_stamp(space: WorkspaceSpace) -> Stamp:
-    """What tells the published version of a space from any other."""
+    """Differs from one published version of a space to another."""
     return stamp_of(space.folder.path / "CURRENT")
 
 
 def stamp_of(path: Path) -> Stamp:
-    """What tells this file from one that takes its place."""
+    """Differs from one file to another that takes its place."""
     try:
         status = path.stat()
     except FileNotFoundError:

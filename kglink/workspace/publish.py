@@ -94,7 +94,7 @@ class Replacement:
 RERANKED = 8
 #: How many held-out documents are enough to compare detectors by.
 _MOST_COMPARED = 40
-#: How many documents of a source tell whether all are annotated whole.
+#: From this number of documents of a source it is judged whether all are annotated whole.
 _MOST_READ = 200
 _DICTIONARY_ALONE = {"link.detector": (DICTIONARY,), "link.detector_settings": {}}
 

@@ -36,8 +36,8 @@ FloatArray = npt.NDArray[np.float32]
 def finetune(opened: Opened, job: FinetuneJob, *, progress: Tell = lambda _: None) -> Finetuned:
     """Learn from mentions of the source KBs (S), the target KBs (T), their overlaps (O).
 
-    The run leaves a model, with which the job's space is built and published. ``progress`` is
-    told of every step, and what the training reports of itself.
+    The run leaves a model, with which the job's space is built and published. ``progress`` gets
+    every step, and what the training reports of itself.
     """
     from kglink.workspace.finetune import finetune
 

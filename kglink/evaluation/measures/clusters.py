@@ -127,7 +127,7 @@ class Coreference:
     """Gathers of each mention what it means and what was answered, as two clusterings.
 
     Mentions with the same golds are one cluster, and so are mentions with the same answer. In raw
-    texts ``meant`` tells by text and place the golds of mentions that no KB has, in their source's
+    texts ``meant`` has by text and place the golds of mentions that no KB has, in their source's
     words; where mentions are annotated in part (not ``complete``) answers elsewhere do not count.
     """
 
