@@ -55,7 +55,7 @@ MOST: dict[str, Size] = {
     "kglink": Size(1_580, 6, 50),
     "kglink/clusters": Size(450, 4, 7),
     # What each threshold keeps, and pages of wikis, which are annotated in part.
-    "kglink/evaluation": Size(3_570, 14, 43),
+    "kglink/evaluation": Size(3_550, 14, 43),
     "kglink/files": Size(760, 5, 8),
     # Memory weighs sources by likeness, and doubts kinds that they leave unmarked.
     "kglink/linking": Size(4_850, 28, 62),
@@ -74,7 +74,7 @@ MOST: dict[str, Size] = {
     # Rerankers that go on from another; a part of the mentions.
     "kglink/training": Size(5_270, 20, 63),
     # Links reviewed by a person; rerankers that learn from lists of a file.
-    "kglink/workspace": Size(8_380, 32, 53),
+    "kglink/workspace": Size(8_330, 32, 53),
     # Cross-encoders, oracles and clusters as steps of a protocol; BLINK's cross-encoder converted.
     "papers/kglink_papers": Size(2_655, 13, 22),
     # Models, units, and titles without them; dates, and what only joins a name to others; HNSW by
