@@ -1,4 +1,4 @@
-"""`kglink build`, `distill` and `index`: make a space, with another model or index."""
+"""`kglink build`, `distill`, `index` and `model export`: make a space, and give its models away."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`kglink runs` and `kglink recipes`: runs of fine-tuning, and what they follow."""
+"""`kglink runs`, `recipes` and `report`: runs of fine-tuning, and what they learnt."""
 
 from __future__ import annotations
 

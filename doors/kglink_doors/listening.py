@@ -1,4 +1,4 @@
-"""Where a server listens, and the token that it asks for where other machines can reach it."""
+"""Where a server listens, how much it bears, and the token that it asks for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Retrieval on annotated documents of a store, from the names of things to the report."""
+"""Retrieval on annotated documents of a store, and what of them a model has learnt from."""
 
 from __future__ import annotations
 

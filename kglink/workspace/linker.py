@@ -1,4 +1,4 @@
-"""Makes the linker and the search of a workspace, limited to the entities that may be found."""
+"""What links: a space with its encoder and settings makes searches and linkers, and is fitted."""
 
 from __future__ import annotations
 

@@ -30,6 +30,7 @@ from kglink.workspace.runs import Runs, WorkspaceRun
 if TYPE_CHECKING:
     from kglink.training.distil import Distilled
     from kglink.workspace.finetune import Finetuned
+
 FloatArray = npt.NDArray[np.float32]
 
 

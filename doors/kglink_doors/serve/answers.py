@@ -1,4 +1,4 @@
-"""Routes that read: link, explain, search, entities, KBs."""
+"""Routes that read: link (NIF as well), explain, search, entities, KBs."""
 
 from __future__ import annotations
 

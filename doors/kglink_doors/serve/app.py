@@ -1,4 +1,4 @@
-"""The application: all routes around one workspace, behind the guard."""
+"""The application, all routes around one workspace behind the guard; and running it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Routes of long work: uploads of KBs, and jobs."""
+"""Routes of long work, uploads of KBs and jobs, and of what it made: spaces, runs, reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all routes share: the workspace, what waits to be linked, and what runs beside it."""
+"""What all routes share: the workspace, what waits to be linked, and what is counted."""
 
 from __future__ import annotations
 

@@ -144,12 +144,10 @@ def compare_overlaps(
         sides = [_accepted(store, part[left], part[right], least) for part in parts]
         # The keys of both members of each overlap.
         pairs = [
-            list(
-                zip(
-                    *([part[one.kb].keys[row] for row in one.rows.tolist()] for one in own),
-                    strict=True,
-                )
-            )
+            [
+                (part[left].keys[one], part[right].keys[other])
+                for one, other in zip(own[0].rows.tolist(), own[1].rows.tolist(), strict=True)
+            ]
             for part, own in zip(parts, sides, strict=True)
         ]
         shared = set(pairs[0]) & set(pairs[1])
