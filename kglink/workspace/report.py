@@ -271,6 +271,9 @@ def map_of(
 ) -> dict[str, Any] | None:
     """The map as a report keeps it; None where fewer than three entities have a text vector.
 
+    Before and after fine-tuning the same entities are shown, each side by its own first two
+    principal components; the second map is turned or mirrored (orthogonal Procrustes) onto the
+    first as well as it can, since the signs and the order of components mean nothing.
     ``before`` is the model that the run started from; it encodes the shown entities once.
     """
     kbs = [kb for kb, segment in space.segments.items() if segment.row_count("text")]
