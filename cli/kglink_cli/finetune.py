@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
@@ -189,15 +189,16 @@ def print_finetuned(done: Finetuned) -> None:
     if done.after is None or done.before is None:
         say("no documents were held back: `kglink eval` measures on others")
         return
-    metrics = tuple(done.after["mean"])
-    columns = ("pool", "mentions", *(f"{metric} {when}" for metric in metrics for when in _WHEN))
-    mentions = done.after["mentions"]
+    before, after = done.before, done.after
+    metrics, mentions, joint = tuple(after["mean"]), after["mentions"], "judged_joint"
+    pools = [(kb, mentions[kb], before["kb"][kb], own) for kb, own in after["kb"].items()]
+    pools.append(("[judged joint]", mentions[joint], before[joint], after[joint]))
     rows = [
-        _row(kb, mentions[kb], metrics, done.before["kb"][kb], after)
-        for kb, after in done.after["kb"].items()
+        [pool, count, *(f"{found[metric]:.3f}" for metric in metrics for found in both)]
+        for pool, count, *both in pools
     ]
-    joint = (done.before["judged_joint"], done.after["judged_joint"])
-    rows.append(_row("[judged joint]", mentions["judged_joint"], metrics, *joint))
+    whens = (f"{metric} {when}" for metric in metrics for when in ("before", "after"))
+    columns = ("pool", "mentions", *whens)
     print_table(columns, rows, right=range(1, len(columns)))
 
 
@@ -225,20 +226,6 @@ def read_changes(pairs: Sequence[str], seed: int | None = None) -> dict[str, Any
     if seed is not None:
         values["seed"] = seed
     return values
-
-
-_WHEN = ("before", "after")
-
-
-def _row(
-    pool: str,
-    mentions: int,
-    metrics: Sequence[str],
-    before: Mapping[str, float],
-    after: Mapping[str, float],
-) -> list[object]:
-    shares = (f"{found[metric]:.3f}" for metric in metrics for found in (before, after))
-    return [pool, mentions, *shares]
 
 
 def _detector_text(detector: DetectorReport) -> str:
