@@ -29,7 +29,6 @@ from kglink.linking.fit import Rankings, judged_rankings
 from kglink.linking.kinds import Weights
 from kglink.records import Document, EntityId
 from kglink.sources import Problems, Source
-from kglink.workspace.linker import search_of
 from kglink_kbs.mediawiki.settings import MediaWikiSettings
 from kglink_kbs.mediawiki.wikis import make
 
@@ -140,10 +139,7 @@ def ranked(dump: Path, documents: list[Document], *, anchors: int) -> Ranked:
     ):
         workspace.add_kb("wiki", dump, options={"min_anchor_count": anchors})
         workspace.build_if_stale()
-        search = search_of(
-            workspace.space(), workspace.encoder, workspace.settings.link, workspace.store,
-            workspace.registry, scoring="default",
-        )  # fmt: skip
+        search = workspace.link_setup().search(scoring="default")
         rankings = judged_rankings(search, documents, ["wiki"], lambda _: None, most=ALL)
         return Ranked(rankings, search.scoring.weights)
 

@@ -39,7 +39,6 @@ from kglink.linking.scoring import Scoring, write_scoring
 from kglink.records import Document, EntityId, Link, MentionInText, Span, TextInput
 from kglink.text.fold import fold
 from kglink.text.name_words import name_key
-from kglink.workspace.linker import search_of
 
 BoolArray = npt.NDArray[np.bool_]
 FloatArray = npt.NDArray[np.float64]
@@ -155,9 +154,7 @@ class Bench:
             self._left_out(target, learnt, start)
 
     def _search(self) -> CandidateSearch:
-        opened = self.workspace
-        parts = (opened.space(), opened.encoder, opened.settings.link, opened.store)
-        return search_of(*parts, opened.registry, scoring="default")
+        return self.workspace.link_setup().search(scoring="default")
 
     def _learn(self, names: Iterable[str]) -> None:
         for name in self.workspace.store.memory_sources():

@@ -21,7 +21,6 @@ from kglink.linking.fit import fit_rankings, judged_rankings
 from kglink.linking.memory import Memory
 from kglink.linking.scoring import SCORING_FILE, write_scoring
 from kglink.records import Document, Span, TextInput
-from kglink.workspace.linker import search_of
 
 
 def main() -> None:
@@ -64,16 +63,15 @@ def judged(document: Document) -> Iterator[Span]:
 
 def fit(workspace: Workspace, train: str, most: int, *, learnt: bool) -> None:
     """What `kglink fit` does, but for the judge of spans, which are given here."""
-    space, encoder, store = workspace.space(), workspace.encoder, workspace.store
-    settings = workspace.settings.link.model_copy(update={"evidence": "all"})
-    search = search_of(space, encoder, settings, store, workspace.registry, scoring="default")
+    space, store = workspace.space(), workspace.store
+    search = workspace.link_setup(evidence="all").search(scoring="default")
 
     def memory(part: Sequence[Document]) -> Memory | None:
         return store.memory_without(part) if learnt else store
 
     rankings = judged_rankings(search, some(workspace, train, most), space.kbs(), memory)
     scoring = fit_rankings(rankings, search.scoring)
-    write_scoring(space.folder.path, encoder.info.fingerprint, scoring)
+    write_scoring(space.folder.path, workspace.encoder.info.fingerprint, scoring)
 
 
 def judge(workspace: Workspace, dev: str, most: int, name: str) -> None:

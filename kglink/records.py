@@ -347,8 +347,8 @@ class Link:
         chosen, sure = self.chosen, f"{percent(self.confidence)} sure"
         if chosen is None:
             return Mark(self.start, self.end, "", f"no entity (NIL), {sure}")
-        told = f"{chosen.id} {chosen.title}, {sure}"
-        return Mark(self.start, self.end, chosen.id.kb, told, chosen.url)
+        title = f"{chosen.id} {chosen.title}, {sure}"
+        return Mark(self.start, self.end, chosen.id.kb, title, chosen.url)
 
     def _repr_html_(self) -> str:
         rows = [
@@ -356,7 +356,7 @@ class Link:
             for one in self.candidates
         ]
         columns = ("candidate", "title", "score", "also")
-        return f"<b>{escaped(self.surface)}</b>: {escaped(self._mark.told)}{table(columns, rows)}"
+        return f"<b>{escaped(self.surface)}</b>: {escaped(self._mark.title)}{table(columns, rows)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from math import isfinite
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 #: Okabe and Ito's, with a contrast of 3:1 to white and to black.
 COLOURS = ("#0072b2", "#c07a00", "#008f68", "#d55e00", "#b95f92", "#2b8fc9", "#8a7f00")
@@ -65,23 +65,11 @@ def linked_name(name: str, url: str) -> Html:
 
 
 # --------------------------------------------------------------------------------- marked text
-class Placed(Protocol):
-    """What has a place in a text."""
-
-    @property
-    def start(self) -> int:
-        """Where it begins."""
-
-    @property
-    def end(self) -> int:
-        """Where it has ended."""
-
-
-P = TypeVar("P", bound=Placed)
+P = TypeVar("P", bound=Any)
 
 
 def overlapping(places: Iterable[P]) -> list[list[P]]:
-    """Places in groups: a first one, and those that begin inside of it."""
+    """Places (``start``, ``end``) in groups: a first one, and those that begin inside of it."""
     groups: list[list[P]] = []
     for place in sorted(places, key=lambda one: (one.start, -one.end)):
         if groups and place.start < groups[-1][0].end:
@@ -97,7 +85,7 @@ class Mark(NamedTuple):
     start: int
     end: int
     kb: str
-    told: str
+    title: str
     url: str = ""
 
 
@@ -109,7 +97,7 @@ def marked_text(text: str, marks: Sequence[Mark], kbs: Iterable[str]) -> str:
     names = dict.fromkeys([*kbs, *(one.kb for one in marks if one.kb)])
     number = {kb: at for at, kb in enumerate(names)}
 
-    def mark(words: str, kb: str, told: str = "", url: str = "") -> str:
+    def mark(words: str, kb: str, title: str = "", url: str = "") -> str:
         colour, line, tint = NIL_COLOUR, "dotted", ""
         if kb:
             colour = COLOURS[number[kb] % len(COLOURS)]
@@ -117,7 +105,7 @@ def marked_text(text: str, marks: Sequence[Mark], kbs: Iterable[str]) -> str:
         style = f"color:inherit;{tint}text-decoration:underline {line} {colour} 2px"
         address = web_address(url)
         opens = f'a href="{escaped(address)}" rel="noopener noreferrer"' if address else "span"
-        title = f' title="{escaped(told)}"' if told else ""
+        title = f' title="{escaped(title)}"' if title else ""
         return f'<{opens}{title} style="{style}">{escaped(words)}</{opens.split(maxsplit=1)[0]}>'
 
     parts, position = [], 0

@@ -1,4 +1,4 @@
-"""`kglink build`, `distill` and `index`: make a space, with another model or index."""
+"""`kglink build`, `distill`, `index` and `model export`: make a space, and give its models away."""
 
 from __future__ import annotations
 
@@ -6,16 +6,15 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 from rich.filesize import decimal
-from typer import Option
+from typer import Argument, Option
 
 from kglink.config import SpaceSection
 from kglink.errors import UnknownNameError, UsageError
-from kglink.workspace.shapes import index_change_shape
-from kglink.workspace.spaces import answers
 from kglink_cli.console import counted, note, print_json, print_table, progress
 from kglink_cli.session import parse_options, session_of
 
@@ -60,6 +59,8 @@ def ensure_space(workspace: Workspace, *, wait: bool = True) -> None:
     Without ``wait`` the names of KBs that are new in it are enough. Where there are spaces, another
     name is taken for a slip, which would take long to build; `kglink build` makes new ones.
     """
+    from kglink.workspace.spaces import answers
+
     for kb, revision in workspace.joint_space.unfinished().items():
         used = f"revision {revision} is used" if revision else "nothing of it is used"
         note(
@@ -194,7 +195,20 @@ def index(
     changes = parse_options(settings or [])
     with session_of(context).open({"space.name": space}) as workspace:
         if presets:
-            _list_presets(workspace, as_json=as_json)
+            found = workspace.index_presets()
+            if as_json:
+                print_json({name: asdict(one) for name, one in found.items()})
+                return
+            rows = [
+                [
+                    name,
+                    one.index,
+                    " ".join(f"{k}={v}" for k, v in one.settings.items()),
+                    one.summary,
+                ]
+                for name, one in found.items()
+            ]
+            print_table(("preset", "index", "settings", "what it is"), rows)
             return
         record: dict[str, object] = {"space": workspace.settings.space.name}
         if not workspace.is_index_asked():
@@ -209,14 +223,24 @@ def index(
             if change is None:
                 note("index", "the space has just this index: nothing was changed")
             else:
-                record |= index_change_shape(change)
-                manifest = change.manifest
+                manifest, before = change.manifest, change.before
+                record |= {
+                    "index": manifest.index,
+                    "index_settings": manifest.index_settings,
+                    "before": {
+                        "index": before.name,
+                        "index_settings": dict(before.settings),
+                    },
+                    "rebuilt": change.rebuilt,
+                    "build_seconds": change.seconds,
+                    "bytes": manifest.index_bytes,
+                }
                 now = index_words(IndexChoice(manifest.index, manifest.index_settings))
                 how = "built" if change.rebuilt else "its file kept"
                 note(
                     "published",
                     f"{manifest.name}: {now}, {decimal(manifest.index_bytes)}, {how} in "
-                    f"{change.seconds:.1f} s; before: {index_words(change.before)}",
+                    f"{change.seconds:.1f} s; before: {index_words(before)}",
                 )
         figures = None
         if queries:
@@ -233,6 +257,13 @@ def _stage(text: str) -> None:
     note("index", text)
 
 
+def app() -> typer.Typer:
+    """The commands under ``kglink model``."""
+    model = typer.Typer(help="Give trained models to other tools.", no_args_is_help=True)
+    model.command("export")(export)
+    return model
+
+
 def _print(figures: IndexFigures) -> None:
     from kglink.workspace.index import index_words
 
@@ -246,28 +277,27 @@ def _print(figures: IndexFigures) -> None:
         "searched", "rows", *(f"R@{k}" for k in ks),
         "ms alone", "exact alone", "ms of 64", "exact of 64",
     )  # fmt: skip
-    rows = [
-        [
-            part.part.name,
-            part.part.rows.stop - part.part.rows.start,
-            *(f"{part.recall[k]:.3f}" for k in ks),
-            *(
-                f"{ms:.2f}"
-                for ms in (part.index.alone, part.exact.alone, part.index.batch, part.exact.batch)
-            ),
-        ]
-        for part in figures.parts
-    ]
+    rows: list[list[object]] = []
+    for one in figures.parts:
+        part, ours, exactly = one.part, one.index, one.exact
+        recall = (f"{one.recall[k]:.3f}" for k in ks)
+        ms = (ours.alone, exactly.alone, ours.batch, exactly.batch)
+        rows.append(
+            [part.name, part.rows.stop - part.rows.start, *recall, *(f"{took:.2f}" for took in ms)]
+        )
     print_table(columns, rows, right=range(1, len(columns)))
 
 
-def _list_presets(workspace: Workspace, *, as_json: bool) -> None:
-    found = workspace.index_presets()
-    if as_json:
-        print_json({name: asdict(one) for name, one in found.items()})
-        return
-    rows = [
-        [name, one.index, " ".join(f"{k}={v}" for k, v in one.settings.items()), one.summary]
-        for name, one in found.items()
-    ]
-    print_table(("preset", "index", "settings", "what it is"), rows)
+def export(
+    context: typer.Context,
+    folder: Path = Argument(help="The new folder.", file_okay=False),
+    space: str | None = Option(None, "--space", help="Name of the space."),
+) -> None:
+    """Write a space's trained towers and reranker as folders for sentence-transformers.
+
+    `SentenceTransformer` and `CrossEncoder` open them with the same vectors and scores.
+    """
+    with session_of(context).open({"space.name": space}) as workspace:
+        names = workspace.export_model(folder)
+    for name in names:
+        note("written", str(folder / name))

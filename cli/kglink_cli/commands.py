@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import typer
 
+from kglink_cli.build import app as model_app
 from kglink_cli.build import build, distill, index
 from kglink_cli.demo import demo
 from kglink_cli.discover import discover, promote
@@ -16,13 +17,11 @@ from kglink_cli.kbs import add_kb, export
 from kglink_cli.kbs import app as kbs_app
 from kglink_cli.link import link
 from kglink_cli.memory import fit, forget, learn
-from kglink_cli.model import app as model_app
 from kglink_cli.overlap import app as overlap_app
 from kglink_cli.plugins_command import app as plugins_app
-from kglink_cli.report import report
 from kglink_cli.resolve import resolve
 from kglink_cli.review import review
-from kglink_cli.runs import recipes, runs
+from kglink_cli.runs import recipes, report, runs
 from kglink_cli.show import explain, search, show
 from kglink_cli.spaces import spaces
 

@@ -116,12 +116,12 @@ def progress(*, visible: bool = True) -> Iterator[OnProgress]:
         yield lambda _: None
         return
     with display() as show:
-        yield lambda told: show(reached(told))
+        yield lambda at: show(reached(at))
 
 
-def reached(told: Progress) -> Reached:
+def reached(at: Progress) -> Reached:
     """Progress as it is shown."""
-    return Reached(printable_line(told.step), told.done, told.total or None, told.done)
+    return Reached(printable_line(at.step), at.done, at.total or None, at.done)
 
 
 @contextmanager
@@ -174,28 +174,22 @@ def _bar_or_lines() -> Iterator[Show]:
         rich_progress.TextColumn("{task.fields[left]}"),
     )
     with rich_progress.Progress(*columns, console=_stderr(), transient=True) as bar:
-        yield _Bar(bar).show
+        task, pace = bar.add_task("", total=None, amount="", rate="", left=""), _Pace()
 
+        def show(reached: Reached) -> None:
+            rate, left = pace.of(reached)
+            bar.update(
+                task,
+                description=escape(reached.label),
+                completed=reached.done,
+                amount=_amount(reached),
+                rate=rate,
+                left=left,
+            )
+            # For `update` a total of None is no news: a step without an end would keep the last.
+            bar.tasks[task].total = reached.total or None
 
-class _Bar:
-    def __init__(self, bar: rich_progress.Progress) -> None:
-        self._bar = bar
-        self._task = bar.add_task("", total=None, amount="", rate="", left="")
-        self._pace = _Pace()
-
-    def show(self, reached: Reached) -> None:
-        pace = self._pace
-        pace.take(reached)
-        self._bar.update(
-            self._task,
-            description=escape(reached.label),
-            completed=reached.done,
-            amount=_amount(reached),
-            rate=reached.pace or pace.rate(),
-            left="" if reached.pace else pace.left(),
-        )
-        # For `update` a total of None is no news: a step without an end would keep the last one.
-        self._bar.tasks[self._task].total = reached.total or None
+        yield show
 
 
 class _Lines:
@@ -207,8 +201,7 @@ class _Lines:
         self._reached: Reached | None = None
 
     def show(self, reached: Reached) -> None:
-        self._pace.take(reached)
-        now = time.monotonic()
+        pace, now = self._pace.of(reached), time.monotonic()
         if now - self._last < LINE_EVERY:
             return
         self._last = now
@@ -217,52 +210,39 @@ class _Lines:
         self._reached = reached
         share = f"({reached.done / reached.total:.0%})" if reached.total else ""
         amount = " ".join(filter(None, (reached.label, _amount(reached), share)))
-        parts = (amount, reached.pace or self._pace.rate(), self._left(reached))
-        line = f"  {', '.join(filter(None, parts))}\n"
+        line = f"  {', '.join(filter(None, (amount, *pace)))}\n"
         if line != self._shown:
             with suppress(BrokenPipeError):  # nobody reads on; the work itself goes on
                 self._out.write(line)
                 self._out.flush()
         self._shown = line
 
-    def _left(self, reached: Reached) -> str:
-        return "" if reached.pace else self._pace.left()
-
 
 class _Pace:
     """How fast a step of the work goes since it was first seen."""
 
     def __init__(self) -> None:
-        self._first = Reached("", 0)
-        self._now: Reached | None = None
+        self._first = self._last = Reached("", 0)
         self._began = time.monotonic()
 
-    def take(self, reached: Reached) -> None:
-        now = self._now
-        is_other = now is None or (reached.label, reached.unit) != (now.label, now.unit)
-        if is_other or (now is not None and reached.done < now.done):
+    def of(self, reached: Reached) -> tuple[str, str]:
+        """The rate and the time that is left, each empty where nobody knows it."""
+        last, self._last = self._last, reached
+        if (reached.label, reached.unit) != (last.label, last.unit) or reached.done < last.done:
             self._first, self._began = reached, time.monotonic()
-        self._now = reached
-
-    def rate(self) -> str:
-        if self._now is None:
-            return ""
-        items = self._now.items - self._first.items
-        if items or self._now.unit == "items":
-            return f"{items / self._seconds:,.0f}/s"
-        done = self._now.done - self._first.done
-        return f"{decimal(int(done / self._seconds))}/s" if self._now.unit == "bytes" else ""
-
-    def left(self) -> str:
-        if self._now is None or not self._now.total or self._now.done <= self._first.done:
-            return ""
-        todo = max(0.0, self._now.total - self._now.done)
-        seconds = self._seconds * todo / (self._now.done - self._first.done)
-        return f"{timedelta(seconds=round(seconds))} left"
-
-    @property
-    def _seconds(self) -> float:
-        return max(time.monotonic() - self._began, 1e-6)
+        if reached.pace:
+            return reached.pace, ""
+        seconds = max(time.monotonic() - self._began, 1e-6)
+        items, done = reached.items - self._first.items, reached.done - self._first.done
+        rate = left = ""
+        if items or reached.unit == "items":
+            rate = f"{items / seconds:,.0f}/s"
+        elif reached.unit == "bytes":
+            rate = f"{decimal(int(done / seconds))}/s"
+        if reached.total and done > 0:
+            todo = max(0.0, reached.total - reached.done)
+            left = f"{timedelta(seconds=round(seconds * todo / done))} left"
+        return rate, left
 
 
 def _amount(reached: Reached) -> str:

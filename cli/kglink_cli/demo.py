@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from typer import Option
 
 from kglink.records import TextInput
+from kglink.training.job import FinetuneJob
 from kglink.workspace.outputs import whole_file
 from kglink_cli.build import build_with_progress
 from kglink_cli.console import note, print_table, say
@@ -53,9 +54,7 @@ fine-tuning makes another model, which is measured without a reranker: it wants 
 
 
 def demo(
-    folder: Path | None = Option(
-        None, "--dir", help="Where to work; a new temporary folder where not told."
-    ),
+    folder: Path | None = Option(None, "--dir", help="Where to work; else a new temporary folder."),
     html: Path | None = Option(None, help="Where the page goes; in the folder else."),
     quick: bool = Option(
         False, "--quick", help="Leave out the fine-tuning, which takes half a minute."
@@ -91,7 +90,11 @@ def demo(
         steps["overlap"] = _measured(workspace)
         page = html or made / "demo.html"
         _show(f"kglink link text.txt   # and as a page: --format html -o {page}")
-        _link(workspace, data / "text.txt", page)
+        source = TextInput("text.txt", (data / "text.txt").read_text(encoding="utf-8"))
+        linked = list(workspace.linker().link([source]))
+        workspace.registry.create("exporter", "kglink/table").export(linked, sys.stdout)
+        with whole_file(workspace, page) as out:
+            workspace.registry.create("exporter", "kglink/html").export(linked, out)
         say("", f"{time.monotonic() - began:.1f} s from nothing to the linked text")
         _show(f"kglink learn {DOCUMENTS}   # what names meant in the documents of the split train")
         say(f"{workspace.learn(DOCUMENTS)} surfaces are remembered")
@@ -119,36 +122,35 @@ def demo(
     )
 
 
+def _trained(workspace: Workspace, job: FinetuneJob, refused: str) -> bool:
+    """Fine-tune; whether the space has what was made."""
+    done = finetune_with_progress(workspace, job)
+    print_finetuned(done)
+    if done.refused:
+        say("", f"{refused}: {done.refused}.")
+    return not done.refused
+
+
 def _train_reranker(workspace: Workspace) -> bool:
     """Teach a reranker to read mention and candidate together; whether the space has it now."""
-    from kglink.training.job import FinetuneJob
-
     reading = f"KGLINK_LINK_RERANK={RERANKED}"
     _show(f"{reading} kglink finetune --what reranker --recipe {RECIPE} --docs {DOCUMENTS}")
     job = FinetuneJob(docs=(DOCUMENTS,), what="reranker", recipe=RECIPE)
     with workspace.with_settings({"link.rerank": RERANKED}) as asking:
-        done = finetune_with_progress(asking, job)
-    if done.refused:
-        say("", f"The reranker is not used: {done.refused}.")
-    else:
+        is_made = _trained(asking, job, "The reranker is not used")
+    if is_made:
         say("", f"It is asked by kglink link --rerank {RERANKED}.")
-    return not done.refused
+    return is_made
 
 
 def _finetune(workspace: Workspace) -> bool:
     """Teach the model what the two KBs call things; whether the space has that model now."""
-    from kglink.training.job import FinetuneJob
-
     source, target = KBS
     kbs = f"--source-kb {source} --target-kb {target}"
     _show(f"kglink finetune --recipe {RECIPE} --sources TOS {kbs} --set train.epochs={EPOCHS}")
     changes = {"train": {"epochs": EPOCHS}}
     job = FinetuneJob([source], [target], sources="TOS", recipe=RECIPE, changes=changes)
-    done = finetune_with_progress(workspace, job)
-    print_finetuned(done)
-    if done.refused:
-        say("", f"The space stays as it was: {done.refused}.")
-    return not done.refused
+    return _trained(workspace, job, "The space stays as it was")
 
 
 def _measured(workspace: Workspace) -> RetrievalReport:
@@ -167,14 +169,6 @@ def _print_steps(steps: Mapping[str, RetrievalReport]) -> None:
     say(*STEPS.splitlines())
     if "rerank" in steps:
         say(*READ_AGAIN.splitlines())
-
-
-def _link(workspace: Workspace, text: Path, page: Path) -> None:
-    source = TextInput("text.txt", text.read_text(encoding="utf-8"))
-    linked = list(workspace.linker().link([source]))
-    workspace.registry.create("exporter", "kglink/table").export(linked, sys.stdout)
-    with whole_file(workspace, page) as out:
-        workspace.registry.create("exporter", "kglink/html").export(linked, out)
 
 
 def _show(command: str) -> None:

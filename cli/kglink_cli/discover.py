@@ -209,8 +209,12 @@ class _Reviewing:
             key = next((key for key in map(str.lower, self.typed) if key in "arlmszq"), "q")
             if key == "q":
                 return at
-            if key == "z":
-                at = self._undo(at)
+            if key == "z" and at:
+                at -= 1
+                self.workspace.judge_discovery(self.queue[at].id, None)
+                self._say("taken back")
+            elif key == "z":
+                self._say("there is nothing to take back")
             elif key == "s" or self._answer(one, key):
                 at += 1
         return at
@@ -219,37 +223,23 @@ class _Reviewing:
         """Keep an answer; False where none was chosen after all."""
         from rapidfuzz import fuzz, process
 
-        if key == "a":
-            self.workspace.judge_discovery(one.id, "accept")
-            self._say("accepted")
-        elif key == "r":
-            self.workspace.judge_discovery(one.id, "reject")
-            self._say("rejected")
-        elif key == "l":
-            entity = self._choice([(str(id_), title) for id_, title in one.nearest])
-            if not entity:
-                return False
-            self.workspace.judge_discovery(one.id, "link", entity)
-            self._say(f"is {entity}")
+        if key in "ar":
+            accepted = key == "a"
+            self.workspace.judge_discovery(one.id, "accept" if accepted else "reject")
+            self._say("accepted" if accepted else "rejected")
+            return True
+        if key == "l":
+            offered = [(str(entity), title) for entity, title in one.nearest]
         else:
             others = {other.id: other.title for other in self.everything if other.id != one.id}
-            found = process.extract(
-                one.title, others, scorer=fuzz.token_set_ratio, limit=_MOST_CHOICES
-            )
-            other = self._choice([(name, title) for title, _, name in found])
-            if not other:
-                return False
-            self.workspace.judge_discovery(one.id, "merge", other)
-            self._say(f"merged with {other}")
-        return True
-
-    def _undo(self, at: int) -> int:
-        if not at:
-            self._say("there is nothing to take back")
-            return at
-        self.workspace.judge_discovery(self.queue[at - 1].id, None)
-        self._say("taken back")
-        return at - 1
+            scorer = fuzz.token_set_ratio
+            found = process.extract(one.title, others, scorer=scorer, limit=_MOST_CHOICES)
+            offered = [(name, title) for title, _, name in found]
+        chosen = self._choice(offered)
+        if chosen:
+            self.workspace.judge_discovery(one.id, "link" if key == "l" else "merge", chosen)
+            self._say(f"is {chosen}" if key == "l" else f"merged with {chosen}")
+        return bool(chosen)
 
     def _choice(self, offered: Sequence[tuple[str, str]]) -> str:
         """The one whose number is typed; empty: none, any other key."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 from typer import Argument, Option
@@ -14,9 +13,6 @@ from kglink.workspace import find_workspace, init_workspace
 from kglink.workspace.trust import allow, asks_of, not_allowed, revoke
 from kglink_cli.console import note, print_json, print_table, say
 from kglink_cli.session import session_of
-
-if TYPE_CHECKING:
-    from kglink.workspace.doctor import Check
 
 
 def init(
@@ -105,14 +101,9 @@ def doctor(
     checks = check(session.workspace)
     if as_json:
         print_json([check._asdict() for check in checks])
-    else:
-        _print(checks)
+    for one in checks if not as_json else ():
+        say(f"{_SIGNS[one.state]:5}{one.what:12}{one.found}")
+        if one.fix:
+            say(f"{'':17}{one.fix}")
     if any(check.state == "bad" for check in checks):
         raise typer.Exit(1)
-
-
-def _print(checks: list[Check]) -> None:
-    for check in checks:
-        say(f"{_SIGNS[check.state]:5}{check.what:12}{check.found}")
-        if check.fix:
-            say(f"{'':17}{check.fix}")

@@ -13,7 +13,7 @@ from typer import Argument, Option
 from kglink.errors import UsageError
 from kglink_cli.build import ensure_space
 from kglink_cli.console import counted, note, progress
-from kglink_cli.evaluation import Shown, Wanted, judge_end_to_end, judge_retrieval
+from kglink_cli.evaluation import Wanted, judge
 from kglink_cli.session import (
     JudgedSplit,
     NotUnder,
@@ -131,28 +131,32 @@ def evaluate(
     without one AP@1 is R@1. MRR: the mean of 1/rank as retrieved.
     """
     from kglink.evaluation.retrieval import Question
-    from kglink.workspace.judging import EndToEnd
 
     predictions, candidates = _sorted(predictions, candidates, end_to_end=end_to_end)
     end_to_end |= predictions is not None
     as_json = as_json or form == "json"
     overlaps |= bool(overlaps_against)
-    shown = Shown("table" if as_json else check_format(form), intervals, comparisons, seed)
     names = split_names(docs)
-    wanted = Wanted(keep, against, errors or errors_to is not None, errors_to, clusters)
-    if not names and (not overlaps or any(wanted)):
+    errors = errors or errors_to is not None
+    if not names and (not overlaps or errors or clusters or keep or against):
         raise UsageError("there are no documents to evaluate on", hint="Name them with --docs.")
-    if wanted.errors and predictions is not None:
+    if errors and predictions is not None:
         raise UsageError(
             "--errors asks the space for the candidates of each mention, and a file of "
             "--predictions is judged without a space",
             hint="Leave one of the two out.",
         )
-    _refuse_mixture(
-        end_to_end=end_to_end,
-        of_answers=(complete, None if per_kb else False),
-        of_ranks=(overlaps, domains, k != RANKS, seen_in != "auto", candidates is not None),
-    )
+    # Refuse options of the one kind of evaluation in the other.
+    if not end_to_end and (complete is not None or not per_kb):
+        raise UsageError(
+            "--complete, --partial and --joint-only are of whole answers", hint="Add --end-to-end."
+        )
+    if end_to_end and (overlaps or domains or k != RANKS or seen_in != "auto" or candidates):
+        raise UsageError(
+            "--overlaps, --domains, --k, --seen-in and --candidates are of rankings, not of whole "
+            "answers",
+            hint="Ask for them in a call without --end-to-end.",
+        )
     limits = {"--by": by, "--type": types, "--under": under, "--not-under": not_under}
     if predictions or candidates:
         refuse_ignored("where a file is judged", limits)
@@ -160,6 +164,19 @@ def evaluate(
         order = {"--rerank": rerank, "--space": space}
         refuse_ignored("where a file of answers is judged", order)
     check_rerank(rerank, by)
+    wanted = Wanted(
+        keep=keep,
+        against=against,
+        errors=errors,
+        errors_to=errors_to,
+        clusters=clusters,
+        overlaps=overlaps_against if overlaps else None,
+        form="table" if as_json else check_format(form),
+        intervals=intervals,
+        comparisons=comparisons,
+        seed=seed,
+        as_json=as_json,
+    )
     kbs, ranks = split_names(kb), _ranks(k)
     flags = {
         "space.name": space,
@@ -169,18 +186,16 @@ def evaluate(
     }
     with session_of(context).open(flags) as workspace:
         split = _judged_split(workspace, names, split, quiet=predictions is not None)
-        if end_to_end:
-            raw = EndToEnd(names, split, kbs, counterparts, complete, per_kb, predictions)
-            judge_end_to_end(workspace, raw, wanted, shown, as_json=as_json)
-        else:
-            question = Question(
-                *(names, split, kbs, ranks, counterparts),
-                domains=domains,
-                seen_in=seen_in,
-                candidates=candidates,
-            )
-            against_space = overlaps_against if overlaps else None
-            judge_retrieval(workspace, question, wanted, against_space, shown, as_json=as_json)
+        question = Question(
+            *(names, split, kbs, ranks, counterparts),
+            domains=domains,
+            seen_in=seen_in,
+            file=predictions or candidates,
+            end_to_end=end_to_end,
+            complete=complete,
+            per_kb=per_kb,
+        )
+        judge(workspace, question, wanted)
 
 
 #: What a file of predictions is, in words.
@@ -210,22 +225,6 @@ def _sorted(
         )
     note("predictions", f"{predictions} holds {_KINDS[kind]}")
     return (predictions, None) if kind is None else (None, predictions)
-
-
-def _refuse_mixture(
-    *, end_to_end: bool, of_answers: Sequence[object], of_ranks: Sequence[bool]
-) -> None:
-    """Refuse options of the one kind of evaluation in the other."""
-    if not end_to_end and any(value is not None for value in of_answers):
-        raise UsageError(
-            "--complete, --partial and --joint-only are of whole answers", hint="Add --end-to-end."
-        )
-    if end_to_end and any(of_ranks):
-        raise UsageError(
-            "--overlaps, --domains, --k, --seen-in and --candidates are of rankings, not of whole "
-            "answers",
-            hint="Ask for them in a call without --end-to-end.",
-        )
 
 
 def _judged_split(

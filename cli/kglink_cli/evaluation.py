@@ -6,15 +6,9 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kglink.workspace.outputs import whole_file
-from kglink.workspace.shapes import (
-    comparison_shape,
-    end_to_end_shape,
-    evaluation_shape,
-    overlap_tests_shape,
-)
 from kglink_cli.build import ensure_space
 from kglink_cli.console import note, print_json, progress
 from kglink_cli.evaluation_tables import (
@@ -27,212 +21,181 @@ from kglink_cli.evaluation_tables import (
     overlap_tests_table,
     overlaps_table,
     recall_table,
-    seen_table,
     slices_tables,
 )
 from kglink_cli.session import tell_reranker, tell_stages
 from kglink_cli.tables import Table, TableFormat, write_tables
 
 if TYPE_CHECKING:
-    from kglink.evaluation.kept import AnswerComparison, Comparison
-    from kglink.evaluation.measures.clusters import ClusterFigures
+    from kglink.evaluation.comparison import AnswerComparison, Comparison
     from kglink.evaluation.measures.end_to_end import EndToEndReport
-    from kglink.evaluation.measures.errors import Case, ErrorSummary
+    from kglink.evaluation.measures.errors import Case
     from kglink.evaluation.measures.retrieval import RetrievalReport
     from kglink.evaluation.retrieval import Question
     from kglink.workspace import Workspace
-    from kglink.workspace.judging import EndToEnd
-
-
-class Shown(NamedTuple):
-    """How figures are shown: the format, whether with intervals, and what tests are told."""
-
-    form: TableFormat
-    intervals: bool
-    comparisons: int
-    seed: int
 
 
 class Wanted(NamedTuple):
-    """What is wanted of an evaluation besides its figures."""
+    """What is wanted of an evaluation besides its figures, and how all of it is shown."""
 
     keep: Path | None
     against: Path | None
     errors: bool
     errors_to: Path | None
     clusters: bool
+    overlaps: str | None
+    """How near overlaps are: None: nobody asks; else a space to compare with, or empty."""
+    form: TableFormat
+    intervals: bool
+    comparisons: int
+    seed: int
+    as_json: bool
 
 
-class Judged(NamedTuple):
-    """What was found: one of the reports, and what was wanted besides."""
-
-    ranked: RetrievalReport | None
-    linked: EndToEndReport | None
-    comparison: Comparison | AnswerComparison | None
-    errors: ErrorSummary | None
-    clusters: ClusterFigures | None
-
-    def more_json(self) -> dict[str, object]:
-        """What errors and clusters add to the JSON of the figures."""
-        found = {"errors": self.errors, "clusters": self.clusters}
-        return {name: one.as_json() for name, one in found.items() if one is not None}
-
-    def more_tables(self) -> Iterator[Table]:
-        """What errors and clusters add to the tables."""
-        if self.errors is not None:
-            yield errors_table(self.errors)
-        if self.clusters is not None:
-            yield clusters_table(self.clusters)
-
-
-def _judged(workspace: Workspace, question: Question | EndToEnd, wanted: Wanted) -> Judged:
-    """Judge all mentions or texts, and tell each to what is wanted besides."""
-    from kglink.workspace.evaluate import coreference, error_analysis, figures_of
-    from kglink.workspace.judging import EndToEnd, evaluate, evaluate_end_to_end
-
-    raw = isinstance(question, EndToEnd)
-    ranked = linked = None
-    told: list[Callable[..., None]] = []
-    with ExitStack() as stack:
-        analysis = None
-        if wanted.errors:
-            to = wanted.errors_to
-            out = stack.enter_context(whole_file(workspace, to)) if to else None
-
-            def write(case: Case) -> None:
-                if out is not None:
-                    out.write(json.dumps(case.as_json(), ensure_ascii=False) + "\n")
-
-            seen_in = getattr(question, "seen_in", "auto")
-            analysis = error_analysis(workspace, question, seen_in=seen_in, each=write)
-        together = coreference(workspace, question) if wanted.clusters else None
-        sinks = [one for one in (analysis, together) if one is not None]
-        told += [one.add_answers if raw else one.add_ranked for one in sinks]
-        comparison = _kept(workspace, question, wanted, stack, told)
-
-        def each(*of_one: object) -> None:
-            for tell in told:
-                tell(*of_one)
-
-        show = stack.enter_context(progress())
-        if isinstance(question, EndToEnd):
-            linked = evaluate_end_to_end(workspace, question, progress=show, each=each)
-        else:
-            ranked = evaluate(workspace, question, progress=show, each=each)
-        if comparison is not None:
-            comparison.finish()
-        errors = None if analysis is None else analysis.finish()
-        vectors = not raw and getattr(question, "candidates", None) is None
-        figures = None if together is None else figures_of(workspace, together, vectors=vectors)
-    return Judged(ranked, linked, comparison, errors, figures)
-
-
-def _kept(
-    workspace: Workspace,
-    question: Question | EndToEnd,
-    wanted: Wanted,
-    stack: ExitStack,
-    told: list[Callable[..., None]],
-) -> Comparison | AnswerComparison | None:
-    """The comparison with a kept file; it and what keeps a file are ``told`` of each as well."""
-    from kglink.evaluation.kept import AnswerComparison, Comparison, KeptWriter
-    from kglink.workspace.judging import EndToEnd, evaluated
-
-    if wanted.keep is None and wanted.against is None:
-        return None
-    facts = evaluated(workspace, question)
-    comparison: Comparison | AnswerComparison | None = None
-    if wanted.against is not None:
-        comparison = (
-            AnswerComparison(wanted.against, facts)
-            if isinstance(question, EndToEnd)
-            else Comparison(wanted.against, facts, question.ks)
-        )
-        told.append(comparison.add)
-    if wanted.keep is not None:
-        writer = KeptWriter(stack.enter_context(whole_file(workspace, wanted.keep)), facts)
-        told.append(writer.add_answers if isinstance(question, EndToEnd) else writer.add)
-    return comparison
-
-
-def judge_end_to_end(
-    workspace: Workspace, question: EndToEnd, wanted: Wanted, shown: Shown, *, as_json: bool
-) -> None:
-    """Judge whole answers, and print what was found."""
-    if question.predictions is None:
-        ensure_space(workspace)
-    judged = _judged(workspace, question, wanted)
-    report, comparison = judged.linked, judged.comparison
-    if report is None:
-        return
-    if not report.joint.links["strict"].gold:
-        note("links", "no mention has an entity of these KBs: figures of links say nothing here")
-    record = end_to_end_shape(question, report, workspace.settings.space.name)
-    tables = [end_to_end_table(report, intervals=shown.intervals)]
-    if comparison is not None:
-        told = comparison, shown.comparisons, shown.seed
-        record["against"] = comparison_shape(*told, complete=report.complete)
-        tables.append(comparison_table(*told, complete=report.complete))
-    if as_json:
-        print_json(record | judged.more_json())
-    else:
-        write_tables([*tables, *judged.more_tables()], shown.form)
-    tell_stages(workspace)
-
-
-def judge_retrieval(
-    workspace: Workspace,
-    question: Question,
-    wanted: Wanted,
-    overlaps: str | None,
-    shown: Shown,
-    *,
-    as_json: bool,
-) -> None:
-    """Retrieval, and how near ``overlaps`` are: None: nobody asks; a space to compare with."""
+def judge(workspace: Workspace, question: Question, wanted: Wanted) -> None:
+    """Judge rankings or whole answers, and overlaps, and print what was found."""
     from kglink.workspace.judging import kbs_of
 
-    listed = question.candidates is not None
-    if not listed or overlaps is not None:
+    if question.file is None or wanted.overlaps is not None:
         ensure_space(workspace)
-        tell_reranker(workspace)
-    space = None if listed else workspace.settings.space.name
-    record: dict[str, object] = {"space": space, "kbs": list(kbs_of(workspace, question))}
-    tables: list[Table] = []
-    judged = _judged(workspace, question, wanted) if question.docs else None
-    if judged is not None and (found := judged.ranked) is not None:
-        if question.seen_in and not found.seen_in:
-            told = "no mentions are known that were learnt from; --seen-in NAME:SPLIT names some"
-            note("seen", told)
-        record |= evaluation_shape(question, found, workspace.settings.link) | judged.more_json()
-        tables += [*_retrieval_tables(found, shown, listed=listed), *judged.more_tables()]
-    if overlaps is not None:
-        with progress() as show:
-            figures = workspace.evaluate_overlaps(question.kbs, progress=show)
-        record["overlaps"] = [one.as_json() for one in figures]
-        tables.append(overlaps_table(figures))
-    if overlaps:
-        with progress():
-            tests = workspace.overlap_significance(overlaps, question.kbs, seed=shown.seed)
-        record["overlaps_against"] = overlap_tests_shape(overlaps, tests, shown.comparisons)
-        tables.append(overlap_tests_table(tests, overlaps, shown.comparisons))
+        if not question.end_to_end:
+            tell_reranker(workspace)
+    record: dict[str, Any] = {}
+    if not question.end_to_end:
+        space = None if question.file else workspace.settings.space.name
+        record = {"space": space, "kbs": list(kbs_of(workspace, question))}
+    tables, comparison = [], None
+    if question.docs:
+        own, shown, comparison = _judged(workspace, question, wanted)
+        record |= own
+        tables += shown
+    if wanted.overlaps is not None:
+        tables += _overlaps(workspace, question, wanted.overlaps, wanted, record)
+    if comparison is not None:
+        record["against"] = comparison.as_json(wanted.comparisons, wanted.seed)
+        tables.append(comparison_table(comparison, wanted.comparisons, wanted.seed))
     tell_stages(workspace)
-    if judged is not None and judged.comparison is not None:
-        told_of = judged.comparison, shown.comparisons, shown.seed
-        record["against"] = comparison_shape(*told_of)
-        tables.append(comparison_table(*told_of))
-    if as_json:
+    if wanted.as_json:
         print_json(record)
     else:
-        write_tables(tables, shown.form)
+        write_tables(tables, wanted.form)
 
 
-def _retrieval_tables(found: RetrievalReport, shown: Shown, *, listed: bool) -> Iterator[Table]:
-    yield recall_table(found, intervals=shown.intervals)
-    if listed:
+def _judged(
+    workspace: Workspace, question: Question, wanted: Wanted
+) -> tuple[dict[str, Any], list[Table], Comparison | AnswerComparison | None]:
+    """Judge all mentions or texts, each of which goes to what is wanted besides."""
+    from kglink.evaluation.comparison import AnswerComparison, KeptWriter
+    from kglink.evaluation.measures.end_to_end import EndToEndReport
+    from kglink.workspace.evaluate import cluster_figures, coreference, error_analysis
+    from kglink.workspace.judging import evaluated, judge, report_as_json
+
+    analysis = clusters = comparison = None
+    with ExitStack() as stack:
+        sinks: list[Any] = []
+        if wanted.errors:
+            write = _case_writer(stack, workspace, wanted.errors_to)
+            analysis = error_analysis(workspace, question, each=write)
+            sinks.append(analysis)
+        if wanted.clusters:
+            clusters = coreference(workspace, question)
+            sinks.append(clusters)
+        if wanted.against is not None:
+            comparison = _comparison(workspace, question, wanted.against)
+            sinks.append(comparison)
+        if wanted.keep is not None:
+            kept = stack.enter_context(whole_file(workspace, wanted.keep))
+            sinks.append(KeptWriter(kept, evaluated(workspace, question)))
+        with progress() as show:
+            report = judge(workspace, question, sinks, show)
+        if comparison is not None:
+            comparison.finish()
+        record = report_as_json(workspace, question, report)
+        if isinstance(report, EndToEndReport):
+            if isinstance(comparison, AnswerComparison):
+                comparison.complete = report.complete
+            tables = list(_end_to_end_tables(report, wanted))
+        else:
+            tables = list(_retrieval_tables(report, question, wanted))
+        if analysis is not None:
+            errors = analysis.finish()
+            record["errors"] = errors.as_json()
+            tables.append(errors_table(errors))
+        if clusters is not None:
+            vectors = not question.end_to_end and question.file is None
+            figures = cluster_figures(workspace, clusters, vectors=vectors)
+            record["clusters"] = figures.as_json()
+            tables.append(clusters_table(figures))
+    return record, tables, comparison
+
+
+def _case_writer(
+    stack: ExitStack, workspace: Workspace, path: Path | None
+) -> Callable[[Case], None]:
+    """Writes every mention with its reason to a file, where one is named."""
+    out = stack.enter_context(whole_file(workspace, path)) if path else None
+
+    def write(case: Case) -> None:
+        if out is not None:
+            out.write(json.dumps(case.as_json(), ensure_ascii=False) + "\n")
+
+    return write
+
+
+def _comparison(
+    workspace: Workspace, question: Question, path: Path
+) -> Comparison | AnswerComparison:
+    """This evaluation against a kept one."""
+    from kglink.evaluation.comparison import AnswerComparison, Comparison
+    from kglink.workspace.judging import evaluated
+
+    facts = evaluated(workspace, question)
+    if question.end_to_end:
+        return AnswerComparison(path, facts)
+    return Comparison(path, facts, question.ks)
+
+
+def _end_to_end_tables(report: EndToEndReport, wanted: Wanted) -> Iterator[Table]:
+    if not report.joint.links["strict"].gold:
+        note("links", "no mention has an entity of these KBs: figures of links say nothing here")
+    yield end_to_end_table(report, intervals=wanted.intervals)
+
+
+def _retrieval_tables(
+    found: RetrievalReport, question: Question, wanted: Wanted
+) -> Iterator[Table]:
+    if question.seen_in and not found.seen_in:
+        unknown = "no mentions are known that were learnt from; --seen-in NAME:SPLIT names some"
+        note("seen", unknown)
+    yield recall_table(found, intervals=wanted.intervals)
+    if question.file is not None:
         yield accuracy_table(found)
-    if found.seen_in:
-        yield seen_table(found, intervals=shown.intervals)
-    yield from slices_tables(found, intervals=shown.intervals)
+    yield from slices_tables(found, intervals=wanted.intervals)
     if found.domains():
         yield domains_table(found)
+
+
+def _overlaps(
+    workspace: Workspace, question: Question, other: str, wanted: Wanted, record: dict[str, Any]
+) -> Iterator[Table]:
+    """How near the counterparts are, and whether by more than chance, where a space is named."""
+    from kglink.evaluation.significance import ALPHA
+
+    comparisons = wanted.comparisons
+    with progress() as show:
+        figures = workspace.evaluate_overlaps(question.kbs, progress=show)
+    record["overlaps"] = [one.as_json() for one in figures]
+    yield overlaps_table(figures)
+    if other:
+        with progress():
+            tests = workspace.overlap_significance(other, question.kbs, seed=wanted.seed)
+        significant = [one.test.is_significant(comparisons=comparisons) for one in tests]
+        record["overlaps_against"] = {
+            "space": other,
+            "alpha": ALPHA / comparisons,
+            "tests": [
+                {**one.as_json(), "significant": is_significant}
+                for one, is_significant in zip(tests, significant, strict=True)
+            ],
+        }
+        yield overlap_tests_table(tests, other, comparisons)

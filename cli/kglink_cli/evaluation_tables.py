@@ -12,7 +12,7 @@ from kglink_cli.tables import Figure, Table
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kglink.evaluation.kept import AnswerComparison, Comparison
+    from kglink.evaluation.comparison import AnswerComparison, Comparison
     from kglink.evaluation.measures.clusters import ClusterFigures
     from kglink.evaluation.measures.end_to_end import EndToEndReport, Score
     from kglink.evaluation.measures.errors import ErrorSummary
@@ -38,18 +38,11 @@ MOST_DOMAINS = 12
 
 def recall_table(result: Figures, *, intervals: bool = False) -> Table:
     """A row for each KB, then all in one list; judged: less the KBs without gold."""
-    told = getattr(result, "with_counterparts", None)
-    below = (
-        ()
-        if told is None
-        else (
-            "",
-            "In the joint rankings a counterpart in another KB is right as well: "
-            f"{counted(told, 'mention')} with one.",
-        )
-    )
+    known = getattr(result, "with_counterparts", None)
+    below = "In the joint rankings a counterpart in another KB is right as well: "
+    lines = () if known is None else ("", f"{below}{counted(known, 'mention')} with one.")
     columns = ("pool", "mentions", *_names(result))
-    return Table(columns, _rows(result, intervals=intervals), 1, below=below)
+    return Table(columns, _rows(result, intervals=intervals), 1, below=lines)
 
 
 def accuracy_table(result: Figures) -> Table:
@@ -71,23 +64,14 @@ def accuracy_table(result: Figures) -> Table:
     return Table(columns, rows, 1, title)
 
 
-def seen_table(report: RetrievalReport, *, intervals: bool = False) -> Table:
-    """The same, apart for surfaces that were learnt from and for others."""
-    rows = [
-        [surfaces, *row]
-        for surfaces, figures in (("seen", report.seen), ("unseen", report.unseen))
-        for row in _rows(figures, intervals=intervals)
-    ]
-    title = f"Surfaces seen in {', '.join(report.seen_in)}, and others"
-    return Table(("surfaces", "pool", "mentions", *_names(report)), rows, 2, title)
-
-
 def slices_tables(report: RetrievalReport, *, intervals: bool = False) -> Iterator[Table]:
-    """The same by whether the entities were learnt from, and by the quality of annotations."""
-    of_entities = {"seen": report.seen_entities, "unseen": report.unseen_entities}
-    title = f"Entities seen in {', '.join(report.seen_in)}, and others"
-    for column, slices, above in (
-        ("entities", of_entities if report.seen_in else {}, title),
+    """The same by whether surfaces and entities were learnt from, and by quality of annotations."""
+    learnt = ", ".join(report.seen_in)
+    surfaces = {"seen": report.seen, "unseen": report.unseen}
+    entities = {"seen": report.seen_entities, "unseen": report.unseen_entities}
+    for column, slices, title in (
+        ("surfaces", surfaces, f"Surfaces seen in {learnt}, and others"),
+        ("entities", entities, f"Entities seen in {learnt}, and others"),
         ("quality", dict(sorted(report.by_quality.items())), "By the quality of the annotation"),
     ):
         rows = [
@@ -95,8 +79,8 @@ def slices_tables(report: RetrievalReport, *, intervals: bool = False) -> Iterat
             for name, figures in slices.items()
             for row in _rows(figures, intervals=intervals)
         ]
-        if rows:
-            yield Table((column, "pool", "mentions", *_names(report)), rows, 2, above)
+        if rows and (learnt or column == "quality"):
+            yield Table((column, "pool", "mentions", *_names(report)), rows, 2, title)
 
 
 def domains_table(report: RetrievalReport) -> Table:
@@ -152,17 +136,10 @@ def overlap_tests_table(found: Sequence[OverlapTest], space: str, comparisons: i
 
 
 def comparison_table(
-    comparison: Comparison | AnswerComparison,
-    comparisons: int,
-    seed: int,
-    *,
-    complete: bool | None = None,
+    comparison: Comparison | AnswerComparison, comparisons: int, seed: int
 ) -> Table:
-    """The differences to a kept evaluation, and whether chance alone makes such.
-
-    ``complete`` says of whole answers whether F1 is compared, or recall.
-    """
-    from kglink.evaluation.kept import Comparison
+    """The differences to a kept evaluation, and whether chance alone makes such."""
+    from kglink.evaluation.comparison import Comparison
 
     if isinstance(comparison, Comparison):
         things = ("pool", "figure", "mentions")
@@ -172,9 +149,9 @@ def comparison_table(
             for name, test in figures.items()
         }
     else:
-        things, figure = ("what", "figure", "texts"), "macro F1" if complete else "macro recall"
-        found = comparison.tests(complete=bool(complete), seed=seed)
-        tests = {(name, figure): test for name, test in found.items()}
+        things = ("what", "figure", "texts")
+        figure = "macro F1" if comparison.complete else "macro recall"
+        tests = {(name, figure): test for name, test in comparison.tests(seed=seed).items()}
     rows = differences(tests, comparisons)
     return Table((*things, *DIFFERENCE), rows, 2, against(comparison.path, comparisons))
 
@@ -253,12 +230,12 @@ def end_to_end_table(report: EndToEndReport, *, intervals: bool = False) -> Tabl
     below: list[str] = []
     if not complete:
         why = f" ({annotation.partial})" if annotation.partial else ""
-        told = (
+        words = (
             f"The texts are taken for annotated in part{why}: what is found beside the "
             "annotations may be right, so there is no precision and no F1. --complete gives them "
             "where all mentions are annotated."
         )
-        below += ["", *textwrap.wrap(told, 100)]
+        below += ["", *textwrap.wrap(words, 100)]
     below += _confidence(report)
     below += _most("missed most", report.missed())
     if complete:
@@ -273,30 +250,26 @@ def _row(
     micro, macro = score.micro, score.macro(complete=complete)
     around = score.intervals() if intervals else (None, None, None)
     shares = [Figure(*one) for one in zip(micro, around, strict=True)]
-    told: list[object] = [*shares, Figure(macro.f1)]
+    words: list[object] = [*shares, Figure(macro.f1)]
     if not complete:
-        told = [shares[1], Figure(macro.recall)]
+        words = [shares[1], Figure(macro.recall)]
     if not score.gold:
-        told = ["-"] * len(told)
+        words = ["-"] * len(words)
     if what == "NIL":  # Most texts have none: the mean over texts would say nothing.
-        told[-1] = "-"
-    return [what, pool, match, score.gold, score.found, score.right, *told]
+        words[-1] = "-"
+    return [what, pool, match, score.gold, score.found, score.right, *words]
 
 
-def _confidence(report: EndToEndReport) -> list[str]:
+def _confidence(report: EndToEndReport) -> Iterator[str]:
+    """How sure answers are, and what thresholds keep: of those that keep the same the least."""
     calibration = report.joint.calibration
     if calibration.ece is None:
-        return []
-    return [
-        "",
+        return
+    yield ""
+    yield (
         f"confidence     {calibration.ece:.3f} from the share of right answers "
-        f"(ECE, {counted(calibration.answers, 'answer')}); Brier score {calibration.brier:.3f}",
-        *_operating_points(report),
-    ]
-
-
-def _operating_points(report: EndToEndReport) -> Iterator[str]:
-    """What each threshold keeps, of those that keep the same the least."""
+        f"(ECE, {counted(calibration.answers, 'answer')}); Brier score {calibration.brier:.3f}"
+    )
     before = -1.0
     for point in report.joint.operating_points():
         if point.links != before:
@@ -310,13 +283,12 @@ def _operating_points(report: EndToEndReport) -> Iterator[str]:
 def _most(label: str, counts: Sequence[tuple[str, int]]) -> list[str]:
     if not counts:
         return []
-    told = ", ".join(f"{_one_line(text)} {count:,}" for text, count in counts)
-    return [f"{label:14} {told}"]
 
+    def shown(text: str) -> str:
+        words = " ".join(text.split())
+        return "".join(char if char.isprintable() else "\ufffd" for char in words)
 
-def _one_line(text: str) -> str:
-    words = " ".join(text.split())
-    return "".join(char if char.isprintable() else "\ufffd" for char in words)
+    return [f"{label:14} {', '.join(f'{shown(text)} {count:,}' for text, count in counts)}"]
 
 
 # ----------------------------------------------------------------------- errors and clusters
@@ -328,8 +300,8 @@ def errors_table(summary: ErrorSummary) -> Table:
     rows: list[list[object]] = []
 
     def add(kind: str, group: str, counts: Any) -> None:
-        told = (counts[reason] for reason in (None, *used))
-        rows.append([kind, group, counts.total(), *told])
+        words = (counts[reason] for reason in (None, *used))
+        rows.append([kind, group, counts.total(), *words])
 
     add("all", "", summary.all)
     more = 0

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,7 +15,6 @@ from typer import Option
 from kglink.errors import UsageError
 from kglink.records import Progress
 from kglink.training.job import EpochNews, News, Note, Planned, StepNews
-from kglink.workspace.shapes import finetuned_shape
 from kglink_cli.console import (
     Reached,
     Show,
@@ -119,11 +119,54 @@ def finetune(
             go_on_by(words)
         done = finetune_with_progress(workspace, job, begun=lambda: go_on_by(words))
     if as_json:
-        print_json(finetuned_shape(done))
+        print_json(_as_json(done))
     else:
         print_finetuned(done)
     if done.refused:
         raise typer.Exit(1)
+
+
+def _as_json(done: Finetuned) -> dict[str, Any]:
+    """A fine-tuning, and the space that was built with its model."""
+    manifest = done.build.manifest if done.build else None
+    record: dict[str, Any] = {
+        "run": done.report.folder.name,
+        **done.report.as_json(),
+        "before": done.before,
+        "after": done.after,
+        "space": manifest.name if manifest else None,
+        "unpublished": done.refused or None,
+        "kbs": list(manifest.kbs) if manifest else None,
+        "encoded_rows": done.build.encoded_rows if done.build else None,
+        "scoring": asdict(done.scoring) if done.scoring else None,
+        "answers": done.replacement.as_json() if done.replacement else None,
+        "detector": None,
+        "reranker": None,
+    }
+    if detector := done.detector:
+        made, best = detector.manifest, detector.held_out
+        record["detector"] = {
+            "folder": str(detector.folder),
+            "documents": list(made.documents),
+            "types": list(made.types),
+            "texts": len(detector.texts.train),
+            "held_out": len(detector.texts.held_out),
+            "precision": best.precision,
+            "recall": best.recall,
+            "f1": best.f1,
+            "dictionary_f1": made.compared.dictionary if made.compared else None,
+            "elsewhere": {name: one.model_dump() for name, one in made.elsewhere.items()},
+            "used": made.is_better,
+        }
+    if reranker := done.reranker:
+        compared = reranker.manifest.compared
+        record["reranker"] = {
+            "folder": str(reranker.folder),
+            "documents": list(reranker.manifest.documents),
+            "right": reranker.right,
+            "compared": compared.model_dump() if compared else None,
+        }
+    return record
 
 
 def finetune_with_progress(
@@ -146,15 +189,16 @@ def print_finetuned(done: Finetuned) -> None:
     if done.after is None or done.before is None:
         say("no documents were held back: `kglink eval` measures on others")
         return
-    metrics = tuple(done.after["mean"])
-    columns = ("pool", "mentions", *(f"{metric} {when}" for metric in metrics for when in _WHEN))
-    mentions = done.after["mentions"]
+    before, after = done.before, done.after
+    metrics, mentions, joint = tuple(after["mean"]), after["mentions"], "judged_joint"
+    pools = [(kb, mentions[kb], before["kb"][kb], own) for kb, own in after["kb"].items()]
+    pools.append(("[judged joint]", mentions[joint], before[joint], after[joint]))
     rows = [
-        _row(kb, mentions[kb], metrics, done.before["kb"][kb], after)
-        for kb, after in done.after["kb"].items()
+        [pool, count, *(f"{found[metric]:.3f}" for metric in metrics for found in both)]
+        for pool, count, *both in pools
     ]
-    joint = (done.before["judged_joint"], done.after["judged_joint"])
-    rows.append(_row("[judged joint]", mentions["judged_joint"], metrics, *joint))
+    whens = (f"{metric} {when}" for metric in metrics for when in ("before", "after"))
+    columns = ("pool", "mentions", *whens)
     print_table(columns, rows, right=range(1, len(columns)))
 
 
@@ -173,34 +217,15 @@ def read_changes(pairs: Sequence[str], seed: int | None = None) -> dict[str, Any
             inner = inner.setdefault(name, {})
             if not isinstance(inner, dict):
                 raise UsageError(f"--set {pair!r}: {name!r} was given a value already")
-        inner[names[-1]] = _value(text.strip())
+        try:  # a number, a truth, a list as TOML writes them; anything else is a text
+            inner[names[-1]] = tomllib.loads(f"value = {text.strip()}")["value"]
+        except tomllib.TOMLDecodeError:
+            inner[names[-1]] = text.strip()
+        except RecursionError as error:
+            raise UsageError(f"--set {text.strip()[:40]}...: nested too deeply") from error
     if seed is not None:
         values["seed"] = seed
     return values
-
-
-_WHEN = ("before", "after")
-
-
-def _row(
-    pool: str,
-    mentions: int,
-    metrics: Sequence[str],
-    before: Mapping[str, float],
-    after: Mapping[str, float],
-) -> list[object]:
-    shares = (f"{found[metric]:.3f}" for metric in metrics for found in (before, after))
-    return [pool, mentions, *shares]
-
-
-def _value(text: str) -> object:
-    """A number, a truth, a list as TOML writes them; anything else is a text."""
-    try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        return text
-    except RecursionError as error:
-        raise UsageError(f"--set {text[:40]}...: nested too deeply") from error
 
 
 def _detector_text(detector: DetectorReport) -> str:
@@ -272,56 +297,58 @@ _SEEN = 1e-3
 
 
 class FinetuneNews:
-    """Shows what a run tells: a bar that moves, and a line for what is done."""
+    """Shows how a run goes: a bar that moves, and a line for what is done."""
 
     def __init__(self, show: Show, begun: Callable[[], None] = lambda: None) -> None:
         self._show = show
         self._begun = begun
-        self._handlers: Mapping[type, Callable[[Any], None]] = {
-            Progress: lambda told: show(reached(told)),
-            Note: lambda news: note("note", news.text),
-            Planned: self._planned,
-            StepNews: self._step,
-            EpochNews: self._epoch,
-        }
 
     def take(self, news: News) -> None:
         """Take news of the run."""
         if not isinstance(news, Progress | Note):  # those may come before its settings are kept
             self._begun()
-        self._handlers[type(news)](news)
+        match news:
+            case Progress():
+                self._show(reached(news))
+            case Note():
+                note("note", news.text)
+            case Planned():
+                _planned(news)
+            case EpochNews():
+                _epoch(news)
+            case StepNews():
+                pace = (
+                    f"loss {news.loss:.3f}, rate {news.rate:.1e}, "
+                    f"{news.pairs_per_second:,.0f} pairs/s, {_time(news.seconds_left)} left"
+                )
+                label = f"stage {news.stage}, epoch {news.epoch}/{news.epochs}"
+                self._show(Reached(label, news.step, news.steps, news.step, pace=pace))
 
-    def _planned(self, news: Planned) -> None:
-        for letter, pairs in news.groups:
-            note("learns", f"{_OF_STAGES[letter]}: {counted(pairs, 'pair')}")
-        steps = ", ".join(f"{stage} {counted(count, 'step')}" for stage, count in news.stages)
-        note("plan", f"{steps}; judged by {counted(news.valid, 'mention')} held back")
-        several = f"{news.processes} processes, each " if news.processes > 1 else ""
-        threads = counted(news.threads, "core")
-        note("model", f"{news.base} on {news.device}, {several}{threads}, {news.precision}")
 
-    def _step(self, news: StepNews) -> None:
-        pace = (
-            f"loss {news.loss:.3f}, rate {news.rate:.1e}, {news.pairs_per_second:,.0f} pairs/s, "
-            f"{_time(news.seconds_left)} left"
-        )
-        label = f"stage {news.stage}, epoch {news.epoch}/{news.epochs}"
-        self._show(Reached(label, news.step, news.steps, news.step, pace=pace))
+def _planned(news: Planned) -> None:
+    for letter, pairs in news.groups:
+        note("learns", f"{_OF_STAGES[letter]}: {counted(pairs, 'pair')}")
+    steps = ", ".join(f"{stage} {counted(count, 'step')}" for stage, count in news.stages)
+    note("plan", f"{steps}; judged by {counted(news.valid, 'mention')} held back")
+    several = f"{news.processes} processes, each " if news.processes > 1 else ""
+    threads = counted(news.threads, "core")
+    note("model", f"{news.base} on {news.device}, {several}{threads}, {news.precision}")
 
-    def _epoch(self, news: EpochNews) -> None:
-        figures = " ".join(f"{name} {value:.3f}" for name, value in news.figures.items())
-        if not news.epoch:
-            note("before", figures)
-            return
-        parts = [f"{news.epoch}/{news.epochs}", f"loss {news.loss:.3f}"]
-        if figures:
-            parts.append(figures)
-        spent = {"mining": news.mining, "validation": news.validation}
-        inside = [f"{what} {_time(seconds)}" for what, seconds in spent.items() if seconds > _SEEN]
-        parts.append(_time(news.seconds) + (f" ({', '.join(inside)})" if inside else ""))
-        if news.is_best:
-            parts.append("best so far")
-        note(f"stage {news.stage}", "   ".join(parts))
+
+def _epoch(news: EpochNews) -> None:
+    figures = " ".join(f"{name} {value:.3f}" for name, value in news.figures.items())
+    if not news.epoch:
+        note("before", figures)
+        return
+    parts = [f"{news.epoch}/{news.epochs}", f"loss {news.loss:.3f}"]
+    if figures:
+        parts.append(figures)
+    spent = {"mining": news.mining, "validation": news.validation}
+    inside = [f"{what} {_time(seconds)}" for what, seconds in spent.items() if seconds > _SEEN]
+    parts.append(_time(news.seconds) + (f" ({', '.join(inside)})" if inside else ""))
+    if news.is_best:
+        parts.append("best so far")
+    note(f"stage {news.stage}", "   ".join(parts))
 
 
 def _time(seconds: float) -> str:

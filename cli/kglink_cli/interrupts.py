@@ -67,22 +67,12 @@ def stopped_code() -> int:
     return 128 + _number
 
 
-def stop_message() -> str:
-    """What is said of a stop."""
-    return f"stopped: what was done stays; {_go_on}"
-
-
-def told_of_stop() -> bool:
-    """Whether the message was printed before; from now on it was."""
-    global _told
-    before, _told = _told, True
-    return before
-
-
 def tell_of_stop() -> None:
-    """Print the message, unless it was printed before."""
-    if not told_of_stop():
-        os.write(2, f"error  {stop_message()}\n".encode())
+    """Say, once, that the command was stopped, and what goes on with it."""
+    global _told  # noqa: PLW0603 - as above
+    if not _told:
+        os.write(2, f"error  stopped: what was done stays; {_go_on}\n".encode())
+    _told = True
 
 
 def _stop(number: int, frame: FrameType | None) -> NoReturn:

@@ -18,8 +18,7 @@ from typer import Argument, Option
 from kglink.errors import RecordError, SpaceBusyError, UsageError
 from kglink.records import LinkedDocument
 from kglink.sources import Problems, Source
-from kglink.workspace.memory import CLUSTERER
-from kglink.workspace.texts import TextReader
+from kglink.workspace.folder import CLUSTERER
 from kglink_cli.build import build_with_progress, ensure_space, tell_names_alone
 from kglink_cli.console import Reached, counted, display, note
 from kglink_cli.outputs import Written, after, exporter_of, format_of, reserved, write_to
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
     from kglink.space.space import Space
     from kglink.workspace import Workspace
     from kglink.workspace.detectors import DetectorChoice
+    from kglink.workspace.texts import TextReader
 
 STDIN = "-"
 #: Settings that change no answer.
@@ -205,7 +205,8 @@ def link(
                     arriving = arriving_lines(int(settings.ingest.max_line_mb * 2**20))
                     inputs = reader.read_lines(arriving, "standard input")
                 elif lines:
-                    inputs = reader.read_lines(lines_of(opened, problems), opened.label)
+                    read = ((number, line) for number, _, line in opened.byte_lines(problems))
+                    inputs = reader.read_lines(read, opened.label)
                 else:
                     inputs = reader.read(opened)
                 rest = after(inputs, written, again=linker.sees_all)
@@ -368,20 +369,15 @@ def _in_words_of_link(error: RecordError) -> RecordError:
 
 
 def state_of(source: Source) -> object:
-    """What tells the content of a source from another: its bytes, of a folder names and times."""
+    """What changes with the content of a source: its bytes, of a folder names and times."""
     if not source.is_folder:
         return [source.name, source.fingerprint()]
     states: list[list[object]] = []
     for file in source.files():
         status = file.path.stat() if file.path else None
-        told = (status.st_size, status.st_mtime_ns) if status else (file.fingerprint(),)
-        states.append([file.name, *told])
+        state = (status.st_size, status.st_mtime_ns) if status else (file.fingerprint(),)
+        states.append([file.name, *state])
     return states
-
-
-def lines_of(source: Source, problems: Problems) -> Iterator[tuple[int, bytes]]:
-    """The lines of a source with their numbers."""
-    return ((number, line) for number, _, line in source.byte_lines(problems))
 
 
 def arriving_lines(longest: int) -> Iterator[tuple[int, bytes]]:

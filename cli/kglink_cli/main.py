@@ -27,9 +27,8 @@ from kglink_cli.console import note, print_error, say, tell
 from kglink_cli.interrupts import (
     forget_interrupts,
     heed_interrupts,
-    stop_message,
     stopped_code,
-    told_of_stop,
+    tell_of_stop,
 )
 from kglink_cli.plugins_command import CommandGroup
 from kglink_cli.session import DEBUG_VARIABLE, Session
@@ -102,8 +101,7 @@ def run() -> None:
 
 
 def _stopped() -> NoReturn:
-    if not told_of_stop():
-        print_error(stop_message())
+    tell_of_stop()
     code = stopped_code()
     with suppress(SystemExit):
         _finish_output()
@@ -122,8 +120,8 @@ def _show_warning(
     if issubclass(category, PluginWarning):
         note("plugins", str(message))
     else:
-        told = warnings.formatwarning(message, category, filename, lineno, line)
-        for one in told.splitlines():
+        text = warnings.formatwarning(message, category, filename, lineno, line)
+        for one in text.splitlines():
             tell(one)
 
 
@@ -222,19 +220,18 @@ class _Guard(MetaPathFinder):
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """Refuse one of the libraries where the limit leaves too little for it."""
-        if fullname in NEEDS and (left := _mib_left()) < NEEDS[fullname]:
-            limit = resource.getrlimit(resource.RLIMIT_AS)[0] >> 20
+        if fullname not in NEEDS:
+            return None
+        limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+        taken = int(_STATM.read_text(encoding="ascii").split()[0]) * resource.getpagesize()
+        left = max(0, limit - taken) >> 20
+        if left < NEEDS[fullname]:
             raise KglinkError(
                 f"out of memory: {fullname} needs {NEEDS[fullname]:,} MiB of address space, and the"
-                f" limit of {limit:,} MiB leaves {left:,}",
+                f" limit of {limit >> 20:,} MiB leaves {left:,}",
                 hint="Raise the limit of this shell: ulimit -v unlimited",
             )
         return None
-
-
-def _mib_left() -> int:
-    taken = int(_STATM.read_text(encoding="ascii").split()[0]) * resource.getpagesize()
-    return max(0, resource.getrlimit(resource.RLIMIT_AS)[0] - taken) >> 20
 
 
 def guard_imports() -> None:

@@ -9,7 +9,6 @@ import typer
 from typer import Argument, Option
 
 from kglink.records import CORRECTIONS
-from kglink.workspace.memory import scoring as scoring_now
 from kglink_cli.build import ensure_space
 from kglink_cli.console import counted, note, print_json, progress, say_cells
 from kglink_cli.session import Rerank, session_of, split_names
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from kglink.linking.scoring import Scoring
     from kglink.store.memory import Learnt
 
-#: What `fit` fits, each with the values that tell whether it changed.
+#: What `fit` fits, each with the values in which a change of it is seen.
 _FITTED: Mapping[str, Callable[[Scoring], object]] = {
     "the weights of evidence": lambda one: (one.weights, one.weights_by_kb),
     "how sure answers are": lambda one: (
@@ -121,6 +120,9 @@ def fit(
     their own. With --cluster nothing is weighed anew: the documents say whether mentions that are
     like each other help each other here, and with which settings.
     """
+    from kglink.linking.fit_threshold import LinksKept
+    from kglink.workspace.memory import scoring as scoring_now
+
     with session_of(context).open({"space.name": space, "link.rerank": rerank}) as workspace:
         ensure_space(workspace)
         if clustered:
@@ -134,8 +136,6 @@ def fit(
         with progress() as tell:
             scoring = workspace.fit(split_names(docs), split=split, progress=tell)
         now = scoring_now(workspace)
-    from kglink.linking.fit_threshold import LinksKept
-
     before, after = scoring.recall
     note(
         "fitted",
@@ -145,7 +145,15 @@ def fit(
         parts = [name for name, part in _FITTED.items() if (part(was) != part(now)) == is_changed]
         if parts:
             note(label, ", ".join(parts))
-    note("threshold", _threshold(scoring))
+    words = f"{scoring.threshold:g}: these documents are annotated in part and tell no better"
+    if scoring.links is not None:
+        right, wrong, wanted = scoring.links
+        words = (
+            f"{scoring.threshold:g} is the best for these documents: "
+            f"{counted(right + wrong, 'link')}, {right:,} right and {wrong:,} wrong, of "
+            f"{counted(wanted, 'mention')} with an answer"
+        )
+    note("threshold", words)
     weights = dict(scoring.weights.by_kind)
     if as_json:
         print_json(
@@ -161,13 +169,3 @@ def fit(
     else:
         for name, weight in weights.items():
             say_cells(name, f"{weight:.3f}")
-
-
-def _threshold(scoring: Scoring) -> str:
-    if scoring.links is None:
-        return f"{scoring.threshold:g}: these documents are annotated in part and tell no better"
-    right, wrong, wanted = scoring.links
-    return (
-        f"{scoring.threshold:g} is the best for these documents: {counted(right + wrong, 'link')}, "
-        f"{right:,} right and {wrong:,} wrong, of {counted(wanted, 'mention')} with an answer"
-    )

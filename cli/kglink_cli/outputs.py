@@ -57,7 +57,7 @@ def format_of(chosen: str | None, output: Path | None) -> str:
     suffix = output.suffix.lower()
     if suffix not in _FORMAT_OF_SUFFIX:
         raise UsageError(
-            f"the ending of {output} tells no format",
+            f"the ending of {output} names no format",
             hint="Name one with --format: table, json, jsonl, html, csv, pubtator, brat, nif or a "
             "plugin's; or end the "
             f"file's name in {', '.join(filter(None, _FORMAT_OF_SUFFIX))}.",
@@ -96,7 +96,18 @@ def reserved(workspace: Workspace, output: Path | None, sources: Sequence[str]) 
     checked_output(workspace, output)
     for source in sources:
         _refuse_inputs(output, source)
-    with _locked(output):
+    # One process writes a file; the system frees the lock of a process that dies.
+    busy = UsageError(
+        f"{output} is being written by another process",
+        hint="Wait until it is done, or name another file with -o.",
+    )
+    target = output.resolve()
+    with ExitStack() as held:
+        try:
+            lock = target.with_name(f".{target.name}.lock")
+            held.enter_context(file_lock(lock, busy, remove=True))
+        except OSError as error:
+            raise cannot_write(output, error) from error
         yield
 
 
@@ -160,24 +171,6 @@ def _refuse_inputs(output: Path, source: str) -> None:
             f"{output} lies in the folder that is read, and would be an input itself",
             hint="Name a file outside of that folder with -o.",
         )
-
-
-@contextmanager
-def _locked(output: Path) -> Iterator[None]:
-    """One process writes a file; the system frees the lock of a process that dies."""
-    busy = UsageError(
-        f"{output} is being written by another process",
-        hint="Wait until it is done, or name another file with -o.",
-    )
-    target = output.resolve()
-    with ExitStack() as held:
-        try:
-            held.enter_context(
-                file_lock(target.with_name(f".{target.name}.lock"), busy, remove=True)
-            )
-        except OSError as error:
-            raise cannot_write(output, error) from error
-        yield
 
 
 def _write_resumable(output: Path, exporter: Exporter, made_by: object, link: LinkRest) -> None:

@@ -13,8 +13,7 @@ from typer.core import TyperGroup
 
 from kglink.errors import UsageError
 from kglink.text.printable import printable
-from kglink.workspace.overlaps import LEAST_CONFIDENCE, VERDICTS
-from kglink.workspace.shapes import overlap_model_shape
+from kglink.workspace.overlaps import LEAST_CONFIDENCE, VERDICTS, overlap_model_shape
 from kglink_cli.console import (
     counted,
     note,

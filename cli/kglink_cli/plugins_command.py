@@ -14,10 +14,10 @@ from typer.core import TyperGroup
 
 from kglink.errors import UnknownNameError, UsageError
 from kglink.files.atomic import atomic_folder
+from kglink.plugins import Registry, find_modules, setting_keys
 from kglink.plugins.hooks import KINDS, PluginKind
-from kglink.plugins.loading import PluginModule, guarded, offered
+from kglink.plugins.loading import PluginModule, Provider, guarded, offered
 from kglink.text.printable import printable_line
-from kglink.workspace.shapes import plugin_shapes
 from kglink_cli.console import note, print_json, print_table
 
 COLUMNS = ("kind", "name", "summary", "from", "extra")
@@ -41,7 +41,7 @@ def list_plugins(
         return
     from kglink.plugins import load_registry
 
-    rows = plugin_shapes(load_registry())
+    rows = list(_rows(load_registry()))
     if as_json:
         print_json(rows)
     else:
@@ -58,6 +58,29 @@ def list_plugins(
                 for row in rows
             ],
         )
+
+
+def _rows(registry: Registry) -> Iterator[dict[str, Any]]:
+    """All plugins, then the modules that bring recipes, commands or pages."""
+    for plugin in registry.plugins():
+        yield {
+            "kind": plugin.kind,
+            "name": plugin.name,
+            "summary": plugin.summary,
+            "extra": plugin.extra,
+            "settings": setting_keys(plugin.settings),
+            **_origin(plugin.provider),
+        }
+    for group in ("kglink.recipes", "kglink.commands"):
+        for module in find_modules(group):
+            kind, name = group.removeprefix("kglink."), module.provider.module
+            row = {"kind": kind, "name": name, "summary": "", "extra": "", "settings": []}
+            yield row | _origin(module.provider)
+
+
+def _origin(provider: Provider) -> dict[str, Any]:
+    names = ("module", "distribution", "version", "builtin")
+    return {name: getattr(provider, name) for name in names}
 
 
 def new(

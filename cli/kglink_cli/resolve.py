@@ -14,7 +14,6 @@ from typer import Argument, Option
 
 from kglink.errors import UsageError
 from kglink.workspace.outputs import whole_file
-from kglink.workspace.resolve import Resolved, Row, cell_text, context_text, resolved_rows
 from kglink_cli.build import ensure_space, tell_names_alone
 from kglink_cli.console import Reached, Show, counted, display, note, print_json_list, print_table
 from kglink_cli.outputs import reserved
@@ -32,7 +31,8 @@ if TYPE_CHECKING:
     from kglink.linking.pipeline import Linker
     from kglink.sources import Source
     from kglink.workspace import Workspace
-    from kglink_cli.table_files import Added, Cell, TableFile
+    from kglink.workspace.resolve import Resolved
+    from kglink_cli.table_files import Added, Cell
 
 STDIN = "-"
 #: Added to a table, each behind the name of its column.
@@ -81,6 +81,8 @@ def resolve(
     cells and gets columns: the status, id, title and probability of a match, the same thing in
     other KBs, and the candidates of an ambiguous name.
     """
+    from kglink.workspace.resolve import Row, cell_text, resolved_rows
+
     _check(names, column, output, as_json)
     flags = {
         "link.kbs": split_names(kb) or None,
@@ -94,9 +96,8 @@ def resolve(
         vectors_alone = workspace.settings.link.evidence == "vectors"
         if column is not None:
             with workspace.open_source(names[0]) as source:
-                table = _Table(source, column, known or ())
-                linker = _linker(workspace, wait=vectors_alone)
-                table.write(workspace, linker, threshold, output)
+                columns = (column, *(known or ()))
+                _write_table(workspace, source, columns, threshold, output)
             return
         linker = _linker(workspace, wait=vectors_alone)
         words = "; ".join(known or ())
@@ -157,79 +158,63 @@ def _print(answers: Iterable[Resolved]) -> None:
         print_table(columns, rows, right=(2,))
 
 
-class _Table:
-    """A table whose column is resolved."""
+def _write_table(
+    workspace: Workspace,
+    source: Source,
+    columns: Sequence[str],
+    threshold: float | None,
+    output: Path | None,
+) -> None:
+    """Write a table with its answers, and say how many there are.
 
-    def __init__(self, source: Source, column: str, context: Sequence[str]) -> None:
-        from kglink_cli.table_files import opened_table, places_of, refuse_taken
+    The first of the columns is resolved, the others are what is known of it.
+    """
+    from kglink.workspace.resolve import Row, cell_text, context_text, resolved_rows
+    from kglink_cli.table_files import opened_table, places_of, refuse_taken
 
-        self._source = source
-        self._context = tuple(context)
-        self._file: TableFile = opened_table(source, (column, *context))
-        names = self._file.columns()
-        self._wanted = places_of(source.label, names, (column, *context))
-        self._added = [f"{column}_{name}" for name in ADDED]
-        refuse_taken(source.label, names, self._added)
-        self._counts: Counter[str] = Counter()
-
-    def write(
-        self, workspace: Workspace, linker: Linker, threshold: float | None, output: Path | None
-    ) -> None:
-        """Write the table with its answers, and say how many there are."""
-        began = time.monotonic()
-        kind = self._file.kind
-        wanted = _BINARY.get(output.suffix.lower(), "text") if output else kind
-        if wanted != kind:
-            raise UsageError(
-                f"{output} would be {wanted}, and {self._source.label} is {kind}",
-                hint="The output is of the kind of the table: end its name so.",
-            )
-
-        def answers(rows: Iterable[Sequence[Cell]]) -> Iterator[Added]:
-            asked = (self._row(cells) for cells in rows)
-            for answer in resolved_rows(
-                linker, asked, threshold, workspace.settings.ingest.max_name_chars
-            ):
-                self._counts[answer.status if answer else "empty"] += 1
-                if self._counts.total() % _SHOWN_EVERY == 0:
-                    show(self._reached())
-                yield _cells(answer)
-
-        if output is None:  # a bar would run through the table
-            show: Show = lambda _: None  # noqa: E731 - the place of a bar
-            self._file.write(sys.stdout.buffer, self._wanted, self._added, answers)
-            sys.stdout.flush()
-        else:
-            with display() as show, whole_file(workspace, output) as out:
-                self._file.write(out.buffer, self._wanted, self._added, answers)
-        self._tell(time.monotonic() - began, output)
-
-    def _row(self, cells: Sequence[Cell]) -> Row:
-        return Row(
-            cell_text(cells[0]), context_text(dict(zip(self._context, cells[1:], strict=True)))
+    file = opened_table(source, columns)
+    names = file.columns()
+    wanted = places_of(source.label, names, columns)
+    added = [f"{columns[0]}_{name}" for name in ADDED]
+    refuse_taken(source.label, names, added)
+    linker = _linker(workspace, wait=workspace.settings.link.evidence == "vectors")
+    kind = _BINARY.get(output.suffix.lower(), "text") if output else file.kind
+    if kind != file.kind:
+        raise UsageError(
+            f"{output} would be {kind}, and {source.label} is {file.kind}",
+            hint="The output is of the kind of the table: end its name so.",
         )
+    began, counts = time.monotonic(), Counter[str]()
+    longest = workspace.settings.ingest.max_name_chars
 
-    def _reached(self) -> Reached:
-        done, source = self._counts.total(), self._source
-        if self._file.rows is not None:
-            return Reached("rows", done, self._file.rows, done)
-        return Reached("rows", source.bytes_read, source.bytes_total, done, "bytes")
-
-    def _tell(self, seconds: float, output: Path | None) -> None:
-        counts = self._counts
-        told = (
-            ("match", "matched"),
-            ("ambiguous", "ambiguous"),
-            ("new", "new"),
-            ("empty", "empty"),
+    def answers(rows: Iterable[Sequence[Cell]]) -> Iterator[Added]:
+        given = (
+            Row(cell_text(first), context_text(dict(zip(columns[1:], more, strict=True))))
+            for first, *more in rows
         )
-        shares = ", ".join(f"{counts[status]:,} {word}" for status, word in told)
-        rows, answered = counts.total(), counts.total() - counts["empty"]
-        where = f" to {output}" if output else ""
-        note("resolved", f"{answered:,} of {rows:,} rows: {shares}; {seconds:.1f} s{where}")
-        if padded := getattr(self._file, "padded", 0):
-            short = f"{counted(padded, 'row')} with fewer cells than the header"
-            note("short", f"{short}: empty cells are added")
+        for done, answer in enumerate(resolved_rows(linker, given, threshold, longest), 1):
+            counts[answer.status if answer else "empty"] += 1
+            if done % _SHOWN_EVERY == 0 and file.rows is not None:
+                show(Reached("rows", done, file.rows, done))
+            elif done % _SHOWN_EVERY == 0:
+                show(Reached("rows", source.bytes_read, source.bytes_total, done, "bytes"))
+            yield _cells(answer)
+
+    if output is None:  # a bar would run through the table
+        show: Show = lambda _: None  # noqa: E731 - the place of a bar
+        file.write(sys.stdout.buffer, wanted, added, answers)
+        sys.stdout.flush()
+    else:
+        with display() as show, whole_file(workspace, output) as out:
+            file.write(out.buffer, wanted, added, answers)
+    words = {"match": "matched", "ambiguous": "ambiguous", "new": "new", "empty": "empty"}
+    shares = ", ".join(f"{counts[status]:,} {word}" for status, word in words.items())
+    answered, where = counts.total() - counts["empty"], f" to {output}" if output else ""
+    seconds = f"{time.monotonic() - began:.1f} s{where}"
+    note("resolved", f"{answered:,} of {counts.total():,} rows: {shares}; {seconds}")
+    if padded := getattr(file, "padded", 0):
+        short = f"{counted(padded, 'row')} with fewer cells than the header"
+        note("short", f"{short}: empty cells are added")
 
 
 def _cells(answer: Resolved | None) -> Added:

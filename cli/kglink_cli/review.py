@@ -27,7 +27,7 @@ from kglink_cli.session import session_of
 if TYPE_CHECKING:
     from kglink.workspace import Workspace
     from kglink.workspace.memory import Correction
-    from kglink.workspace.review import LinkReview, LinkToReview, ReviewedLinks
+    from kglink.workspace.review import LinkReview, LinkToReview
 
 KEYS = (
     "[a]ccept  [1]-[9] another one  [f]ind one  [b]order  [n]o entity  [x] no mention  "
@@ -62,14 +62,23 @@ def review(
     with session_of(context).open() as workspace:
         ensure_space(workspace, wait=False)
         with workspace.review_links(links, order=order) as session, _typed() as typed:  # type: ignore[arg-type]  # checked there
-            _begin(session)
+            texts = len({one.text for one in session.links})
+            note("review", f"{counted(len(session.links), 'link')} in {counted(texts, 'text')}")
+            if session.before:
+                note("known", f"{counted(session.before, 'link')} judged before")
             _Reviewing(workspace, session, typed, kb).judge()
             result = session.result()
             if result.corrections:
                 note("learning", "what was said, together with all that was learnt before")
         if result.open:
             note("left", f"{counted(result.open, 'link')} to judge; the same command goes on")
-    _print(result, as_json=as_json)
+    if as_json:
+        print_json(result.as_json())
+        return
+    counts = ", ".join(f"{count:,} {name}" for name, count in result.said.items())
+    say(f"{counted(sum(result.said.values()), 'link')} judged" + (f": {counts}" if counts else ""))
+    if result.corrections:
+        note("learnt", "kglink link knows it now; kglink export corrections writes it out")
 
 
 @contextmanager
@@ -80,23 +89,6 @@ def _typed() -> Iterator[Iterator[str]]:
             yield typed
     else:
         yield (character for line in sys.stdin for character in line)
-
-
-def _begin(session: LinkReview) -> None:
-    texts = len({one.text for one in session.links})
-    note("review", f"{counted(len(session.links), 'link')} in {counted(texts, 'text')}")
-    if session.before:
-        note("known", f"{counted(session.before, 'link')} judged before")
-
-
-def _print(result: ReviewedLinks, *, as_json: bool) -> None:
-    if as_json:
-        print_json(result.as_json())
-        return
-    said = ", ".join(f"{count:,} {name}" for name, count in result.said.items())
-    say(f"{counted(sum(result.said.values()), 'link')} judged" + (f": {said}" if said else ""))
-    if result.corrections:
-        note("learnt", "kglink link knows it now; kglink export corrections writes it out")
 
 
 @dataclass
@@ -136,26 +128,26 @@ class _Reviewing:
             "a": session.accept,
             "n": lambda: session.choose(None),
             "x": session.no_mention,
-            "e": lambda: self._new_entity(link.surface),
+            "e": lambda: session.new_entity(
+                self._line(f"title of the new entity (Enter: {link.surface}):") or link.surface,
+                self.kb,
+            ),
             "f": self._found,
             **dict.fromkeys("123456789", lambda: session.choose(_numbered(key, offered))),
         }
         if key in says:
-            self._tell(_told(says[key]()))
+            said = says[key]()
+            nothing = "no entity (NIL)" if said.is_mention else "no mention"
+            self._tell(str(said.entity) if said.entity else nothing)
         elif key == "s":
             session.skip()
             self._tell("skipped")
         elif key == "z":
-            undone = session.undo()
-            self._tell("taken back" if undone else "there is nothing to take back")
+            self._tell("taken back" if session.undo() else "there is nothing to take back")
         elif key == "b":
             session.move(self._line(f"words of the mention instead of {link.surface!r}:"))
         elif not self.is_shown:
             raise UsageError("it means nothing", hint=f"The keys are: {KEYS}")
-
-    def _new_entity(self, surface: str) -> Correction:
-        title = self._line(f"title of the new entity (Enter: {surface}):")
-        return self.session.new_entity(title or surface, self.kb)
 
     def _found(self) -> Correction:
         """Choose an entity that is searched for."""
@@ -202,11 +194,11 @@ class _Reviewing:
         if link.entity is not None:
             title = printable(known[link.entity].title, _MOST_OF_TITLE)
             answer = f"{printable(str(link.entity))}  {title}"
-        told = Text.assemble("\nlinked to ", (answer, "bold"), f"   {link.confidence:.2f} sure")
+        answered = Text.assemble("\nlinked to ", (answer, "bold"), f"   {link.confidence:.2f} sure")
         where = f"{self.session.number}/{len(self.session.links)}  {printable(link.document)}"
         self.console.print()
         rule = Rule(where, align="left", characters="-", style="dim")
-        self.console.print(Group(rule, text, told))
+        self.console.print(Group(rule, text, answered))
         self._list(offered)
         self.console.print(KEYS, style="dim", markup=False)
         return offered
@@ -221,13 +213,6 @@ class _Reviewing:
             line.append(printable(entity.title, _MOST_OF_TITLE), "bold")
             line.append(f"  {printable(entity.description, _MOST_DESCRIBED)}", "dim")
             self.console.print(line)
-
-
-def _told(said: Correction) -> str:
-    """What was said of a place, in words."""
-    if said.entity is not None:
-        return str(said.entity)
-    return "no entity (NIL)" if said.is_mention else "no mention"
 
 
 def _numbered(key: str, offered: Sequence[EntityId]) -> EntityId:

@@ -1,21 +1,26 @@
-"""`kglink runs` and `kglink recipes`: runs of fine-tuning, and what they follow."""
+"""`kglink runs`, `recipes` and `report`: runs of fine-tuning, and what they learnt."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import redirect_stdout
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 from typer import Argument, Option
 
 from kglink.errors import UsageError
-from kglink.workspace.shapes import run_shape
-from kglink_cli.console import note, print_json, print_table, say
-from kglink_cli.session import session_of
+from kglink.workspace.folder import MAP_ENTITIES
+from kglink.workspace.outputs import cannot_write, whole_file
+from kglink_cli.console import note, print_json, print_table, progress, say
+from kglink_cli.session import JudgedSplit, session_of, split_names
+from kglink_cli.tables import TableFormat, write_tables
 
 if TYPE_CHECKING:
+    from kglink.workspace import Workspace
     from kglink.workspace.runs import WorkspaceRun
 
 RUN_COLUMNS = ("name", "recipe", "sources", "KBs", "state", "steps", "recall", "began", "space")
@@ -68,19 +73,19 @@ def sparkline(values: Sequence[float], width: int = WIDTH) -> str:
 
 
 def _row(run: WorkspaceRun) -> list[object]:
-    info, told = run.info, run.info.settings
-    sides, metric = (told.source_kbs, told.target_kbs), told.recipe.selection.metric
+    info, settings = run.info, run.info.settings
+    sides, metric = (settings.source_kbs, settings.target_kbs), settings.recipe.selection.metric
     recall = "" if info.recalls is None else f"{metric} {info.recalls['mean'][metric]:.3f}"
     return [
-        info.name, told.recipe_name or "(of a program)", told.sources,
+        info.name, settings.recipe_name or "(of a program)", settings.sources,
         " + ".join(",".join(kbs) for kbs in sides if kbs), run.state, info.steps, recall,
-        told.started, ",".join(run.spaces),
+        settings.started, ",".join(run.spaces),
     ]  # fmt: skip
 
 
 def _show(run: WorkspaceRun, *, as_json: bool) -> None:
     if as_json:
-        print_json(run_shape(run))
+        print_json(run.whole_as_json())
         return
     lines = run.curve.lines()
     for key, value in _facts(run).items():
@@ -95,38 +100,41 @@ def _show(run: WorkspaceRun, *, as_json: bool) -> None:
         metrics = tuple(evaluations[0]["mean"])
         say("")
         columns = ("stage", "epoch", "step", "loss", *metrics, "best")
-        rows = [_evaluation(line, metrics) for line in evaluations]
+        rows = [
+            [
+                line["stage"],
+                line["epoch"] or "before",
+                line["total"],
+                f"{line['epoch_loss']:.3f}" if "epoch_loss" in line else "",
+                *(f"{line['mean'][metric]:.3f}" for metric in metrics),
+                "best" if line.get("best") else "",
+            ]
+            for line in evaluations
+        ]
         print_table(columns, rows, right=range(1, len(columns) - 1))
 
 
 def _facts(run: WorkspaceRun) -> dict[str, object]:
-    info, told = run.info, run.info.settings
-    hardware = told.hardware
+    info, settings = run.info, run.info.settings
+    hardware = settings.hardware
     picture = run.curve.picture
     return {
         "name": info.name,
         "state": run.state,
         "spaces": ", ".join(run.spaces) or "none",
-        "recipe": told.recipe_name or "(of a program)",
-        "sources": told.sources,
-        "source KBs": ", ".join(told.source_kbs),
-        "target KBs": ", ".join(told.target_kbs),
-        "documents": ", ".join(told.docs) or "all",
-        "seed": told.seed,
-        "began": told.started,
+        "recipe": settings.recipe_name or "(of a program)",
+        "sources": settings.sources,
+        "source KBs": ", ".join(settings.source_kbs),
+        "target KBs": ", ".join(settings.target_kbs),
+        "documents": ", ".join(settings.docs) or "all",
+        "seed": settings.seed,
+        "began": settings.started,
         "steps": f"{info.steps:,}",
         "computed on": f"{hardware.device}, {hardware.precision}, "
-        f"{hardware.threads} threads, {told.processes} processes",
+        f"{hardware.threads} threads, {settings.processes} processes",
         "folder": info.folder,
         "picture": picture if picture.is_file() else "none",
     }
-
-
-def _evaluation(line: Mapping[str, Any], metrics: Sequence[str]) -> list[object]:
-    loss = f"{line['epoch_loss']:.3f}" if "epoch_loss" in line else ""
-    epoch = line["epoch"] or "before"
-    shares = [f"{line['mean'][metric]:.3f}" for metric in metrics]
-    return [line["stage"], epoch, line["total"], loss, *shares, "best" if line.get("best") else ""]
 
 
 COLUMNS = ("paper", "name", "summary", "follows")
@@ -165,7 +173,11 @@ def recipes(
 
 def toml_lines(values: Mapping[str, Any], section: str = "") -> Iterator[str]:
     """A recipe as its file would say it with every value written out."""
-    plain = {key: value for key, value in values.items() if not _is_section(key, value)}
+    plain = {
+        key: value
+        for key, value in values.items()
+        if not isinstance(value, Mapping) or key.endswith("_settings")
+    }
     for key, value in plain.items():
         if value is not None and value != "":
             yield f"{key} = {_toml(value)}"
@@ -177,10 +189,6 @@ def toml_lines(values: Mapping[str, Any], section: str = "") -> Iterator[str]:
             yield from toml_lines(value, inner)
 
 
-def _is_section(key: str, value: object) -> bool:
-    return isinstance(value, Mapping) and not key.endswith("_settings")
-
-
 def _toml(value: object) -> str:
     if isinstance(value, Mapping):
         inner = ", ".join(f"{key} = {_toml(item)}" for key, item in value.items())
@@ -189,3 +197,91 @@ def _toml(value: object) -> str:
         return f"[{', '.join(_toml(item) for item in value)}]"
     # Of texts, numbers and truths JSON and TOML say the same.
     return json.dumps(value, ensure_ascii=False)
+
+
+#: The tables' files by their endings.
+ENDINGS: dict[str, TableFormat] = {"csv": "csv", "tex": "latex"}
+
+
+def report(
+    context: typer.Context,
+    runs: list[str] = Argument(..., help="The runs, as `kglink runs` names them."),
+    docs: str | None = Option(None, help="Judge on these documents: a,b (else those learnt from)."),
+    split: JudgedSplit = None,
+    output: Path | None = Option(
+        None, "--output", "-o", help="The page to write; else report.html."
+    ),
+    map_entities: int = Option(
+        MAP_ENTITIES, "--map", min=0, help="Most entities shown on the map; 0: no map."
+    ),
+    plots: Path | None = Option(None, help="Also write each plot to this folder, as SVG and PNG."),
+    tables: Path | None = Option(
+        None, help="Also write each table to this folder, as CSV and LaTeX."
+    ),
+    as_json: bool = Option(
+        False, "--json", help="Print the JSON of the report, and write no page."
+    ),
+) -> None:
+    """Write what runs learnt as one web page: figures, curves, errors, a map of the joint space.
+
+    The page needs no network and nothing but itself. The spaces of the runs are judged on the
+    split test of the documents where there is one, else on dev. Several runs are compared with
+    the first.
+    """
+    from kglink_cli.report_page.plots import plots_of
+
+    if as_json and output is not None:
+        raise UsageError("--json prints, and -o names a page", hint="Leave one of the two out.")
+    with session_of(context).open() as workspace:
+        for folder in (plots, tables):
+            if folder is not None:
+                try:
+                    folder.mkdir(parents=True, exist_ok=True)
+                except OSError as error:
+                    raise cannot_write(folder, error) from error
+        with progress() as tell:
+            found = workspace.report(
+                runs, split_names(docs), split=split, map_entities=map_entities, progress=tell
+            )
+        if plots is not None:
+            drawn = list(plots_of(found))
+            for one in drawn:
+                with whole_file(workspace, plots / f"{one.name}.svg") as out:
+                    out.write(one.svg(alone=True))
+                with whole_file(workspace, plots / f"{one.name}.png") as out:
+                    one.write_png(out.buffer)
+            note("plots", f"{len(drawn)} in {plots}, as SVG and PNG")
+        if tables is not None:
+            _write_tables(workspace, found, tables)
+        if as_json:
+            print_json(found)
+        else:
+            write_page(workspace, found, output or Path("report.html"))
+
+
+def write_page(
+    workspace: Workspace,
+    found: dict[str, Any],
+    path: Path,
+    title: str = "",
+    first: Sequence[tuple[str, str, str]] = (),
+) -> None:
+    """Write the page of a report, that begins with the sections ``first``."""
+    from kglink_cli.report_page.page import page_of
+
+    text = page_of(found, title, first)
+    with whole_file(workspace, path) as out:
+        out.write(text)
+    note("page", f"{path} ({len(text.encode()) / 1e6:,.1f} MB)")
+
+
+def _write_tables(workspace: Workspace, found: dict[str, Any], folder: Path) -> None:
+    from kglink_cli.report_page.tables import tables_of
+
+    made = tables_of(found)
+    for name, table in made.items():
+        for ending, form in ENDINGS.items():
+            path = folder / f"{name}.{ending}"
+            with whole_file(workspace, path) as out, redirect_stdout(out):
+                write_tables([table._replace(title="", below=())], form)
+    note("tables", f"{len(made)} in {folder}, as CSV and LaTeX")

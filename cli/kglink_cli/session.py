@@ -61,11 +61,11 @@ def tell_clusterer(workspace: Workspace) -> str:
     if not workspace.settings.link.clusterer:
         return ""
     choice, own = workspace.kept_clusterer_choice(), workspace.settings.link.clusterer_settings
-    told = f"chosen by kglink fit --cluster: {choice}" if choice else _NOT_CHOSEN
+    words = f"chosen by kglink fit --cluster: {choice}" if choice else _NOT_CHOSEN
     if own:
-        told += "; link.clusterer_settings: " + ", ".join(f"{key} {own[key]}" for key in own)
-    note("cluster", told)
-    return told
+        words += "; link.clusterer_settings: " + ", ".join(f"{key} {own[key]}" for key in own)
+    note("cluster", words)
+    return words
 
 
 def tell_reranker(workspace: Workspace) -> None:

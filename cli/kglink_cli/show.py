@@ -13,7 +13,6 @@ from typer import Argument, Option
 
 from kglink.errors import UsageError
 from kglink.text.printable import printable
-from kglink.workspace.shapes import found_shape
 from kglink_cli.build import ensure_space, tell_names_alone
 from kglink_cli.console import counted, note, print_json, print_table, say
 from kglink_cli.session import (
@@ -45,6 +44,8 @@ def search(
     as_json: bool = Option(False, "--json", help="Print JSON."),
 ) -> None:
     """Find entities that a text names or describes, in all KBs."""
+    from kglink.workspace.link import found_shape
+
     flags = {"space.name": space, **limit_flags(types, under, not_under)}
     with session_of(context).open(flags) as workspace:
         ensure_space(workspace)

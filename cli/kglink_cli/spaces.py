@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import typer
@@ -15,7 +14,7 @@ from kglink_cli.session import JudgedSplit, session_of, split_names
 
 if TYPE_CHECKING:
     from kglink.workspace import Workspace
-    from kglink.workspace.spaces import Difference, RecallComparison, SpaceSummary
+    from kglink.workspace.spaces import RecallComparison, SpaceSummary
 
 COLUMNS = ("", "name", "KBs", "entities", "rows", "model", "index", "size", "made", "current")
 _CURRENT = {True: "yes", False: "no", None: "?"}
@@ -123,9 +122,13 @@ def _compare(
             record["evaluation"] = recalls.as_json()
         print_json(record)
         return
-    _print_differences(pair, differences)
+    if differences:
+        rows = [[one.what, _cell(one.left), _cell(one.right)] for one in differences]
+        print_table(("", *pair), rows)
+    else:
+        note("same", f"{pair[0]} and {pair[1]} differ in nothing")
     if recalls:
-        rows = [
+        figures = [
             [pool, count, figure, *_beside(recalls, pool, figure)]
             for pool, count in recalls.left.mentions.items()
             for figure in recalls.left.of(pool)
@@ -133,15 +136,7 @@ def _compare(
         ]
         say("", "Both on the same mentions; p: paired randomization test")
         columns = ("pool", "mentions", "figure", *pair, "difference", "p", "significant at .05")
-        print_table(columns, rows, right=(1, 3, 4, 5, 6))
-
-
-def _print_differences(pair: tuple[str, str], differences: Sequence[Difference]) -> None:
-    if not differences:
-        note("same", f"{pair[0]} and {pair[1]} differ in nothing")
-        return
-    rows = [[one.what, *(_cell(side) for side in (one.left, one.right))] for one in differences]
-    print_table(("", *pair), rows)
+        print_table(columns, figures, right=(1, 3, 4, 5, 6))
 
 
 def _cell(value: object) -> str:

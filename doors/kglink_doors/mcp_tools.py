@@ -5,7 +5,8 @@ Every tool answers in the JSON of the command line, and says the same in a few l
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 from mcp.server.mcpserver import MCPServer
@@ -15,11 +16,9 @@ from mcp.types import CallToolResult, TextContent, ToolAnnotations
 from pydantic import Field
 
 from kglink.errors import KglinkError
-from kglink.linking.explain import Explanation
-from kglink.records import Link
 from kglink.text.printable import printable_json
 from kglink.workspace import Workspace
-from kglink.workspace.shapes import found_shape
+from kglink.workspace.link import found_shape
 from kglink_cli.console import counted
 
 #: The methods of `Tools` that agents may call.
@@ -57,26 +56,33 @@ Threshold = Annotated[
 Answer = Annotated[CallToolResult, dict[str, Any]]
 
 
+@contextmanager
+def _plain_errors(kind: type[Exception]) -> Iterator[None]:
+    """Errors say what kglink refused, where that is behind them, and how to mend it."""
+    try:
+        yield
+    except kind as error:
+        cause: BaseException | None = error
+        while cause is not None and not isinstance(cause, KglinkError):
+            cause = cause.__cause__
+        if cause is None:
+            raise
+        fix = f"\nFix: {cause.hint}" if cause.hint else ""
+        raise kind(f"{cause.message}{fix}") from error
+
+
 class KglinkServer(MCPServer[Any]):
-    """A server whose errors say what kglink refused, and how to mend it."""
+    """A server whose errors say what kglink refused."""
 
     async def call_tool(self, *arguments: Any, **options: Any) -> Any:
         """Call a tool."""
-        try:
+        with _plain_errors(ToolError):
             return await super().call_tool(*arguments, **options)
-        except ToolError as error:
-            if told := _refusal(error):
-                raise ToolError(told) from error
-            raise
 
     async def read_resource(self, *arguments: Any, **options: Any) -> Any:
         """Read a resource."""
-        try:
+        with _plain_errors(ResourceError):
             return await super().read_resource(*arguments, **options)
-        except ResourceError as error:
-            if told := _refusal(error):
-                raise ResourceError(told) from error
-            raise
 
 
 def make_server(workspace: Workspace) -> KglinkServer:
@@ -87,9 +93,9 @@ def make_server(workspace: Workspace) -> KglinkServer:
         "kglink", instructions=INSTRUCTIONS, version=version("kglink"), log_level="WARNING"
     )
     tools = Tools(workspace)
-    told = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
+    hints = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
     for name in TOOLS:
-        server.add_tool(getattr(tools, name), annotations=told)
+        server.add_tool(getattr(tools, name), annotations=hints)
     keys = ResourceSecurity(exempt_params={"key"})  # it is looked up, and is no path
     of_entity = server.resource(
         "kglink://entity/{kb}/{+key}", mime_type="application/json", security=keys
@@ -120,10 +126,17 @@ class Tools:
         """
         options: dict[str, Any] = {"types": types, "threshold": threshold, "wait": False}
         (document,) = self._workspace.link(text, kbs, **options)
-        links = document.in_order
+        links, lines = document.in_order, []
+        for link in links:
+            chosen, means = link.chosen, "NIL"
+            also = f"; also {', '.join(map(str, chosen.also))}" if chosen and chosen.also else ""
+            if chosen is not None:
+                means = f"{chosen.id} ({chosen.title})"
+            place = f"[{link.start}:{link.end}] {link.surface}"
+            lines.append(f"{place} = {means}, {link.confidence:.2f} sure{also}")
         linked = sum(link.chosen is not None for link in links)
         head = f"{len(links)} mentions, {linked} linked, {len(links) - linked} NIL"
-        return _answer(document.as_json(), head, map(_line, links))
+        return _answer(document.as_json(), head, lines)
 
     def resolve(
         self,
@@ -202,7 +215,12 @@ class Tools:
         """
         found = self._workspace.explain(text, surface=surface)
         shape = {"mentions": [one.as_json() for one in found]}
-        return _answer(shape, f"{len(found)} mentions", map(_explained, found))
+        lines = (
+            "\n".join([f"[{link.start}:{link.end}] {link.surface}", *one.verdict()])
+            for one in found
+            if (link := one.link)
+        )
+        return _answer(shape, f"{len(found)} mentions", lines)
 
     def list_kbs(self) -> Answer:
         """The knowledge bases of this workspace: names, and how much each holds."""
@@ -215,15 +233,6 @@ class Tools:
     def entity_resource(self, kb: str, key: str) -> str:
         """All that is known of an entity, as JSON."""
         return printable_json(_cut(self._workspace.entity(f"{kb}:{key}").as_json()))
-
-
-def _refusal(error: BaseException | None) -> str:
-    """What kglink refused, where that is behind an error."""
-    while error is not None and not isinstance(error, KglinkError):
-        error = error.__cause__
-    if error is None:
-        return ""
-    return f"{error.message}\nFix: {error.hint}" if error.hint else error.message
 
 
 def _answer(shape: Mapping[str, object], head: str, lines: Iterable[str]) -> CallToolResult:
@@ -240,15 +249,3 @@ def _cut(shape: dict[str, Any]) -> dict[str, Any]:
     long = {name: len(value) for name, value in lists.items() if len(value) > MOST_LISTED}
     cut = {name: shape[name][:MOST_LISTED] for name in long}
     return {**shape, **cut, "cut": long} if long else shape
-
-
-def _line(link: Link) -> str:
-    place = f"[{link.start}:{link.end}] {link.surface}"
-    if link.chosen is None:
-        return f"{place} = NIL, {link.confidence:.2f} sure"
-    also = f"; also {', '.join(map(str, link.chosen.also))}" if link.chosen.also else ""
-    return f"{place} = {link.chosen.id} ({link.chosen.title}), {link.confidence:.2f} sure{also}"
-
-
-def _explained(one: Explanation) -> str:
-    return "\n".join([f"[{one.link.start}:{one.link.end}] {one.link.surface}", *one.verdict()])

@@ -22,8 +22,7 @@ EXAMPLES: Mapping[str, tuple[str, str]] = {
 def register_commands(app: typer.Typer) -> None:
     """Register the commands that serve a workspace."""
     from kglink_cli.commands import epilog
-    from kglink_doors.mcp_command import mcp
-    from kglink_doors.serve_command import serve
+    from kglink_doors.commands import mcp, serve
 
     commands: dict[str, Callable[..., None]] = {"serve": serve, "mcp": mcp}
     for name, command in commands.items():

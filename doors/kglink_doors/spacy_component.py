@@ -69,7 +69,11 @@ class LinkingPipe:
         if process not in self._opened:
             flags = self._flags
             if self._opened:
-                _use_one_thread()
+                loaded: dict[str, Any] = dict(sys.modules)
+                if "torch" in loaded:
+                    loaded["torch"].set_num_threads(1)
+                if "faiss" in loaded:
+                    loaded["faiss"].omp_set_num_threads(1)
                 flags = {**flags, "encoder.threads": 1}
             self._opened[process] = Workspace.open(self._folder, flags=flags)
         return self._opened[process]
@@ -85,18 +89,14 @@ class LinkingPipe:
         """Link documents; the mentions of a batch are encoded and searched together."""
         waiting = iter(stream)
         while docs := list(islice(waiting, batch_size)):
-            texts = [
-                TextInput(str(at), doc.text, self._given(doc)) for at, doc in enumerate(docs, 1)
-            ]
+            texts = []
+            for at, doc in enumerate(docs, 1):
+                given = tuple(Span(ent.start_char, ent.end_char) for ent in doc.ents)
+                searched = self.mentions == FIND or (self.mentions == AUTO and not given)
+                texts.append(TextInput(str(at), doc.text, None if searched else given))
             for doc, linked in zip(docs, self.workspace.link(texts), strict=True):
                 annotate(doc, linked)
                 yield doc
-
-    def _given(self, doc: Doc) -> tuple[Span, ...] | None:
-        """The mentions of a document, or None where they are to be found."""
-        if self.mentions == FIND or (self.mentions == AUTO and not doc.ents):
-            return None
-        return tuple(Span(ent.start_char, ent.end_char) for ent in doc.ents)
 
 
 def annotate(doc: Doc, linked: LinkedDocument) -> None:
@@ -133,7 +133,15 @@ def set_extensions() -> None:
 
     A pipeline does so itself; documents that are read without one need it.
     """
-    Doc.set_extension(KGLINK, getter=_as_json, force=True)
+
+    def as_json(doc: Doc) -> dict[str, object] | None:
+        """What `kglink link --format jsonl` says of a text; None: it was not linked."""
+        if KGLINK not in doc.user_data:
+            return None
+        entities = [span._.kglink for span in doc.spans.get(KGLINK, ())]
+        return {"text": doc.text, "entities": entities, "meta": doc.user_data[KGLINK]}
+
+    Doc.set_extension(KGLINK, getter=as_json, force=True)
     DocSpan.set_extension(KGLINK, default=None, force=True)
     if not DocSpan.has_extension("kb_ents"):  # scispaCy's has the same shape
         DocSpan.set_extension("kb_ents", default=[])
@@ -165,20 +173,3 @@ def _longest_first(doc: Doc, links: Iterable[Link]) -> list[tuple[tuple[int, int
         if span is not None:
             places.setdefault((span.start, span.end), link)
     return sorted(places.items(), key=lambda one: (one[0][0] - one[0][1], one[0]))
-
-
-def _as_json(doc: Doc) -> dict[str, object] | None:
-    """What `kglink link --format jsonl` says of a text; None: it was not linked."""
-    if KGLINK not in doc.user_data:
-        return None
-    entities = [span._.kglink for span in doc.spans.get(KGLINK, ())]
-    return {"text": doc.text, "entities": entities, "meta": doc.user_data[KGLINK]}
-
-
-def _use_one_thread() -> None:
-    """Let libraries start no threads: after a fork they would wait for those of the parent."""
-    loaded: dict[str, Any] = dict(sys.modules)
-    if "torch" in loaded:
-        loaded["torch"].set_num_threads(1)
-    if "faiss" in loaded:
-        loaded["faiss"].omp_set_num_threads(1)

@@ -13,6 +13,7 @@ import json
 import math
 import re
 from array import array
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -22,7 +23,7 @@ from typing import Any, Literal, NamedTuple
 from urllib.parse import quote, unquote
 
 from kglink.errors import UsageError
-from kglink.evaluation.kept import read_lines, unreadable
+from kglink.evaluation.comparison import read_lines, unreadable
 from kglink.evaluation.predictions import MOST_NAMED, unknown_entities, unknown_kb
 from kglink.evaluation.rankings import in_text
 from kglink.linking.describe import EntityFacts, described
@@ -407,20 +408,17 @@ class ListedRanker:
 
     def joint(self, mentions: Sequence[MentionInText], *, limit: int) -> list[list[Candidate]]:
         """The candidates of each mention in the order of the file, ``limit`` of each KB at most."""
-        return [_first_of_each(self.lists[self.places[one]], limit) for one in mentions]
+        found: list[list[Candidate]] = [[] for _ in mentions]
+        for mention, chosen in zip(mentions, found, strict=True):
+            listed, counts = self.lists[self.places[mention]], Counter[str]()
+            for at, one in enumerate(listed.ids):
+                counts[one.kb] += 1
+                if counts[one.kb] <= limit:
+                    # Where there are no scores, the rank stands for one.
+                    score = listed.scores[at] if listed.scores else 1 / (at + 1)
+                    chosen.append(Candidate(one, "", score))
+        return found
 
     def described(self, rankings: Sequence[Ranking]) -> list[Ranking]:
         """The rankings with what the store says of their first candidates."""
         return described(self.facts, rankings, self.stage_depth)
-
-
-def _first_of_each(listed: Listed, limit: int) -> list[Candidate]:
-    counts: dict[str, int] = {}
-    chosen = []
-    for at, one in enumerate(listed.ids):
-        counts[one.kb] = counts.get(one.kb, 0) + 1
-        if counts[one.kb] <= limit:
-            # Where there are no scores, the rank stands for one.
-            score = listed.scores[at] if listed.scores else 1 / (at + 1)
-            chosen.append(Candidate(one, "", score))
-    return chosen

@@ -8,14 +8,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Protocol
 
 from kglink.errors import UsageError
 from kglink.evaluation.annotated import AnnotatedText
 from kglink.evaluation.measures.end_to_end import Answer
 from kglink.plugins import ReadsAnswers, Registry
-from kglink.records import Document, EntityId, Mention
+from kglink.records import Document, EntityId
 from kglink.sources import Problems, Source, read_records
+from kglink.store import Store
 from kglink.store.values import Resolve
 from kglink.text.codes import code_of
 
@@ -23,26 +23,12 @@ from kglink.text.codes import code_of
 MOST_NAMED = 3
 
 
-class KnownEntities(Protocol):
-    """What a store says of the entities that a file names."""
-
-    def existing(self, ids: Iterable[EntityId]) -> set[EntityId]:
-        """Those of some ids that entities have."""
-        ...
-
-    def named(
-        self, texts: Iterable[str], kbs: Sequence[str], resolve: Resolve
-    ) -> Mapping[str, Sequence[EntityId]]:
-        """The entities of some KBs that golds in their source's words name, by these."""
-        ...
-
-
 def read_predictions(
     path: Path,
     registry: Registry,
     texts: Sequence[AnnotatedText],
     kbs: Sequence[str],
-    known: KnownEntities,
+    known: Store,
     judged: Sequence[str] = (),
 ) -> list[list[Answer]]:
     """The answers of a file for each text: of any of its records, each place once.
@@ -92,8 +78,8 @@ def read_predictions(
 
 def unfit(label: str, why: str, hint: str = "") -> UsageError:
     """The error of a file that does not fit what is evaluated."""
-    told = "Predict the documents of --docs and --split, unchanged, under their own ids."
-    return UsageError(f"cannot read {label}: {why}", hint=hint or told)
+    usual = "Predict the documents of --docs and --split, unchanged, under their own ids."
+    return UsageError(f"cannot read {label}: {why}", hint=hint or usual)
 
 
 def unknown_entities(label: str, missing: Collection[EntityId]) -> UsageError:
@@ -152,7 +138,7 @@ def _meant(
     label: str,
     documents: Iterable[Document],
     kbs: Sequence[str],
-    known: KnownEntities,
+    known: Store,
     judged: Sequence[str],
 ) -> dict[EntityId, EntityId]:
     """The entity that each gold means; those that mean none are left out."""
@@ -187,30 +173,26 @@ def _answers(label: str, document: Document, meant: Mapping[EntityId, EntityId])
                 f"the document {document.id!r} has {count} answers at {start} to {end}",
                 "A mention has one answer: the best one.",
             )
-    return [_answer(label, document, one, meant) for one in document.mentions]
-
-
-def _answer(
-    label: str, document: Document, one: Mention, meant: Mapping[EntityId, EntityId]
-) -> Answer:
-    golds = {meant[gold] for gold in one.gold or () if gold in meant}
-    if one.gold and not golds:
-        name = one.gold[0].key
-        if "://" in name or not code_of(name):
-            raise unfit(
-                label,
-                f"{name} is the key, code, title or address of no entity",
-                "Name entities as kb:key, or by the address (url) that their KB gives.",
-            )
-        golds = {one.gold[0]}
-    if len(golds) > 1:
-        few = ", ".join(map(str, sorted(golds)[:MOST_NAMED]))
-        where = f"the mention at {one.start} to {one.end} of {document.id!r}"
-        raise unfit(label, f"{where} names several entities: {few}", "A mention means one.")
-    entity = next(iter(golds), None)
-    return Answer(
-        *(one.start, one.end, entity, one.confidence), cluster="" if entity else one.cluster
-    )
+    answers = []
+    for one in document.mentions:
+        golds = {meant[gold] for gold in one.gold or () if gold in meant}
+        if one.gold and not golds:
+            name = one.gold[0].key
+            if "://" in name or not code_of(name):
+                raise unfit(
+                    label,
+                    f"{name} is the key, code, title or address of no entity",
+                    "Name entities as kb:key, or by the address (url) that their KB gives.",
+                )
+            golds = {one.gold[0]}
+        if len(golds) > 1:
+            few = ", ".join(map(str, sorted(golds)[:MOST_NAMED]))
+            where = f"the mention at {one.start} to {one.end} of {document.id!r}"
+            raise unfit(label, f"{where} names several entities: {few}", "A mention means one.")
+        entity = next(iter(golds), None)
+        cluster = "" if entity else one.cluster
+        answers.append(Answer(one.start, one.end, entity, one.confidence, cluster))
+    return answers
 
 
 def _united(of_records: Iterable[Sequence[Answer]]) -> list[Answer]:

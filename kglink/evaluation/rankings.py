@@ -94,17 +94,13 @@ class Ranker(Protocol):
         ...
 
 
-class _Place(NamedTuple):
-    """A mention that is judged."""
-
-    document: Document
-    mention: Mention
-    gold: frozenset[EntityId]
-
-
 def in_text(document: Document, mention: Mention) -> MentionInText:
     """A mention of a document as candidates are looked for."""
     return MentionInText(document.text, mention.start, mention.end, document.whole)
+
+
+#: A mention with the first candidates that stages order anew.
+_Head = tuple[MentionInText, tuple[EntityId, ...]]
 
 
 class _Pool(NamedTuple):
@@ -120,19 +116,58 @@ class _Pool(NamedTuple):
 
     def rank_in(self, candidates: Iterable[Candidate], depth: int) -> Rank:
         """Where the first right entity stands among the first ``depth`` of its KBs."""
-        own = islice((one.id for one in candidates if one.id.kb in self.kbs), depth)
-        return next((at for at, one in enumerate(own, 1) if one in self.right), None)
+        own = enumerate(self.first(candidates, depth), 1)
+        return next((at for at, one in own if one.id in self.right), None)
 
 
 class _Judged(NamedTuple):
     """A mention with its candidates and pools, and which of its golds have what was asked for."""
 
-    place: _Place
-    mention: MentionInText
+    document: Document
+    mention: Mention
+    gold: frozenset[EntityId]
+    asked: MentionInText
     candidates: Sequence[Candidate]
     pools: list[_Pool]
     with_counterpart: bool
     domains: tuple[Domain, ...]
+
+    def heads(self, given: int) -> dict[_Head, Ranking]:
+        """The first candidates of each pool; none where no stage asks for them."""
+        firsts = (pool.first(self.candidates, given) for pool in self.pools if given)
+        return {(self.asked, tuple(one.id for one in own)): Ranking(self.asked, own)
+                for own in firsts}  # fmt: skip
+
+    def ranked(
+        self, docs: str, orders: Mapping[_Head, Ranking], given: int, depth: int
+    ) -> RankedMention:
+        """The ranks as retrieved, and in the order of stages; others keep their places."""
+        ranks = {pool.name: pool.rank_in(self.candidates, depth) for pool in self.pools}
+        reranked, mention = dict(ranks) if orders else ranks, self.mention
+        joint = next(pool for pool in self.pools if pool.name == JOINT)
+        candidates = joint.first(self.candidates, depth)
+        for pool in self.pools if orders else ():
+            first = pool.first(self.candidates, given)
+            anew = orders[self.asked, tuple(one.id for one in first)].candidates
+            rank = pool.rank_in(anew, given)
+            reranked[pool.name] = ranks[pool.name] if rank is None else rank
+            if pool is joint:
+                candidates = (*anew, *candidates[given:])
+        return RankedMention(
+            docs=docs,
+            document=self.document.id,
+            start=mention.start,
+            end=mention.end,
+            surface=self.asked.surface,
+            ranks=ranks,
+            reranked=reranked,
+            with_counterpart=self.with_counterpart,
+            domains=self.domains,
+            quality=mention.quality,
+            text=self.document.text,
+            gold=tuple(sorted(self.gold)),
+            candidates=candidates,
+        )
 
 
 def rank_mentions(
@@ -148,10 +183,10 @@ def rank_mentions(
     """Rank the ``depth`` best candidates of every mention with gold in ``kbs``, its span given.
 
     ``counterparts`` count in the joint pools besides the golds themselves; where ``entities`` are
-    read, the domains of golds are told.
+    read, the domains of golds are given.
     """
     places = (
-        _Place(document, mention, gold)
+        (document, mention, gold)
         for document in documents
         for mention in document.mentions
         if (gold := frozenset(one for one in mention.gold or () if not ranker.leaves_out(one)))
@@ -160,114 +195,45 @@ def rank_mentions(
     waiting: list[list[_Judged]] = []
     given = min(ranker.stage_depth, depth)
 
-    def heads() -> Iterator[list[Ranking]]:
+    def heads_of(batch: Iterable[_Judged]) -> dict[_Head, Ranking]:
+        return {head: own for one in batch for head, own in one.heads(given).items()}
+
+    def batches() -> Iterator[list[Ranking]]:
         """What the stages are given: the first candidates of each pool, the same ones once."""
         while batch := list(islice(places, BATCH_MENTIONS)):
-            waiting.append(_judged(ranker, batch, kbs, depth, counterparts, entities))
-            yield ranker.described(list(_heads(waiting[-1], given).values()))
+            golds = {one for _, _, gold in batch for one in gold}
+            same = counterparts(golds) if counterparts else {}
+            known = entities(golds) if entities else {}
+            asked = [in_text(document, mention) for document, mention, _ in batch]
+            found = zip(batch, asked, ranker.joint(asked, limit=depth), strict=True)
+            waiting.append([_judged(*one, kbs, same, known) for one in found])
+            yield ranker.described(list(heads_of(waiting[-1]).values()))
 
-    for staged in run_stages(ranker.stages, heads()):
+    for staged in run_stages(ranker.stages, batches()):
         batch = waiting.pop(0)
-        orders = dict(zip(_heads(batch, given), staged, strict=True))
+        orders = dict(zip(heads_of(batch), staged, strict=True))
         for judged in batch:
-            mention, found = judged.place.mention, judged.candidates
-            ranks = {pool.name: pool.rank_in(found, depth) for pool in judged.pools}
-            yield RankedMention(
-                docs=docs,
-                document=judged.place.document.id,
-                start=mention.start,
-                end=mention.end,
-                surface=judged.mention.surface,
-                ranks=ranks,
-                reranked=_after_stages(judged, orders, given, ranks) if orders else ranks,
-                with_counterpart=judged.with_counterpart,
-                domains=judged.domains,
-                quality=mention.quality,
-                text=judged.place.document.text,
-                gold=tuple(sorted(judged.place.gold)),
-                candidates=_ordered_anew(judged, orders, given, depth),
-            )
+            yield judged.ranked(docs, orders, given, depth)
 
 
 def _judged(
-    ranker: Ranker,
-    batch: Sequence[_Place],
+    place: tuple[Document, Mention, frozenset[EntityId]],
+    asked: MentionInText,
+    candidates: Sequence[Candidate],
     kbs: Sequence[str],
-    depth: int,
-    counterparts: Counterparts | None,
-    entities: Entities | None,
-) -> list[_Judged]:
-    """The mentions of a batch with their pools, as retrieved."""
-    golds = {one for place in batch for one in place.gold}
-    same = counterparts(golds) if counterparts else {}
-    known = entities(golds) if entities else {}
-    mentions = [in_text(place.document, place.mention) for place in batch]
-    found = ranker.joint(mentions, limit=depth)
-    judged = []
-    for place, mention, candidates in zip(batch, mentions, found, strict=True):
-        others = {other for one in place.gold for other in same.get(one, ())}
-        domains = {Domain(one.kb, known[one].type) for one in place.gold if one in known}
-        judged.append(
-            _Judged(
-                place,
-                mention,
-                candidates,
-                [*_pools(place.gold, place.gold | others, kbs)],
-                any(other.kb in kbs and other not in place.gold for other in others),
-                tuple(sorted(one for one in domains if one.kb in kbs)),
-            )
-        )
-    return judged
-
-
-def _pools(
-    gold: frozenset[EntityId], right: frozenset[EntityId], kbs: Sequence[str]
-) -> Iterator[_Pool]:
+    same: Mapping[EntityId, Sequence[EntityId]],
+    known: Mapping[EntityId, Entity],
+) -> _Judged:
+    """A mention with its pools, as retrieved: each KB with gold, all KBs, all KBs with gold."""
+    gold = place[2]
+    others = {other for one in gold for other in same.get(one, ())}
+    domains = {Domain(one.kb, known[one].type) for one in gold if one in known}
     with_gold = {one.kb for one in gold}
-    for kb in kbs:
-        if kb in with_gold:
-            yield _Pool(kb, frozenset([kb]), gold)
-    yield _Pool(JOINT, frozenset(kbs), right)
-    yield _Pool(JUDGED_JOINT, frozenset(with_gold.intersection(kbs)), right)
-
-
-_Head = tuple[MentionInText, tuple[EntityId, ...]]
-
-
-def _heads(batch: Sequence[_Judged], given: int) -> dict[_Head, Ranking]:
-    """The first candidates of all pools; none where no stage asks for them."""
-    if not given:
-        return {}
-    firsts = (
-        (judged.mention, pool.first(judged.candidates, given))
-        for judged in batch
-        for pool in judged.pools
+    pools = [_Pool(kb, frozenset([kb]), gold) for kb in kbs if kb in with_gold]
+    pools.append(_Pool(JOINT, frozenset(kbs), gold | others))
+    pools.append(_Pool(JUDGED_JOINT, frozenset(with_gold.intersection(kbs)), gold | others))
+    return _Judged(
+        *(*place, asked, candidates, pools),
+        with_counterpart=any(other.kb in kbs and other not in gold for other in others),
+        domains=tuple(sorted(one for one in domains if one.kb in kbs)),
     )
-    return {_head(mention, first): Ranking(mention, first) for mention, first in firsts}
-
-
-def _head(mention: MentionInText, first: Iterable[Candidate]) -> _Head:
-    return mention, tuple(one.id for one in first)
-
-
-def _ordered_anew(
-    judged: _Judged, orders: Mapping[_Head, Ranking], given: int, depth: int
-) -> tuple[Candidate, ...]:
-    """The candidates of all KBs in the new order."""
-    pool = next(one for one in judged.pools if one.name == JOINT)
-    found = pool.first(judged.candidates, depth)
-    if not orders:
-        return found
-    return (*orders[_head(judged.mention, found[:given])].candidates, *found[given:])
-
-
-def _after_stages(
-    judged: _Judged, orders: Mapping[_Head, Ranking], given: int, before: Mapping[str, Rank]
-) -> dict[str, Rank]:
-    """The ranks in the new order; what the stages were not given keeps its place."""
-    found = {}
-    for pool in judged.pools:
-        head = _head(judged.mention, pool.first(judged.candidates, given))
-        rank = pool.rank_in(orders[head].candidates, given)
-        found[pool.name] = before[pool.name] if rank is None else rank
-    return found

@@ -1,8 +1,9 @@
-"""Retrieval on annotated documents of a store, from the names of things to the report."""
+"""Retrieval on annotated documents of a store, and what of them a model has learnt from."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -11,24 +12,33 @@ from typing import get_args
 from kglink.errors import UsageError
 from kglink.evaluation.measures.retrieval import RERANKED, RetrievalReport
 from kglink.evaluation.rankings import RankedMention, Ranker, rank_mentions
-from kglink.evaluation.seen import AUTO, LearntFrom, Mentions, check_annotated, find_learnt
-from kglink.records import Document, OnProgress, Progress, Split
+from kglink.records import Document, EntityId, Mention, OnProgress, Progress, Split
 from kglink.store import Store
+from kglink.text.fold import fold
+
+#: ``--seen-in auto``: what the space's model was trained on, or the split train of the documents;
+#: and what memory has learnt from.
+AUTO = "auto"
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is evaluated, and which figures are wanted."""
+    """What is evaluated, and how: mentions whose places are given, or ``end_to_end`` raw texts."""
 
     docs: tuple[str, ...]
     split: str
-    kbs: tuple[str, ...]
-    ks: tuple[int, ...]
+    kbs: tuple[str, ...] = ()
+    ks: tuple[int, ...] = (1,)
     counterparts: bool = False
     domains: bool = False
     seen_in: str = AUTO
-    candidates: Path | None = None
-    """A file whose lists are judged instead of what the workspace's space finds."""
+    file: Path | None = None
+    """A file whose lists or answers are judged instead of what the workspace's space finds."""
+    end_to_end: bool = False
+    complete: bool | None = None
+    """Whether all mentions are annotated; None: as it seems from the annotation."""
+    per_kb: bool = True
+    """Whether raw texts are linked to each KB alone as well."""
 
     @property
     def depth(self) -> int:
@@ -125,3 +135,121 @@ def _ranked(
             counterparts=store.counterparts if question.counterparts else None,
             entities=store.get_entities if question.domains else None,
         )
+
+
+#: Reads mentions, a page of documents at a time.
+Mentions = Callable[[], Iterator[Mention]]
+
+
+@dataclass(frozen=True, slots=True)
+class Learnt:
+    """Mentions that were learnt from; ``words`` says which, in the terms of ``--seen-in``."""
+
+    words: tuple[str, ...]
+    parts: tuple[Mentions, ...]
+    """The mentions of each run, of some splits, and of memory, which may be the same ones."""
+
+
+class LearntFrom:
+    """What of the evaluated mentions was learnt from: their surfaces, and their golds how often."""
+
+    def __init__(self, learnt: Learnt, evaluated: Iterable[Document]) -> None:
+        self.words = learnt.words
+        golds: set[EntityId] = set()
+        wanted: set[str] = set()
+        for document in evaluated:
+            for mention in document.mentions:
+                wanted.add(folded(mention.surface))
+                golds.update(mention.gold or ())
+        self._times: Counter[EntityId] = Counter()
+        self._surfaces: set[str] = set()
+        for mentions in learnt.parts:
+            times: Counter[EntityId] = Counter()
+            for mention in mentions():
+                times.update(golds.intersection(mention.gold or ()))
+                if (surface := folded(mention.surface)) in wanted:
+                    self._surfaces.add(surface)
+            self._times |= times  # the larger count: parts may hold the same mentions
+
+    def has_seen(self, surface: str) -> bool:
+        """Whether a surface was learnt from."""
+        return folded(surface) in self._surfaces
+
+    def times(self, golds: Iterable[EntityId]) -> int:
+        """How many mentions that were learnt from mean one of these entities."""
+        return max((self._times[gold] for gold in golds), default=0)
+
+
+def folded(surface: str) -> str:
+    """What makes two surfaces the same."""
+    return fold(surface) or surface
+
+
+def find_learnt(
+    store: Store,
+    seen_in: str,
+    docs: Sequence[str],
+    split: str,
+    runs: Sequence[tuple[str, Mentions]] | None = None,
+) -> Learnt | None:
+    """What ``--seen-in`` names; None for nothing, or where ``auto`` finds nothing.
+
+    ``runs`` are what each run behind the space's model learnt from; None: the model has no run.
+    """
+    if seen_in == AUTO:
+        if runs is not None:
+            some = [(f"run {name}", mentions) for name, mentions in runs if next(mentions(), None)]
+            learnt = Learnt(tuple(name for name, _ in some), tuple(own for _, own in some))
+        else:  # the split train of the documents, where it is not what is evaluated
+            others = docs if split not in ("", "train") else ()
+            trained = [(name, "train") for name in others if _has(store, name, "train")]
+            learnt = _of_splits(store, trained)
+        # What `kglink learn` reads of the sources that memory has learnt from.
+        annotated = {info.name for info in store.kbs() if info.mentions}
+        names = [_read_name(store, one) for one in store.memory_sources() if one in annotated]
+        other = _of_splits(store, names)
+        if not set(other.words) <= set(learnt.words):
+            words = dict.fromkeys((*learnt.words, *other.words))
+            learnt = Learnt(tuple(words), learnt.parts + other.parts)
+    else:
+        names = [_read_name(store, text.strip()) for text in seen_in.split(",") if text.strip()]
+        learnt = _of_splits(store, names)
+    return learnt if learnt.words else None
+
+
+def check_annotated(store: Store, name: str) -> None:
+    """Refuse a KB that has no annotated documents."""
+    if not store.kb(name).mentions:
+        annotated = [info.name for info in store.kbs() if info.mentions]
+        raise UsageError(
+            f"no mention of {name!r} is annotated",
+            hint=f"Annotated documents: {', '.join(annotated) or 'there are none yet'}.",
+        )
+
+
+def _of_splits(store: Store, named: Sequence[tuple[str, str | None]]) -> Learnt:
+    words = tuple(name if split is None else f"{name}:{split}" for name, split in named)
+
+    def mentions() -> Iterator[Mention]:
+        documents = chain.from_iterable(store.documents(name, split) for name, split in named)
+        return (one for document in documents for one in document.mentions if one.gold)
+
+    return Learnt(words, (mentions,) if named else ())
+
+
+def _read_name(store: Store, text: str) -> tuple[str, str | None]:
+    """``NAME:SPLIT``; a name alone is the split train, or all documents where none is of it."""
+    name, colon, split = text.partition(":")
+    check_annotated(store, name)
+    if not colon:
+        return name, "train" if _has(store, name, "train") else None
+    if split not in get_args(Split) or not _has(store, name, split):
+        raise UsageError(
+            f"{name!r} has no documents in the split {split!r}",
+            hint=f"--seen-in {name} takes its split train, or all of its documents.",
+        )
+    return name, split
+
+
+def _has(store: Store, name: str, split: str) -> bool:
+    return next(store.documents(name, split), None) is not None

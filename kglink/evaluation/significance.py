@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kglink.errors import UsageError
+from kglink.overlap.review.journal import wilson_interval
 
 ROUNDS = 10_000
 ALPHA = 0.05
@@ -100,8 +101,6 @@ _CHUNK = 100
 
 def share_interval(part: int, whole: int) -> Interval:
     """Of a share of mentions: Wilson's, which is one of nothing but the counts."""
-    from kglink.overlap.review.journal import wilson_interval
-
     return wilson_interval(part, whole) if whole else (0.0, 0.0)
 
 

@@ -4,34 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from kglink.config import EncoderSection, LinkSection, all_settings, env_name
 from kglink.errors import ConfigError
 from kglink.files.digest import digest_of
-from kglink.plugins import NameRow, PluginSettings
+from kglink.models.head_folder import TAGGER
+from kglink.plugins import Detector, NameRow, Names, PluginSettings, Registry
 from kglink.plugins.settings import setting_keys
 from kglink.space.folder import SpaceFolder
 from kglink.space.segment_build import alias_rows
 from kglink.space.space import Space, SpaceNames
-
-if TYPE_CHECKING:
-    from kglink.plugins import Detector, Names, Registry
-    from kglink.store import Store
-    from kglink.store.memory import PartOfMemory
-    from kglink.store.occurrences import Meaning
+from kglink.store import Store
+from kglink.store.memory import PartOfMemory
+from kglink.store.occurrences import Meaning
 
 AUTO = "auto"
 DICTIONARY, LEARNED = "kglink/dictionary", "kglink/learned"
 
 
 class DetectorChoice(NamedTuple):
-    """The settings of linking with their detectors by name; ``note`` tells where these are from."""
+    """The settings of linking with their detectors by name; ``note`` says where these are from."""
 
     link: LinkSection
     note: str = ""
     identity: str = ""
-    """What tells a trained detector from others."""
+    """Differs from one trained detector to another."""
 
 
 def chosen_detector(
@@ -51,7 +49,10 @@ def chosen_detector(
     }
     settings = {f"{LEARNED}.{key}": value for key, value in own.items()} | link.detector_settings
     chosen = link.model_copy(update={"detector": names, "detector_settings": settings})
-    return DetectorChoice(chosen, note, _identity(folder.detector))
+    identity = ""
+    if TAGGER.is_there(folder.detector):
+        identity = digest_of(TAGGER.read(folder.detector, check=False).model_dump(mode="json"))
+    return DetectorChoice(chosen, note, identity)
 
 
 def without_auto(link: LinkSection) -> LinkSection:
@@ -60,16 +61,7 @@ def without_auto(link: LinkSection) -> LinkSection:
     return link.model_copy(update={"detector": names})
 
 
-def _identity(folder: Path) -> str:
-    from kglink.models.head_folder import TAGGER
-
-    if not TAGGER.is_there(folder):
-        return ""
-    return digest_of(TAGGER.read(folder, check=False).model_dump(mode="json"))
-
-
 def _automatic(folder: SpaceFolder) -> tuple[str, str]:
-    from kglink.models.head_folder import TAGGER
 
     if not TAGGER.is_there(folder.detector):
         return DICTIONARY, ""
@@ -117,9 +109,9 @@ class NamesWithMemory:
         yield from self._remembered()
 
     def _remembered(self) -> Iterator[NameRow]:
-        told = self._memory.all_meanings() if self._remembers else ()
+        meanings = self._memory.all_meanings() if self._remembers else ()
         return remembered_names(
-            (one for one in told if not self._names.leaves_out(one.entity)), self._kbs
+            (one for one in meanings if not self._names.leaves_out(one.entity)), self._kbs
         )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from kglink.errors import (
     UnknownNameError,
@@ -12,9 +11,10 @@ from kglink.errors import (
 )
 from kglink.linking.discovery import Discovery, discoveries, unknown_mentions
 from kglink.records import Alias, Entity, EntityId, OnProgress, Progress, TextInput
+from kglink.workspace.detectors import DICTIONARY
 from kglink.workspace.discoveries import (
-    Answer,
-    Judged,
+    DiscoveryAnswer,
+    DiscoveryVerdict,
     KeptDiscoveries,
     changing,
     folded_names,
@@ -22,9 +22,10 @@ from kglink.workspace.discoveries import (
     write_discoveries,
 )
 from kglink.workspace.folder import LEAST_UNKNOWN, PROMOTED
-
-if TYPE_CHECKING:
-    from kglink.workspace.opened import Opened
+from kglink.workspace.kbs import add_kb
+from kglink.workspace.link import link
+from kglink.workspace.opened import Opened
+from kglink.workspace.spaces import build_if_stale
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class JudgedDiscovery:
     """A discovery and what was said of it."""
 
     discovery: Discovery
-    judged: Judged | None = None
+    judged: DiscoveryVerdict | None = None
 
     def as_json(self) -> dict[str, object]:
         """A plain dictionary, as `kglink discover --json` prints it."""
@@ -72,16 +73,11 @@ def discover(
     >>> [(one.discovery.title, one.discovery.mentions) for one in workspace.discover(letters)]
     [('Osric Vane', 2)]
     """
-    from kglink.workspace.detectors import DICTIONARY
-    from kglink.workspace.link import link
-
     if not 0 <= least <= 1:
         raise UsageError(f"least = {least}: a probability is from 0 to 1")
     detector = opened.settings.link.detector
     searching = opened
     if detector == ("auto",):
-        from kglink.workspace.spaces import build_if_stale
-
         build_if_stale(opened)
         if opened.detector().link.detector == (DICTIONARY,):
             searching = opened.with_settings({"link.detector": (DICTIONARY, "kglink/capitals")})
@@ -111,7 +107,7 @@ def discovered(opened: Opened) -> list[JudgedDiscovery]:
 
 
 def judge_discovery(
-    opened: Opened, name: str, answer: Answer | None, into: str = ""
+    opened: Opened, name: str, answer: DiscoveryAnswer | None, into: str = ""
 ) -> JudgedDiscovery:
     """Say what a discovery is; ``answer`` None takes back what was said.
 
@@ -129,7 +125,9 @@ def judge_discovery(
         answers = {one: said for one, said in kept.answers.items() if one != name}
         judged = None
         if answer is not None:
-            judged = Judged(answer=answer, into=_checked(opened, name, answer, into, found))
+            judged = DiscoveryVerdict(
+                answer=answer, into=_checked(opened, name, answer, into, found)
+            )
             answers[name] = judged
             seen = {name}
             at = answers[name]
@@ -159,9 +157,6 @@ def promote(
     >>> [link.chosen.title for link in text.links]
     ['Osric Vane']
     """
-    from kglink.workspace.kbs import add_kb
-    from kglink.workspace.spaces import build_if_stale
-
     with changing(opened.folder):
         kept = read_discoveries(opened.folder)
     found = {one.id: one for one in kept.found}
@@ -195,7 +190,7 @@ _LIST_HINT = "List them: kglink discover"
 
 
 def _checked(
-    opened: Opened, name: str, answer: Answer, into: str, found: Mapping[str, Discovery]
+    opened: Opened, name: str, answer: DiscoveryAnswer, into: str, found: Mapping[str, Discovery]
 ) -> str:
     """What an answer speaks of besides the discovery; refused where there is no such thing."""
     if answer == "merge":
@@ -207,19 +202,19 @@ def _checked(
 
         return str(entity(opened, into).id)
     if into:
-        raise UsageError(f"{answer} takes nothing besides, and was told {into!r}")
+        raise UsageError(f"{answer} takes nothing besides: leave out {into!r}")
     return ""
 
 
-def _goal(name: str, answers: Mapping[str, Judged]) -> Judged | None:
+def _goal(name: str, answers: Mapping[str, DiscoveryVerdict]) -> DiscoveryVerdict | None:
     """What becomes of a discovery: accepted as the one that it is merged with, or linked."""
-    said: Judged | None = answers[name]
+    said: DiscoveryVerdict | None = answers[name]
     while said is not None and said.answer == "merge":
         name = said.into
         said = answers.get(name)
     if said is None or said.answer == "reject":
         return None
-    return said if said.answer == "link" else Judged(answer="accept", into=name)
+    return said if said.answer == "link" else DiscoveryVerdict(answer="accept", into=name)
 
 
 def _entity(name: str, parts: Sequence[Discovery]) -> Entity:

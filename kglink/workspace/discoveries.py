@@ -19,15 +19,15 @@ from kglink.workspace.folder import DISCOVERIES_FILE
 
 #: ``accept``: it becomes an entity; ``merge``: it is another discovery; ``link``: it is an entity
 #: that a KB has already; ``reject``: it is nothing.
-Answer = Literal["accept", "merge", "link", "reject"]
+DiscoveryAnswer = Literal["accept", "merge", "link", "reject"]
 _FORMAT = 1
 _WAIT_S = 10.0
 
 
-class Judged(ManifestPart):
+class DiscoveryVerdict(ManifestPart):
     """What a person said of a discovery."""
 
-    answer: Answer
+    answer: DiscoveryAnswer
     into: str = ""
     """The discovery that it is merged with, or the entity that it is."""
 
@@ -37,7 +37,7 @@ class KeptDiscoveries(ManifestPart):
 
     format: int = _FORMAT
     found: tuple[Discovery, ...] = ()
-    answers: Mapping[str, Judged] = {}
+    answers: Mapping[str, DiscoveryVerdict] = {}
 
 
 def changing(folder: Path) -> AbstractContextManager[None]:

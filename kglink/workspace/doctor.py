@@ -8,24 +8,26 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from rich.filesize import decimal
 
 from kglink.config import CONFIG_FILE
 from kglink.errors import KglinkError
-from kglink.plugins import load_registry
+from kglink.models import Encoder, choose_hardware, resolve_model
+from kglink.models.hardware import BF16_FLAGS, cpu_flags
+from kglink.models.model_folder import read_manifest
+from kglink.models.opening import MINILM_NAMES
+from kglink.plugins import Plugin, load_registry
+from kglink.space.folder import SpaceFolder, space_names
 from kglink.workspace.folder import SCRATCH_FOLDER, SPACES_FOLDER, find_workspace, folder_size
+from kglink.workspace.joint_space import encoder_of, own_encoder
 from kglink.workspace.opened import Opened
 from kglink.workspace.trust import asks_of, trust_command
-
-if TYPE_CHECKING:
-    from kglink.models import Encoder
-    from kglink.plugins import Plugin
-    from kglink.space.folder import SpaceFolder
 
 _LIBRARIES = (
     "kglink", "torch", "transformers", "faiss-cpu", "faiss-gpu", "numpy", "scipy", "sqlalchemy",
@@ -71,11 +73,11 @@ def plugins(opened: Opened) -> list[Plugin]:
 
 def _machine_checks() -> Iterator[Check]:
     """The installation and the machine."""
-    from kglink.models import choose_hardware, resolve_model
-    from kglink.models.hardware import BF16_FLAGS, cpu_flags
-
     yield Check("python", "ok", f"{platform.python_version()} on {platform.platform()}")
-    versions = {name: found for name in _LIBRARIES if (found := _version(name))}
+    versions = {}
+    for name in _LIBRARIES:
+        with suppress(PackageNotFoundError):
+            versions[name] = version(name)
     yield Check("libraries", "ok", ", ".join(f"{name} {found}" for name, found in versions.items()))
     if "faiss-cpu" in versions and "faiss-gpu" in versions:
         yield Check(
@@ -100,8 +102,8 @@ def _machine_checks() -> Iterator[Check]:
         others = [str(one) for one in registry.providers() if not one.builtin]
         also = f", also from {', '.join(others)}" if others else ""
         yield Check("plugins", "ok", f"{len(registry.plugins())} plugins{also}")
-        for told in registry.left_out():
-            yield Check("plugins", "bad", told)
+        for problem in registry.left_out():
+            yield Check("plugins", "bad", problem)
     except KglinkError as error:
         yield Check("plugins", "bad", error.message, error.hint)
     try:
@@ -120,7 +122,12 @@ def _workspace_checks(named: Path | None, *, trust: bool) -> Iterator[Check]:
             return
         with Opened.open(folder, trust=trust) as opened:
             yield Check("workspace", "ok", str(folder))
-            yield _trust(opened)
+            asks = "; ".join(map(str, asks_of(folder, opened.resolved, opened.registry)))
+            names, fix = "names nothing outside of the workspace", ""
+            if asks:
+                fix = f"`{trust_command(folder)} --revoke` takes it back."
+            trusted = f"you allow {CONFIG_FILE} to set {asks}" if asks else f"{CONFIG_FILE} {names}"
+            yield Check("trust", "ok", trusted, fix)
             yield _disk("disk", folder)
             problems = opened.store.check()
             infos = opened.store.kbs()
@@ -143,48 +150,27 @@ def _workspace_checks(named: Path | None, *, trust: bool) -> Iterator[Check]:
         yield Check("workspace", "bad", error.message, error.hint)
 
 
-def _trust(opened: Opened) -> Check:
-    """What the settings file of an opened workspace names outside of it, all of it allowed."""
-    asks = "; ".join(map(str, asks_of(opened.folder, opened.resolved, opened.registry)))
-    if not asks:
-        return Check("trust", "ok", f"{CONFIG_FILE} names nothing outside of the workspace")
-    take_back = f"`{trust_command(opened.folder)} --revoke` takes it back."
-    return Check("trust", "ok", f"you allow {CONFIG_FILE} to set {asks}", take_back)
-
-
 def licences(opened: Opened) -> list[Licence]:
     """The licence of the model, of every KB and of every dataset of a workspace."""
-    rows = [_model_licence(encoder) for encoder in _encoders(opened)]
+    folder, section = opened.folder, opened.settings.encoder
+    root = folder / SPACES_FOLDER
+    encoders = [
+        opened.joint_space.encoder,
+        *(own_encoder(folder, SpaceFolder(root, name), section) for name in space_names(root)),
+        encoder_of(opened.settings.overlap.model, section, folder),
+    ]
+    each: dict[str, Encoder] = {}
+    for encoder in encoders:
+        each.setdefault(encoder.info.fingerprint, encoder)
+    rows = [_model_licence(encoder) for encoder in each.values()]
     for info in opened.store.kbs():
         kind = "KB" if info.entities else "dataset"
         rows.append(Licence(kind, info.name, info.licence or UNKNOWN_LICENCE, info.source))
     return rows
 
 
-def _encoders(opened: Opened) -> list[Encoder]:
-    """The encoders of the settings, of all spaces and of the overlaps, each once."""
-    from kglink.space.folder import SpaceFolder, space_names
-    from kglink.workspace.joint_space import encoder_of, own_encoder
-
-    folder, section = opened.folder, opened.settings.encoder
-    spaces = folder / SPACES_FOLDER
-    found = [
-        opened.joint_space.encoder,
-        *(own_encoder(folder, SpaceFolder(spaces, name), section) for name in space_names(spaces)),
-        encoder_of(opened.settings.overlap.model, section, folder),
-    ]
-    each: dict[str, Encoder] = {}
-    for encoder in found:
-        each.setdefault(encoder.info.fingerprint, encoder)
-    return list(each.values())
-
-
 def _model_licence(encoder: Encoder) -> Licence:
     """The licence of a model; of a trained one that of the model it began with."""
-    from kglink.models import resolve_model
-    from kglink.models.model_folder import read_manifest
-    from kglink.models.opening import MINILM_NAMES
-
     source = encoder.source
     if encoder.trained is None:
         card = source.path / "README.md"
@@ -230,7 +216,6 @@ def _ago(seconds: float) -> str:
 
 
 def _space_checks(opened: Opened) -> Iterator[Check]:
-    from kglink.space.folder import SpaceFolder, space_names
 
     root = opened.folder / SPACES_FOLDER
     for name in space_names(root):
@@ -243,30 +228,24 @@ def _space_checks(opened: Opened) -> Iterator[Check]:
         if not damage and manifest:
             held = ", ".join(f"{kb} (revision {manifest.revisions[kb]})" for kb in manifest.kbs)
             yield Check("space", "ok", f"{name}: {held}, model {manifest.model.name}")
-            yield from _gone_checks(opened, name, manifest.kbs)
+            # What the store has not was removed, or the store itself was.
+            known = {info.name for info in opened.store.kbs()}
+            if gone := [kb for kb in manifest.kbs if kb not in known]:
+                yield Check(
+                    "space",
+                    "note",
+                    f"{name}: not in the store: {', '.join(gone)}",
+                    "`kglink build` takes what was removed out of the space. If nobody removed it, "
+                    "put the store (kglink.db) back, or add the KB again.",
+                )
             yield from _model_checks(opened, folder)
     if not opened.joint_space.is_current() and any(info.entities for info in opened.store.kbs()):
         name = opened.settings.space.name
         yield Check("space", "note", f"{name} is older than the store", "Run `kglink build`.")
 
 
-def _gone_checks(opened: Opened, space: str, kbs: Iterable[str]) -> Iterator[Check]:
-    """KBs of a space that the store has not: they were removed, or the store itself was."""
-    held = {info.name for info in opened.store.kbs()}
-    if gone := [kb for kb in kbs if kb not in held]:
-        yield Check(
-            "space",
-            "note",
-            f"{space}: not in the store: {', '.join(gone)}",
-            "`kglink build` takes what was removed out of the space. If nobody removed it, put "
-            "the store (kglink.db) back, or add the KB again.",
-        )
-
-
 def _model_checks(opened: Opened, folder: SpaceFolder) -> Iterator[Check]:
     """Whether the model that a space was made with is still there, and the same."""
-    from kglink.workspace.joint_space import own_encoder
-
     manifest = folder.manifest()
     try:
         encoder = own_encoder(opened.folder, folder, opened.settings.encoder)
@@ -296,13 +275,6 @@ def _memory() -> Check:
     if available < _LITTLE_MEMORY:
         return Check("memory", "note", text, "Large KBs may need more.")
     return Check("memory", "ok", text)
-
-
-def _version(name: str) -> str:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return ""
 
 
 def _card_licence(card: Path) -> str:

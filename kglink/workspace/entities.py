@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from kglink.errors import UnknownNameError, UsageError
 from kglink.records import Entity, EntityId, OnProgress, Verdict
 from kglink.shown import html_of, linked_name
+from kglink.store.document_reader import MentionsOf
+from kglink.store.ingest import check_kb_name
 from kglink.text.entity_text import shared_names
+from kglink.workspace.kbs import AddedKB, add_kb
+from kglink.workspace.opened import Opened
 from kglink.workspace.spaces import build_if_stale
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
-
-    from kglink.store.document_reader import MentionsOf
-    from kglink.workspace.kbs import AddedKB
-    from kglink.workspace.opened import Opened
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +82,7 @@ class EntityView:
             "url": entity.url,
             "popularity": entity.popularity,
             "language": entity.language,
-            "aliases": [
-                {"surface": alias.surface, "kind": alias.kind, "count": alias.count}
-                for alias in entity.aliases
-            ],
+            "aliases": [asdict(alias) for alias in entity.aliases],
             "xrefs": list(entity.xrefs),
             "parents": [_named(*one) for one in self.parents],
             "children": [_named(*one) for one in self.children],
@@ -160,9 +157,6 @@ def add_entity(
     >>> [link.chosen.title for text in workspace.link("An owl!") for link in text.links]
     ['owl']
     """
-    from kglink.store.ingest import check_kb_name
-    from kglink.workspace.kbs import add_kb
-
     check_kb_name(kb)
     known = [info.name for info in opened.store.kbs()]
     if kb not in known and difflib.get_close_matches(kb, known, n=1, cutoff=0.8):
@@ -258,13 +252,13 @@ def _refuse_former(opened: Opened, gone: EntityId) -> None:
     removed = opened.store.removed_in(gone)
     if not removed and not successors and not mentions:
         return
-    told = [f"revision {removed} removed it"] if removed else []
-    told += [f"{how} {gone.kb}:{key}" for key, how in successors]
+    facts = [f"revision {removed} removed it"] if removed else []
+    facts += [f"{how} {gone.kb}:{key}" for key, how in successors]
     if mentions:
-        told.append(f"{mentions:,} mention{'s' * (mentions > 1)} of documents still mean it")
+        facts.append(f"{mentions:,} mention{'s' * (mentions > 1)} of documents still mean it")
     raise UsageError(
         f"{gone} is no entity in revision {opened.store.kb(gone.kb).revision} of {gone.kb}: "
-        f"{'; '.join(told)}",
+        f"{'; '.join(facts)}",
         hint=f"kglink show {gone.kb}:{successors[0].key}"
         if successors
         else f"By a name: kglink search {gone.key!r}",

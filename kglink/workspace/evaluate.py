@@ -5,26 +5,61 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import Any, TextIO
 
-from kglink.errors import UsageError
+from kglink.evaluation.annotated import annotation_of, merged_texts
+from kglink.evaluation.candidate_files import (
+    Found,
+    Place,
+    found_by,
+    judged_mentions,
+    line_of,
+    qrels_lines,
+    read_candidates,
+    run_lines,
+    united,
+)
+from kglink.evaluation.measures import overlaps
+from kglink.evaluation.measures.clusters import ClusterFigures, Coreference
+from kglink.evaluation.measures.end_to_end import Answer, EndToEndReport, JudgedText
+from kglink.evaluation.measures.errors import Case, ErrorAnalysis, ErrorSummary
+from kglink.evaluation.measures.overlaps import OverlapFigures, OverlapTest
+from kglink.evaluation.measures.retrieval import RetrievalReport
+from kglink.evaluation.rankings import RankedMention
+from kglink.evaluation.retrieval import (
+    LearntFrom,
+    Question,
+    check_documents,
+    find_learnt,
+    judged_split,
+)
 from kglink.records import OnProgress, Progress
-from kglink.workspace.folder import named
+from kglink.training.documents import mentions_of_runs
+from kglink.training.run import run_of_model
+from kglink.workspace import judging
+from kglink.workspace.folder import check_known, named
+from kglink.workspace.judging import judge, kbs_of
+from kglink.workspace.opened import Opened
 from kglink.workspace.outputs import whole_file
 from kglink.workspace.spaces import build_if_stale
 
-if TYPE_CHECKING:
-    from kglink.evaluation.candidate_files import Found
-    from kglink.evaluation.measures.clusters import ClusterFigures, Coreference
-    from kglink.evaluation.measures.end_to_end import Answer, EndToEndReport, JudgedText
-    from kglink.evaluation.measures.errors import Case, ErrorAnalysis, ErrorSummary
-    from kglink.evaluation.measures.overlaps import OverlapFigures, OverlapTest
-    from kglink.evaluation.measures.retrieval import RetrievalReport
-    from kglink.evaluation.rankings import RankedMention
-    from kglink.evaluation.retrieval import Question
-    from kglink.evaluation.seen import LearntFrom
-    from kglink.workspace.judging import EndToEnd
-    from kglink.workspace.opened import Opened
+
+def _question(
+    opened: Opened,
+    docs: str | Sequence[str],
+    split: str | None,
+    kbs: str | Sequence[str],
+    ks: Sequence[int] = (1,),
+    file: str | Path | None = None,
+    **more: Any,
+) -> Question:
+    """A question about these documents; a space that it needs is built where it is stale."""
+    names = named(docs)
+    split = judged_split(opened.store, names, split)
+    path = None if file is None else Path(file)
+    if path is None:
+        build_if_stale(opened)
+    return Question(names, split, named(kbs), tuple(ks), file=path, **more)
 
 
 def evaluate(
@@ -47,27 +82,20 @@ def evaluate(
     ``counterparts`` a gold's counterpart in another KB is right in joint rankings; ``domains``
     adds figures by type of entity. ``seen_in`` names documents that were learnt from, as
     ``kglink eval --seen-in`` does. ``candidates`` names a file of `write_candidates`, or of
-    ZESHEL's lists, that is judged instead of what the space finds. ``each`` is told of every
+    ZESHEL's lists, that is judged instead of what the space finds. ``each`` gets every
     mention. A space that is missing or older than the store is built first.
 
     >>> report = workspace.evaluate("notes", kbs=["birds"])
     >>> report.recall("birds")
     {'R@1': 1.0, 'R@5': 1.0}
     """
-    from kglink.evaluation.retrieval import Question, judged_split
-    from kglink.workspace.judging import evaluate
-
-    names = named(docs)
-    split = judged_split(opened.store, names, split)
-    question = Question(
-        *(names, split, named(kbs), tuple(ks), counterparts),
+    question = _question(
+        *(opened, docs, split, kbs, ks, candidates),
+        counterparts=counterparts,
         domains=domains,
         seen_in=seen_in,
-        candidates=None if candidates is None else Path(candidates),
     )
-    if question.candidates is None:
-        build_if_stale(opened)
-    return evaluate(opened, question, progress=progress, each=each)
+    return judging.evaluate(opened, question, progress=progress, each=each)
 
 
 def evaluate_end_to_end(
@@ -94,34 +122,25 @@ def evaluate_end_to_end(
     >>> report.joint.links["strict"].micro.recall
     1.0
     """
-    from kglink.evaluation.retrieval import judged_split
-    from kglink.workspace.judging import EndToEnd, evaluate_end_to_end
-
-    names = named(docs)
-    question = EndToEnd(
-        docs=names,
-        split=judged_split(opened.store, names, split),
-        kbs=named(kbs),
+    question = _question(
+        *(opened, docs, split, kbs),
+        file=predictions,
         counterparts=counterparts,
+        end_to_end=True,
         complete=complete,
         per_kb=per_kb,
-        predictions=None if predictions is None else Path(predictions),
     )
-    if predictions is None:
-        build_if_stale(opened)
-    return evaluate_end_to_end(opened, question, progress=progress, each=each)
+    return judging.evaluate_end_to_end(opened, question, progress=progress, each=each)
 
 
 def evaluate_overlaps(
     opened: Opened, kbs: str | Sequence[str] = (), *, progress: OnProgress = lambda _: None
 ) -> list[OverlapFigures]:
     """How near to each other the accepted overlaps of these KBs, or of all, are."""
-    from kglink.evaluation.measures.overlaps import evaluate_overlaps
-
     build_if_stale(opened)
     space = opened.space()
     names = opened.linked_kbs(space, kbs)
-    return evaluate_overlaps(space, opened.store, names, progress=progress)
+    return overlaps.evaluate_overlaps(space, opened.store, names, progress=progress)
 
 
 def overlap_significance(
@@ -131,13 +150,11 @@ def overlap_significance(
 
     A paired randomization test over the overlaps that both hold; the other space is on the right.
     """
-    from kglink.evaluation.measures.overlaps import compare_overlaps
-
     build_if_stale(opened)
     there = opened.with_settings({"space.name": other}).space()
     space = opened.space()
     names = opened.linked_kbs(space, kbs)
-    return compare_overlaps((space, there), opened.store, names, seed=seed)
+    return overlaps.compare_overlaps((space, there), opened.store, names, seed=seed)
 
 
 #: How many candidates of a mention in raw text are asked for a right one.
@@ -158,72 +175,47 @@ def evaluate_errors(
 ) -> ErrorSummary:
     """Why mentions of annotated documents are answered wrongly, counted.
 
-    The mentions' places are given, or with ``end_to_end`` looked for. ``each`` is told of every
+    The mentions' places are given, or with ``end_to_end`` looked for. ``each`` is called for every
     mention: what is right, what was answered, the reason. The rest is as `evaluate` has it.
 
     >>> workspace.evaluate_errors("notes", kbs=["birds"]).all
     Counter({None: 1})
     """
-    from kglink.evaluation.retrieval import Question, judged_split
-    from kglink.workspace.judging import EndToEnd, evaluate, evaluate_end_to_end
-
-    build_if_stale(opened)
-    names = named(docs)
-    split = judged_split(opened.store, names, split)
-    if end_to_end:
-        raw = EndToEnd(names, split, named(kbs), counterparts, per_kb=False)
-        analysis = error_analysis(opened, raw, seen_in=seen_in, each=each)
-        evaluate_end_to_end(opened, raw, progress=progress, each=analysis.add_answers)
-    else:
-        asked = Question(names, split, named(kbs), (DEPTH,), counterparts, seen_in=seen_in)
-        analysis = error_analysis(opened, asked, seen_in=seen_in, each=each)
-        evaluate(opened, asked, progress=progress, each=analysis.add_ranked)
+    question = _question(
+        *(opened, docs, split, kbs, (DEPTH,)),
+        counterparts=counterparts,
+        seen_in=seen_in,
+        end_to_end=end_to_end,
+        per_kb=False,
+    )
+    analysis = error_analysis(opened, question, each=each)
+    judge(opened, question, [analysis], progress)
     return analysis.finish()
 
 
 def error_analysis(
-    opened: Opened,
-    question: Question | EndToEnd,
-    *,
-    seen_in: str = "auto",
-    each: Callable[[Case], None] = lambda case: None,
+    opened: Opened, question: Question, *, each: Callable[[Case], None] = lambda case: None
 ) -> ErrorAnalysis:
-    """What is called for each mention, or each text, of an evaluation."""
-    from kglink.evaluation.measures.errors import ErrorAnalysis
-    from kglink.evaluation.retrieval import check_documents
-    from kglink.workspace.judging import EndToEnd, kbs_of
-
-    check_documents(opened.store, question.docs, question.split)
+    """What gets each mention, or each text, of an evaluation."""
+    store, docs, split = opened.store, question.docs, question.split
+    check_documents(store, docs, split)
     kbs = kbs_of(opened, question)
-    raw = isinstance(question, EndToEnd)
+    # What of the evaluated mentions was learnt from; None where nobody knows.
+    run = None
+    if question.end_to_end or question.file is None:
+        run = run_of_model(opened.folder, opened.space().manifest.model.path)
+    runs = None if run is None else mentions_of_runs(store, run)
+    learnt = find_learnt(store, question.seen_in, docs, split, runs)
+    documents = (one for name in docs for one in store.documents(name, split or None))
     return ErrorAnalysis(
-        opened.store,
+        store,
         kbs,
         counterparts=question.counterparts,
-        learnt=_learnt_from(opened, question, seen_in),
-        ranker=opened.linker(kbs, candidates=DEPTH) if raw else None,
+        learnt=None if learnt is None else LearntFrom(learnt, documents),
+        ranker=opened.linker(kbs, candidates=DEPTH) if question.end_to_end else None,
         depth=DEPTH,
         each=each,
     )
-
-
-def _learnt_from(opened: Opened, question: Question | EndToEnd, seen_in: str) -> LearntFrom | None:
-    """What of the evaluated mentions was learnt from; None where nobody knows."""
-    from kglink.evaluation.seen import LearntFrom, find_learnt
-    from kglink.training.documents import mentions_of_runs
-    from kglink.training.run import run_of_model
-
-    store = opened.store
-    listed = getattr(question, "candidates", None) is not None
-    run = None if listed else run_of_model(opened.folder, opened.space().manifest.model.path)
-    runs = None if run is None else mentions_of_runs(store, run)
-    learnt = find_learnt(store, seen_in, question.docs, question.split, runs)
-    if learnt is None:
-        return None
-    documents = (
-        one for name in question.docs for one in store.documents(name, question.split or None)
-    )
-    return LearntFrom(learnt, documents)
 
 
 def evaluate_clusters(
@@ -243,32 +235,16 @@ def evaluate_clusters(
     >>> workspace.evaluate_clusters("notes", kbs=["birds"]).ari
     1.0
     """
-    from kglink.evaluation.retrieval import Question, judged_split
-    from kglink.workspace.judging import EndToEnd, evaluate, evaluate_end_to_end
-
-    build_if_stale(opened)
-    names = named(docs)
-    split = judged_split(opened.store, names, split)
-    if end_to_end:
-        raw = EndToEnd(names, split, named(kbs), per_kb=False)
-        found = coreference(opened, raw)
-        evaluate_end_to_end(opened, raw, progress=progress, each=found.add_answers)
-    else:
-        asked = Question(names, split, named(kbs), (1,))
-        found = coreference(opened, asked)
-        evaluate(opened, asked, progress=progress, each=found.add_ranked)
-    return figures_of(opened, found)
+    question = _question(opened, docs, split, kbs, end_to_end=end_to_end, per_kb=False)
+    found = coreference(opened, question)
+    judge(opened, question, [found], progress)
+    return cluster_figures(opened, found)
 
 
-def coreference(opened: Opened, question: Question | EndToEnd) -> Coreference:
-    """What is called for each mention, or each text, of an evaluation."""
-    from kglink.evaluation.annotated import annotation_of, merged_texts
-    from kglink.evaluation.measures.clusters import Coreference
-    from kglink.evaluation.retrieval import check_documents
-    from kglink.workspace.judging import EndToEnd
-
+def coreference(opened: Opened, question: Question) -> Coreference:
+    """What gets each mention, or each text, of an evaluation."""
     check_documents(opened.store, question.docs, question.split)
-    if not isinstance(question, EndToEnd):
+    if not question.end_to_end:
         return Coreference()
     texts = [
         text
@@ -289,7 +265,7 @@ def coreference(opened: Opened, question: Question | EndToEnd) -> Coreference:
     return Coreference(meant, complete=complete)
 
 
-def figures_of(opened: Opened, found: Coreference, *, vectors: bool = True) -> ClusterFigures:
+def cluster_figures(opened: Opened, found: Coreference, *, vectors: bool = True) -> ClusterFigures:
     """The figures of all mentions; with ``vectors`` also how near mentions of one thing are."""
     if not (vectors and found.given):
         return found.figures()
@@ -320,24 +296,16 @@ def write_candidates(
     entity among the candidates where none was found. ``form`` is ``jsonl``, or ``trec``: a run.
     ``qrels`` is where TREC's tools read what is right. ``evaluate`` reads both forms back.
     """
-    from kglink.evaluation.candidate_files import line_of, qrels_lines, run_lines
-    from kglink.evaluation.retrieval import check_documents, judged_split
-
-    if form not in FORMS:
-        raise UsageError(f"unknown format {form!r}", hint=f"There is: {', '.join(FORMS)}.")
-    names = named(docs)
-    split = judged_split(opened.store, names, split)
-    check_documents(opened.store, names, split)
+    check_known("format", form, FORMS)
+    names, store = named(docs), opened.store
+    split = judged_split(store, names, split)
+    check_documents(store, names, split)
     files = [Path(one) for one in union]
     if not files:
         build_if_stale(opened)
-    known = tuple(info.name for info in opened.store.kbs() if info.entities)
-    asked = named(kbs) or (known if files else opened.linked_kbs(opened.space()))
-    given = (
-        _united(opened, names, split, asked, known, files)
-        if files
-        else _found(opened, names, split, asked, k)
-    )
+    with_entities = (info.name for info in store.kbs() if info.entities)
+    asked = named(kbs) or (tuple(with_entities) if files else opened.linked_kbs(opened.space()))
+    given = _candidates(opened, names, split, asked, k, files)
     written = 0
     with ExitStack() as stack:
 
@@ -364,38 +332,26 @@ def write_candidates(
     return written
 
 
-def _found(
-    opened: Opened, names: Sequence[str], split: str, kbs: Sequence[str], k: int
-) -> Iterator[Found]:
-    """What the published space finds."""
-    from kglink.evaluation.candidate_files import found_by
-
-    linker = opened.linker(kbs, candidates=k)
-    for name in names:
-        yield from found_by(linker, name, opened.store.documents(name, split or None), kbs, k)
-
-
-def _united(
+def _candidates(
     opened: Opened,
     names: Sequence[str],
     split: str,
     kbs: Sequence[str],
-    known: Sequence[str],
+    k: int,
     files: Sequence[Path],
 ) -> Iterator[Found]:
-    """What several files list, as one list for each mention."""
-    from kglink.evaluation.candidate_files import (
-        Found,
-        Place,
-        judged_mentions,
-        read_candidates,
-        united,
-    )
-
-    documents = {name: list(opened.store.documents(name, split or None)) for name in names}
-    existing = opened.store.existing
+    """What the published space finds, or what several files list, as one list for each mention."""
+    store = opened.store
+    if not files:
+        linker = opened.linker(kbs, candidates=k)
+        for name in names:
+            yield from found_by(linker, name, store.documents(name, split or None), kbs, k)
+        return
+    documents = {name: list(store.documents(name, split or None)) for name in names}
+    known = [info.name for info in store.kbs() if info.entities]
     lists = [
-        read_candidates(path, documents, known=known, kbs=kbs, existing=existing) for path in files
+        read_candidates(path, documents, known=known, kbs=kbs, existing=store.existing)
+        for path in files
     ]
     for name, some in documents.items():
         for document, one in judged_mentions(some, kbs):

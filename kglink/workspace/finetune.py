@@ -8,7 +8,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import chain, islice, product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kglink.errors import KglinkError, UsageError
 from kglink.evaluation.candidate_files import Place, read_candidates
@@ -18,10 +18,12 @@ from kglink.linking.describe import as_candidate, described
 from kglink.linking.fit import FOLDS, JudgedMention, fold_of, judged_mentions
 from kglink.linking.kinds import joint_ranking
 from kglink.linking.pipeline import BATCH_MENTIONS, Linker
-from kglink.linking.scoring import read_scoring
+from kglink.linking.scoring import Scoring, read_scoring
 from kglink.models.head_folder import RERANKER
 from kglink.models.static_folder import STATIC
 from kglink.records import Candidate, Document, OnProgress, Progress, Ranking
+from kglink.space.build import BuildReport
+from kglink.store import Store
 from kglink.training.detector import (
     SOURCES_OF_DETECTOR,
     DetectorReport,
@@ -42,21 +44,14 @@ from kglink.training.reranker import (
 from kglink.training.run import SETTINGS, RunSettings, TrainingReport, alone, is_busy, read_settings
 from kglink.training.stages import check_kbs, with_kbs
 from kglink.training.train import train
-from kglink.workspace.fitting import is_remembered, memory_of
 from kglink.workspace.folder import named
 from kglink.workspace.joint_space import AUTO
-from kglink.workspace.linker import linker_of, search_of
+from kglink.workspace.linker import is_remembered, memory_of
 from kglink.workspace.opened import Opened
 from kglink.workspace.overlaps import find_overlaps
-from kglink.workspace.publish import new_space, publish_detector, publish_reranker
+from kglink.workspace.publish import Replacement, new_space, publish_detector, publish_reranker
 from kglink.workspace.runs import Destination, Runs, stem_of
 from kglink.workspace.spaces import build_if_stale
-
-if TYPE_CHECKING:
-    from kglink.evaluation.replacement import Replacement
-    from kglink.linking.scoring import Scoring
-    from kglink.space.build import BuildReport
-    from kglink.store import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,24 +166,19 @@ def _of_the_space(workspace: Opened, job: FinetuneJob, progress: Tell) -> Finetu
         read_as["model"] = own.model_dump(mode="json") if own else {}
         folders["model"] = {"base": str(folder) if folder.is_dir() else path}
     if recipe.teacher == SPACE:
-        folders["teacher"] = str(_reranker_of(workspace, progress))
+        own_folder, name = workspace.joint_space.folder, workspace.settings.space.name
+        if not RERANKER.is_there(own_folder.reranker):
+            raise UsageError(
+                f"the recipe learns from a reranker, and space {name} has no trained one",
+                hint="Train it first: `kglink finetune --what reranker`; or name the folder of "
+                "one: --set teacher=FOLDER.",
+            )
+        manifest = own_folder.usable_manifest()
+        if manifest and read_scoring(own_folder.reranker, manifest.model.fingerprint) is None:
+            note = f"the reranker of space {name} was trained for another model of the space"
+            progress(Note(note))
+        folders["teacher"] = str(own_folder.reranker.resolve())
     return replace(job, changes=merged(merged(read_as, job.changes), folders))
-
-
-def _reranker_of(workspace: Opened, progress: Tell) -> Path:
-    """The folder of the space's reranker; told where it was weighed for another model."""
-    space = workspace.settings.space.name
-    folder = workspace.joint_space.folder
-    if not RERANKER.is_there(folder.reranker):
-        raise UsageError(
-            f"the recipe learns from a reranker, and space {space} has no trained one",
-            hint="Train it first: `kglink finetune --what reranker`; or name the folder of one: "
-            "--set teacher=FOLDER.",
-        )
-    manifest = folder.usable_manifest()
-    if manifest and read_scoring(folder.reranker, manifest.model.fingerprint) is None:
-        progress(Note(f"the reranker of space {space} was trained for another model of the space"))
-    return folder.reranker.resolve()
 
 
 def _alone(
@@ -375,15 +365,15 @@ def mentions_to_read(opened: Opened, told: RunSettings, progress: OnProgress) ->
         for document, held_back in splits.divided(store):
             parts[held_back].setdefault(name, []).append(document)
     memory_without = memory_of(store, remembered=is_remembered(store, used))
-    link = opened.settings.link.model_copy(update={"evidence": section.found_by, "rerank": 0})
-    search = search_of(space, opened.encoder, link, store, opened.registry)
+    setup = opened.link_setup(evidence=section.found_by, rerank=0)
+    search = setup.search()
 
     def judged(documents: Sequence[Document], most: int) -> Iterator[JudgedRanking]:
         """Mentions with their candidates, from all documents alike."""
         chosen, done = judged_mentions(documents, kbs, most), 0
         for fold in range(FOLDS):
             memory = memory_without([one for one in documents if fold_of(one) == fold])
-            linker = linker_of(search.with_memory(memory), space, kbs, link, store, opened.registry)
+            linker = setup.linker(search.with_memory(memory))
             own = iter([one for one in chosen if one.fold == fold])
             while batch := list(islice(own, BATCH_MENTIONS)):
                 found = list(_with_candidates(linker, store, batch, kbs, depth))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from kglink.config import CONFIG_FILE
@@ -29,8 +29,12 @@ REPRODUCED_FOLDER = "reproduced"
 DISCOVERIES_FILE = "discoveries.json"
 #: The KB that accepted discoveries go to.
 PROMOTED = "discovered"
+#: The clusterer of `kglink link --cluster`.
+CLUSTERER = "kglink/mentions"
 #: A mention is unknown if no KB has it more probably than not.
 LEAST_UNKNOWN = 0.5
+#: Entities that a map shows unless more are asked for: encoded before fine-tuning in a minute.
+MAP_ENTITIES = 5000
 #: The model that was trained on this workspace's verdicts.
 OVERLAP_MODEL_FILE = "overlap_model.json"
 #: All that a workspace lives from, but for its store.
@@ -124,3 +128,10 @@ def named(names: str | Iterable[str]) -> tuple[str, ...]:
         hint = "One name is a str, several are a list of them; leave it out for the default."
         raise UsageError(f"names are given by the type {type(names).__name__}", hint=hint)
     return (names,) if isinstance(names, str) else tuple(dict.fromkeys(names))
+
+
+def check_known(what: str, value: str, known: Sequence[str], *, hint: str = "") -> None:
+    """Refuse a value that is none of those that there are."""
+    if value not in known:
+        there = f"There is: {', '.join(filter(None, known))}."
+        raise UsageError(f"unknown {what} {value!r}", hint=f"{there} {hint}".rstrip())

@@ -10,20 +10,20 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from kglink.errors import ConfigError, UnknownNameError, UsageError
+from kglink.linking.reading import Reader
 from kglink.plugins import IndexSettings, Registry
 from kglink.records import MentionInText, OnProgress
+from kglink.space.index import DEFAULT_INDEX, IndexChange, IndexChoice, chosen_index, trial_index
+from kglink.space.manifest import RowKind, SpaceManifest
+from kglink.space.recall import IndexQueries, PartFigures, sample_rows, vectors_of
+from kglink.space.space import BackendOf, Space
+from kglink.store import Store
+from kglink.workspace.linker import reader_of
+from kglink.workspace.opened import Opened
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
-
-    from kglink.linking.reading import Reader
-    from kglink.space.index import IndexChange, IndexChoice
-    from kglink.space.manifest import RowKind, SpaceManifest
-    from kglink.space.recall import IndexQueries, PartFigures
-    from kglink.space.space import BackendOf, Space
-    from kglink.store import Store
-    from kglink.workspace.opened import Opened
 
     FloatArray = npt.NDArray[np.float32]
 
@@ -35,7 +35,7 @@ QUERIES = 256
 _DRAWN_FROM = 20
 
 Value = str | int | float | bool
-Stage = Callable[[str], None]
+OnStep = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +79,6 @@ def index_presets(opened: Opened) -> dict[str, OfferedPreset]:
 
 def presets_of(registry: Registry) -> dict[str, OfferedPreset]:
     """All presets by name; kglink's own come first, and keep their names."""
-    from kglink.space.index import DEFAULT_INDEX
-
     found: dict[str, OfferedPreset] = {}
     plugins = sorted(
         registry.plugins("index"),
@@ -101,7 +99,7 @@ def change_index(
     preset: str = "",
     factory: str = "",
     settings: Mapping[str, object] | None = None,
-    stage: Stage = lambda text: None,
+    stage: OnStep = lambda text: None,
 ) -> IndexChange | None:
     """Give the space another index and publish it; None where it has it already.
 
@@ -133,7 +131,6 @@ def change_index(
 def _wanted(
     registry: Registry, has: IndexChoice, preset: str, factory: str, changes: Mapping[str, object]
 ) -> IndexChoice:
-    from kglink.space.index import IndexChoice
 
     if preset and factory:
         raise UsageError("a preset and a factory string are two indexes", hint="Name one of them.")
@@ -162,18 +159,16 @@ def _differences(registry: Registry, left: IndexChoice, right: IndexChoice) -> s
 
 def _refuse_to_be_undone(opened: Opened, manifest: SpaceManifest, wanted: IndexChoice) -> None:
     """Refuse an index that the next build would replace."""
-    from kglink.space.index import chosen_index
-
     after = {"index": wanted.name, "index_settings": dict(wanted.settings)}
     if chosen_index(opened.settings.space, manifest.model_copy(update=after)) == wanted:
         return
-    told = [
+    origins = [
         f"{name} ({origin})"
         for name, origin in opened.resolved.origins.items()
         if name in ("space.index", "space.index_settings")
     ]
     raise ConfigError(
-        f"the settings want another index for this space: {' and '.join(told)}",
+        f"the settings want another index for this space: {' and '.join(origins)}",
         hint="Take them back, so that the space keeps the index that it is given, or set them to "
         "what you want and run `kglink build`.",
     )
@@ -193,13 +188,11 @@ def measure_index(
     opened: Opened,
     *,
     queries: int = QUERIES,
-    stage: Stage = lambda text: None,
+    stage: OnStep = lambda text: None,
     progress: OnProgress = lambda _: None,
 ) -> IndexFigures:
     """Compare the space's index with exact search on the same vectors."""
-    from kglink.space.index import DEFAULT_INDEX, IndexChoice, trial_index
     from kglink.space.recall import measure_index
-    from kglink.workspace.linker import reader_of
 
     if queries < 1:
         raise UsageError(f"{queries} queries measure nothing", hint="--queries 256")
@@ -231,7 +224,7 @@ def measure_index(
 
 def is_index_asked(opened: Opened) -> bool:
     """Whether searches use the space's index: not where all of its rows are compared by tokens."""
-    from kglink.space.token_rows import BITS_FILE
+    from kglink.space.token_rows import BITS_FILE  # which loads torch
 
     folder = opened.joint_space.folder
     manifest = folder.published_manifest()
@@ -248,8 +241,6 @@ def index_queries(store: Store, space: Space, reader: Reader, count: int) -> Ind
     their texts. Without documents the queries are rows of the space, each without itself.
     """
     import numpy as np
-
-    from kglink.space.recall import IndexQueries, sample_rows, vectors_of
 
     # Mentions drawn from the first documents of every KB that has any.
     def all_of(kb: str) -> Iterator[MentionInText]:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TypeVar
 
-from kglink.config import EncoderSection, ResolvedSettings, Settings, SpaceSection
+from kglink.config import EncoderSection, ResolvedSettings, SpaceSection
 from kglink.errors import DamagedSpaceError, ModelError, SpaceError, UsageError
 from kglink.models import DEFAULT_MODEL, Encoder
+from kglink.models.source import ModelInfo
 from kglink.models.static_folder import STATIC
-from kglink.plugins import Registry
+from kglink.plugins import IndexBackend, Registry
 from kglink.records import OnProgress
 from kglink.space.build import (
     BuildReport,
@@ -31,14 +32,11 @@ from kglink.space.folder import SpaceFolder, build_command
 from kglink.space.segment import Segment
 from kglink.space.segment_build import History, SpaceSource
 from kglink.space.space import Space
+from kglink.store import KBInfo, Store
+from kglink.store.entity_reader import Changes, FoldedEntity
 from kglink.workspace.folder import SPACES_FOLDER
 
-if TYPE_CHECKING:
-    from kglink.models.source import ModelInfo
-    from kglink.plugins import IndexBackend
-    from kglink.store import KBInfo, Store
-    from kglink.store.entity_reader import Changes, FoldedEntity
-
+BuildResult = TypeVar("BuildResult")
 #: As ``encoder.model``: the model that the space was made with.
 AUTO = "auto"
 
@@ -127,44 +125,41 @@ class WorkspaceSpace:
         infos = self.store.kbs()
         return {one.name: one.revision for one in infos if one.updating or not one.complete}
 
-    def publish_names(self, *, progress: OnProgress = lambda _: None) -> bool:
-        """Publish it with new KBs by their names alone; False where a build takes but a moment."""
-        return publish_names(
-            self.folder,
-            list(self._sources()),
-            self.encoder.info,
-            self.encoder,
-            self._index_backend,
-            self._section,
-            recorded_settings=self.resolved.as_dict(),
-            replaces=self._replaced(),
-            progress=progress,
-        )
-
-    def _replaced(self) -> tuple[str, ...]:
-        return () if self.replaces is None else (self.replaces, self.encoder.info.fingerprint)
-
     def _plan(self) -> tuple[SpaceFolder, list[SpaceSource], ModelInfo, SpaceSection]:
         return self.folder, list(self._sources()), self.encoder.info, self._section
 
+    def _built_by(
+        self, build: Callable[..., BuildResult], progress: OnProgress, **how: bool
+    ) -> BuildResult:
+        """Build it in one of the ways of the space room."""
+        folder, sources, model, section = self._plan()
+        return build(
+            *(folder, sources, model, self.encoder, self._index_backend, section),
+            recorded_settings=self.resolved.as_dict(),
+            replaces=() if self.replaces is None else (self.replaces, model.fingerprint),
+            progress=progress,
+            **how,
+        )
+
+    def publish_names(self, *, progress: OnProgress = lambda _: None) -> bool:
+        """Publish it with new KBs by their names alone; False where a build takes but a moment."""
+        return self._built_by(publish_names, progress)
+
     def build(self, *, fresh: bool = False, progress: OnProgress = lambda _: None) -> BuildReport:
         """Build and publish it; only what changed is encoded, unless ``fresh``."""
-        return build_space(
-            self.folder,
-            list(self._sources()),
-            self.encoder.info,
-            self.encoder,
-            self._index_backend,
-            self._section,
-            recorded_settings=self.resolved.as_dict(),
-            replaces=self._replaced(),
-            fresh=fresh,
-            progress=progress,
-        )
+        return self._built_by(build_space, progress, fresh=fresh)
 
     def open(self) -> Space:
         """The published version; vectors of another model than the encoder's are refused."""
-        space = self._opened()
+        while True:
+            before = self.folder.pointer
+            try:
+                space = Space(self.folder, self._index_backend)
+                break
+            except DamagedSpaceError:
+                # Another process may have published between our reading CURRENT and its files.
+                if self.folder.pointer == before:
+                    raise
         if space.manifest.model.fingerprint != self.encoder.info.fingerprint:
             raise self._of_another_model(space)
         return space
@@ -187,16 +182,6 @@ class WorkspaceSpace:
             f"({self.encoder.info.name})",
             hint=f"Set encoder.model back, or rebuild the space with `{build_command(name)}`.",
         )
-
-    def _opened(self) -> Space:
-        while True:
-            before = self.folder.pointer
-            try:
-                return Space(self.folder, self._index_backend)
-            except DamagedSpaceError:
-                # Another process may have published between our reading CURRENT and its files.
-                if self.folder.pointer == before:
-                    raise
 
     @property
     def _settings(self) -> SpaceSection:
@@ -268,7 +253,10 @@ def joint_space(
     folder = SpaceFolder(root / SPACES_FOLDER, resolved.values.space.name)
     follows = resolved.values.encoder.model == AUTO
     replaces = folder.model_published() if follows else None
-    encoder = space_encoder(root, folder, resolved.values)
+    section = resolved.values.encoder
+    encoder = (
+        own_encoder(root, folder, section) if follows else encoder_of(section.model, section, root)
+    )
     return WorkspaceSpace(root, store, encoder, registry, resolved, replaces=replaces)
 
 
@@ -283,14 +271,6 @@ def encoder_of(model: str, section: EncoderSection, root: Path, *, of_space: str
         of_space=of_space,
         rebuild=build_command(of_space),
     )
-
-
-def space_encoder(root: Path, folder: SpaceFolder, settings: Settings) -> Encoder:
-    """The encoder of a space: what ``encoder.model`` says, its own model, or the default."""
-    section = settings.encoder
-    if section.model != AUTO:
-        return encoder_of(section.model, section, root)
-    return own_encoder(root, folder, section)
 
 
 def own_encoder(root: Path, folder: SpaceFolder, section: EncoderSection) -> Encoder:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import Any
 
 from kglink.errors import UsageError
 from kglink.evaluation.annotated import (
@@ -18,7 +17,7 @@ from kglink.evaluation.annotated import (
     without_golds,
 )
 from kglink.evaluation.candidate_files import ListedRanker, Place, read_candidates
-from kglink.evaluation.kept import Evaluated
+from kglink.evaluation.comparison import Evaluated
 from kglink.evaluation.measures.end_to_end import (
     Answer,
     EndToEndReport,
@@ -28,7 +27,7 @@ from kglink.evaluation.measures.end_to_end import (
 )
 from kglink.evaluation.measures.retrieval import RetrievalReport
 from kglink.evaluation.predictions import read_predictions
-from kglink.evaluation.rankings import RankedMention, in_text
+from kglink.evaluation.rankings import RankedMention, Ranker, in_text
 from kglink.evaluation.retrieval import Question, check_documents, evaluate_retrieval
 from kglink.linking.read_together import ReadOrder, ReadTogether
 from kglink.linking.stages import Stage
@@ -36,9 +35,25 @@ from kglink.records import OnProgress
 from kglink.training.documents import mentions_of_runs
 from kglink.training.run import run_of_model
 from kglink.workspace.linker import stages_of
+from kglink.workspace.opened import Opened
 
-if TYPE_CHECKING:
-    from kglink.workspace.opened import Opened
+
+def judge(
+    workspace: Opened, question: Question, sinks: Sequence[Any], progress: OnProgress
+) -> RetrievalReport | EndToEndReport:
+    """Judge rankings (each sink's ``add_ranked`` gets them) or whole answers (``add_answers``)."""
+
+    def answered(text: JudgedText, answers: Sequence[Answer]) -> None:
+        for one in sinks:
+            one.add_answers(text, answers)
+
+    def ranked(mention: RankedMention) -> None:
+        for one in sinks:
+            one.add_ranked(mention)
+
+    if question.end_to_end:
+        return evaluate_end_to_end(workspace, question, progress=progress, each=answered)
+    return evaluate(workspace, question, progress=progress, each=ranked)
 
 
 def evaluate(
@@ -50,60 +65,48 @@ def evaluate(
 ) -> RetrievalReport:
     """Rank the mentions of annotated documents by the search that links texts."""
     check_documents(workspace.store, question.docs, question.split)
-    if question.candidates is not None:
-        listed = replace(question, kbs=kbs_of(workspace, question))
-        # What ranks mentions as a file lists their candidates, and as the settings' stages do anew.
-        store, link = workspace.store, workspace.settings.link
-        documents = {
-            name: list(store.documents(name, listed.split or None)) for name in listed.docs
-        }
-        known = [info.name for info in store.kbs() if info.entities]
-        lists = read_candidates(
-            question.candidates, documents, known=known, kbs=listed.kbs, existing=store.existing
-        )
-        places = {
-            in_text(document, one): Place(name, document.id, one.start, one.end)
-            for name, some in documents.items()
-            for document in some
-            for one in document.mentions
-        }
-        stages = stages_of(link, workspace.registry, workspace.joint_space.folder)
-        if link.rerank:
-            joint = workspace.joint_space
-            reader = ReadTogether(joint.folder.reranker, joint.encoder.hardware, link.rerank)
-            stages = [Stage("the trained reranker", ReadOrder(reader), link.rerank), *stages]
-        workspace.stages += stages
-        ranker = ListedRanker(lists, places, store, tuple(stages))
-        return evaluate_retrieval(workspace.store, ranker, listed, progress=progress, each=each)
-    space = workspace.space()
-    asked = replace(question, kbs=workspace.linked_kbs(space, question.kbs))
-    run = run_of_model(workspace.folder, space.manifest.model.path)
-    # R@64 needs 64 candidates, as a text that is linked with 64 has them.
-    linker = workspace.linker(asked.kbs, space=space, candidates=asked.depth)
-    runs = None if run is None else mentions_of_runs(workspace.store, run)
+    question, runs = replace(question, kbs=kbs_of(workspace, question)), None
+    ranker: Ranker
+    if question.file is not None:
+        ranker = _listed_ranker(workspace, question)
+    else:
+        space = workspace.space()
+        run = run_of_model(workspace.folder, space.manifest.model.path)
+        runs = None if run is None else mentions_of_runs(workspace.store, run)
+        # R@64 needs 64 candidates, as a text that is linked with 64 has them.
+        ranker = workspace.linker(question.kbs, space=space, candidates=question.depth)
     return evaluate_retrieval(
-        workspace.store, linker, asked, runs=runs, progress=progress, each=each
+        workspace.store, ranker, question, runs=runs, progress=progress, each=each
     )
 
 
-@dataclass(frozen=True, slots=True)
-class EndToEnd:
-    """What is evaluated from raw text to links, and how."""
-
-    docs: tuple[str, ...]
-    split: str
-    kbs: tuple[str, ...] = ()
-    counterparts: bool = False
-    complete: bool | None = None
-    """Whether all mentions are annotated; None: as it seems from the annotation."""
-    per_kb: bool = True
-    predictions: Path | None = None
-    """A file whose answers are judged instead of those of the workspace's space."""
+def _listed_ranker(workspace: Opened, question: Question) -> ListedRanker:
+    """Ranks mentions as a file lists their candidates, and as the settings' stages do anew."""
+    assert question.file is not None  # noqa: S101 - for the type checker
+    store, link, joint = workspace.store, workspace.settings.link, workspace.joint_space
+    documents = {
+        name: list(store.documents(name, question.split or None)) for name in question.docs
+    }
+    lists = read_candidates(
+        question.file, documents, known=_known(workspace), kbs=question.kbs, existing=store.existing
+    )
+    places = {
+        in_text(document, one): Place(name, document.id, one.start, one.end)
+        for name, some in documents.items()
+        for document in some
+        for one in document.mentions
+    }
+    stages = stages_of(link, workspace.registry, joint.folder)
+    if link.rerank:
+        reader = ReadTogether(joint.folder.reranker, joint.encoder.hardware, link.rerank)
+        stages = [Stage("the trained reranker", ReadOrder(reader), link.rerank), *stages]
+    workspace.stages += stages
+    return ListedRanker(lists, places, store, tuple(stages))
 
 
 def evaluate_end_to_end(
     workspace: Opened,
-    question: EndToEnd,
+    question: Question,
     *,
     progress: OnProgress,
     each: Callable[[JudgedText, Sequence[Answer]], None],
@@ -122,21 +125,20 @@ def evaluate_end_to_end(
         other_types += others
     if not any(text.mentions for text in texts):
         raise UsageError(f"the documents of {', '.join(question.docs)} have no mentions")
-    if question.predictions is None:
+    if question.file is None:
         space = workspace.space()
         left_out = workspace.limited(space, kbs, workspace.limits()).leaves_out
         texts = [without_golds(text, left_out) for text in texts]
-
-        def answers(pool: Sequence[str]) -> Iterator[Sequence[Answer]]:
-            return linked_answers(workspace.linker(pool, space=space), texts)
-
+        predicted = None
     else:
-        known = [info.name for info in store.kbs() if info.entities]
-        path, registry = question.predictions, workspace.registry
-        predicted = read_predictions(path, registry, texts, known, store, judged=kbs)
+        predicted = read_predictions(
+            *(question.file, workspace.registry, texts, _known(workspace), store), judged=kbs
+        )
 
-        def answers(pool: Sequence[str]) -> Iterator[Sequence[Answer]]:
+    def answers(pool: Sequence[str]) -> Iterator[Sequence[Answer]]:
+        if predicted is not None:
             return iter(predicted)
+        return linked_answers(workspace.linker(pool, space=space), texts)
 
     return evaluate_answers(
         texts,
@@ -145,41 +147,37 @@ def evaluate_end_to_end(
         counterparts=store.counterparts if question.counterparts else None,
         complete=question.complete,
         other_types=other_types,
-        per_kb=question.per_kb and question.predictions is None,
+        per_kb=question.per_kb and predicted is None,
         progress=progress,
         each=each,
     )
 
 
-def _file_of(question: EndToEnd | Question) -> Path | None:
-    return question.predictions if isinstance(question, EndToEnd) else question.candidates
+def _known(workspace: Opened) -> list[str]:
+    return [info.name for info in workspace.store.kbs() if info.entities]
 
 
-def kbs_of(workspace: Opened, question: EndToEnd | Question) -> tuple[str, ...]:
+def kbs_of(workspace: Opened, question: Question) -> tuple[str, ...]:
     """The KBs that are judged; what a file says needs no space."""
-    if _file_of(question) is None:
+    if question.file is None:
         return workspace.linked_kbs(workspace.space(), question.kbs)
     named = question.kbs or tuple(workspace.settings.link.kbs)
     infos = [workspace.store.kb(name) for name in named] or workspace.store.kbs()
     return tuple(info.name for info in infos if info.entities)
 
 
-def evaluated(workspace: Opened, question: Question | EndToEnd) -> Evaluated:
+def evaluated(workspace: Opened, question: Question) -> Evaluated:
     """What an evaluation is of, written beside what is kept of it."""
     link = workspace.settings.link
     asked = Evaluated(
-        docs=question.docs,
-        split=question.split,
-        kbs=kbs_of(workspace, question),
-        counterparts=question.counterparts,
+        question.docs, question.split, kbs_of(workspace, question), question.counterparts
     )
-    file = _file_of(question)
-    if isinstance(question, EndToEnd):
+    if question.end_to_end:
         asked = replace(asked, protocol="end to end")
     else:
         asked = replace(asked, depth=question.depth, reranker=link.reranker)
-    if file is not None:
-        return replace(asked, model=file.name)
+    if question.file is not None:
+        return replace(asked, model=question.file.name)
     manifest = workspace.space().manifest
     return replace(
         asked,
@@ -188,3 +186,35 @@ def evaluated(workspace: Opened, question: Question | EndToEnd) -> Evaluated:
         evidence=link.evidence,
         reranker=link.reranker,
     )
+
+
+def report_as_json(
+    workspace: Opened, question: Question, report: RetrievalReport | EndToEndReport
+) -> dict[str, Any]:
+    """An evaluation as `kglink eval --json` prints it; of retrieval without the space."""
+    file = str(question.file) if question.file else None
+    of = {"docs": ",".join(question.docs), "split": question.split}
+    if isinstance(report, EndToEndReport):
+        return {
+            "protocol": "end to end",
+            **of,
+            "space": None if file else workspace.settings.space.name,
+            "predictions": file,
+            "counterparts": question.counterparts,
+            **report.as_json(),
+        }
+    link = workspace.settings.link
+    return {
+        **of,
+        "evidence": None if file else link.evidence,
+        "reranker": link.reranker,
+        "counterparts": question.counterparts,
+        "mentions_with_counterparts": report.with_counterparts,
+        "depth": question.depth,
+        "mentions": report.counts_as_json(),
+        "metrics": report.as_json(),
+        "intervals": report.intervals_as_json(),
+        "accuracy": report.accuracies_as_json(),
+        **({"candidates": file} if file else {}),
+        **report.slices_as_json(),
+    }

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO, get_args
+from typing import TextIO, get_args
 from uuid import uuid4
 
 from kglink.errors import UsageError
@@ -16,13 +16,11 @@ from kglink.plugins import WritesRecords
 from kglink.records import Alias, CodeMapping, Document, Entity, OnProgress, Progress, Record, Split
 from kglink.shown import ShownList
 from kglink.sources import OnNote, Problems, Source, read_records
-from kglink.workspace.folder import SCRATCH_FOLDER, named
+from kglink.store import IngestJob, IngestSummary, KBInfo, Resolve
+from kglink.workspace.folder import SCRATCH_FOLDER, check_known, named
 from kglink.workspace.kept_options import SPLITS, RandomSplit, how_to_read
+from kglink.workspace.opened import Opened
 from kglink.workspace.outputs import whole_file
-
-if TYPE_CHECKING:
-    from kglink.store import IngestSummary, KBInfo, Resolve
-    from kglink.workspace.opened import Opened
 
 #: What `AddedKB.adapter` says of records that no adapter has read.
 IN_MEMORY = "memory"
@@ -95,11 +93,11 @@ def add_kb(
     mention of a file or folder, whatever its documents say.
     ``resolve`` says how golds name entities of the KBs ``links_to``: by ``key``, by ``xref``, as
     codes that are looked up through cross-references, or by ``title``, redirects included; the
-    adapter's own way where not told.
+    adapter's own way where nothing is said.
     A source that would remove most entities of the KB is refused unless ``allow_shrink``.
     What a file or folder was read with (adapter, options, links, splits, ``ingest.on_error`` and
     ``ingest.encoding`` where a flag gave them) is kept with the KB, but for secrets, and used the
-    next time for all that is not told then; with ``defaults`` it is not used.
+    next time for all that is not said then; with ``defaults`` it is not used.
     ``on_note`` gets notes on how the source is read, such as which column of a table is what.
 
     >>> gnome = Entity("g", "gnome", "A small person.", aliases=(Alias("dwarf"),))
@@ -107,8 +105,6 @@ def add_kb(
     >>> print(added.summary)
     +1 ~0 -0 =0
     """
-    from kglink.store import IngestJob
-
     links_to = named(links_to)
     ingest = opened.settings.ingest
     job = partial(
@@ -197,22 +193,20 @@ def _checked_records(records: Iterable[Record]) -> Iterator[Record]:
         if not isinstance(record, Entity | Document | CodeMapping):
             kind = type(record).__name__
             raise UsageError(f"record {number:,} is of the type {kind}", hint=made_of)
-        _check_texts(number, record)
+        names = next(names for kind, names in _TEXTS.items() if isinstance(record, kind))
+        for name in names:
+            kind = type(getattr(record, name)).__name__
+            if kind != "str":
+                hint = (
+                    "Leave out what is not there." if kind == "NoneType" else "Write it as a str."
+                )
+                what = f"record {number:,}: the {name} is of the type {kind}"
+                raise UsageError(what, hint=hint)
         if isinstance(record, Entity):
             _check_names(record)
         yield record
     if not number:
         raise UsageError("no record was given", hint=made_of)
-
-
-def _check_texts(number: int, record: Record) -> None:
-    names = next(names for kind, names in _TEXTS.items() if isinstance(record, kind))
-    for name in names:
-        kind = type(getattr(record, name)).__name__
-        if kind != "str":
-            hint = "Leave out what is not there." if kind == "NoneType" else "Write it as a str."
-            what = f"record {number:,}: the {name} is of the type {kind}"
-            raise UsageError(what, hint=hint)
 
 
 def _check_names(entity: Entity) -> None:
@@ -229,13 +223,11 @@ def _check_names(entity: Entity) -> None:
 
 
 def _split(split: str) -> Split:
-    if split not in get_args(Split):
-        raise UsageError(f"unknown split {split!r}", hint="There is: train, dev, test.")
+    check_known("split", split, get_args(Split))
     return split  # type: ignore[return-value]  # just checked
 
 
 def _resolve(resolve: str, links_to: Sequence[str]) -> Resolve:
-    from kglink.store import Resolve
 
     if resolve not in get_args(Resolve):
         ways = ", ".join(get_args(Resolve))
@@ -295,16 +287,10 @@ def export(
     export the KBs that documents link to as well, and add them first. In the ``form`` ``nif`` it is
     the documents alone, as GERBIL reads a data set.
     """
-    for what, value, known in (
-        ("part", only, ("", *PARTS)),
-        ("split", split, ("", *SPLITS)),
-        ("format", form, FORMS),
-    ):
-        if value not in known:
-            hint = f"There is: {', '.join(filter(None, known))}."
-            if what == "format":
-                hint += " Overlaps are written by `kglink overlap --export pairs.sssom.tsv`."
-            raise UsageError(f"unknown {what} {value!r}", hint=hint)
+    check_known("part", only, ("", *PARTS))
+    check_known("split", split, ("", *SPLITS))
+    overlaps = "Overlaps are written by `kglink overlap --export pairs.sssom.tsv`."
+    check_known("format", form, FORMS, hint=overlaps)
     opened.store.kb(kb)
     if isinstance(output, str | Path):
         with whole_file(opened, Path(output)) as out:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -51,7 +51,7 @@ def written(options: Options) -> str:
 
 @dataclass(frozen=True, slots=True)
 class HowToRead:
-    """How a source is read: as told now, else as the last time, else by default."""
+    """How a source is read: as said now, else as the last time, else by default."""
 
     adapter: str
     settings: PluginSettings
@@ -85,7 +85,7 @@ def how_to_read(
             for name in told
             if not (name in _FLAGS and told[name] in (None, "", [], ()))
         },
-        **_flags_of_source(opened),
+        **_of_source(opened, lambda _: "flag"),
     }
     adapter_before, before = next(
         ((info.adapter, info.options) for info in opened.store.kbs() if info.name == kb), ("", {})
@@ -93,7 +93,8 @@ def how_to_read(
     if defaults and before:
         on_note("defaults", f"left out: {written(before)}")
     flags, own = _split_options({} if defaults else before)
-    other = _said_otherwise(opened, told) | (_SPLITS if merge else set())
+    # Options of the last time in the place of which something else is said now.
+    other = {*_of_source(opened, env_name), *(_SPLITS if merge or _SPLITS & told.keys() else ())}
     flags = {name: flags[name] for name in flags if name not in other}
     if "--encoding" in flags and not (encoding := _kept_encoding(source, flags, on_note)):
         del flags["--encoding"]
@@ -136,24 +137,14 @@ def _random_split(flags: Options) -> RandomSplit | None:
     return read_random_split(_text(flags["--split-random"]), int(seed) if seed.isdecimal() else 0)
 
 
-def _flags_of_source(opened: Opened) -> dict[str, object]:
-    """The source's own settings that come from a flag."""
+def _of_source(opened: Opened, origin: Callable[[str], str]) -> dict[str, object]:
+    """The source's own settings that come from a flag, or from a variable."""
     resolved = opened.resolved
     return {
         option: getattr(resolved.values.ingest, setting.partition(".")[2])
         for option, setting in _OF_SOURCE.items()
-        if resolved.origins.get(setting) == "flag"
+        if resolved.origins.get(setting) == origin(setting)
     }
-
-
-def _said_otherwise(opened: Opened, told: Options) -> set[str]:
-    """Options of the last time in the place of which something else is said now."""
-    said = {
-        option
-        for option, setting in _OF_SOURCE.items()
-        if opened.resolved.origins.get(setting) == env_name(setting)
-    }
-    return said | (_SPLITS if _SPLITS & told.keys() else set())
 
 
 def _split_options(options: Options) -> tuple[dict[str, object], dict[str, object]]:
@@ -236,7 +227,7 @@ def _is_secret(name: str, value: object) -> bool:
 
 
 def _texts(value: object) -> Iterator[str]:
-    """All texts in a value as JSON has it; names of a table that say of a secret are told too."""
+    """All texts in a value as JSON has it; names of a table that speak of a secret come too."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import threading
 from collections import deque
@@ -11,20 +12,33 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kglink.config import ResolvedSettings
 from kglink.errors import SpaceError, UsageError
-from kglink.records import Candidate, LinkedDocument, Span, TextInput
+from kglink.linking.candidates import CandidateSearch
+from kglink.linking.explain import Explanation
+from kglink.linking.kinds import joint_ranking
+from kglink.linking.pipeline import Linker, text_groups
+from kglink.linking.reading import PlainReader, TrainedReader
+from kglink.linking.scoring import SEARCH_SCORING
+from kglink.plugins import load_registry
+from kglink.records import (
+    Candidate,
+    Entity,
+    EntityId,
+    LinkedDocument,
+    MentionInText,
+    Span,
+    TextInput,
+)
 from kglink.shown import ShownList
 from kglink.workspace.folder import named
+from kglink.workspace.linker import token_search_of
+from kglink.workspace.opened import MOST_LINKERS, Opened
 from kglink.workspace.spaces import answers, build_if_stale
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
     from multiprocessing.connection import Connection
-
-    from kglink.config import ResolvedSettings
-    from kglink.linking.explain import Explanation
-    from kglink.linking.pipeline import Linker
-    from kglink.workspace.opened import Opened
 
 
 def link(
@@ -87,13 +101,12 @@ def fresh_linker(
 
     The one before is kept for as long as nothing changes that it was made of.
     """
-    from kglink.workspace.opened import MOST_LINKERS, FreshLinker
-
     asked = (*map(named, (kbs, types, under, not_under)), wait)
     with opened.lock:
-        before = opened.fresh_linkers.get(asked)
-        if before and before.state == opened.state(before.files):
-            return before.linker
+        if asked in opened.fresh_linkers:
+            files, state, linker = opened.fresh_linkers[asked]
+            if state == opened.state(files):
+                return linker
         files = opened.linked_files()
         state = opened.state(files)
     # Vectors alone can answer nothing before they are made.
@@ -105,7 +118,7 @@ def fresh_linker(
             made = opened.fresh_linkers
             while len(made) >= MOST_LINKERS:
                 del made[next(iter(made))]
-            made[asked] = FreshLinker(files, state, linker)
+            made[asked] = files, state, linker
         return linker
 
 
@@ -156,12 +169,38 @@ def search(
     >>> [str(one.id) for one in workspace.search("a wading bird", k=1, kbs=["birds"])]
     ['birds:h']
     """
-    from kglink.workspace.linker import search
-
+    if not isinstance(k, int) or k < 1:
+        raise UsageError(f"k = {k!r}: a search has at least one answer", hint="Give a number.")
+    if not isinstance(text, str) or not text:
+        raise UsageError("a search needs a text", hint="A name, or a description in words.")
     build_if_stale(opened, wait=wait)
-    names = opened.space().kbs(named(kbs))
-    limited = opened.limited(opened.space(), names, opened.limits(types, under, not_under))
-    return ShownList(search(limited, opened.encoder, opened.registry, text, k, names))
+    names, encoder = opened.space().kbs(named(kbs)), opened.encoder
+    candidates = CandidateSearch(
+        opened.limited(opened.space(), names, opened.limits(types, under, not_under)),
+        TrainedReader(encoder) if encoder.trained else PlainReader(encoder, 0, repeat_alone=True),
+        candidates=k,
+        scoring=SEARCH_SCORING,
+        token_search=token_search_of(encoder, opened.registry),
+    )
+    found = candidates.find([MentionInText(text, 0, len(text))], names)
+    return ShownList(joint_ranking(found[0], names)[:k])
+
+
+def found_shape(
+    found: Iterable[Candidate], entities: Mapping[EntityId, Entity]
+) -> list[dict[str, Any]]:
+    """What a search found, as JSON; ``entities`` are those of it that the store still has."""
+    return [
+        {
+            "kb": one.id.kb,
+            "key": one.id.key,
+            "title": one.title,
+            "score": round(one.score, 5),
+            "url": entities[one.id].url if one.id in entities else "",
+            "evidence": one.evidence,
+        }
+        for one in found
+    ]
 
 
 def explain(
@@ -179,8 +218,6 @@ def explain(
     finds. What it finds there is answered as when the text is linked, anything else as a given
     mention. A space that is missing or older than the store is built first.
     """
-    from kglink.linking.explain import Explanation
-
     spans = _spans(text, surface, span)
     linker = fresh_linker(opened, kbs, wait=wait)
     (document,) = linker.link([TextInput("", text)])
@@ -202,16 +239,12 @@ def _spans(text: str, surface: str, span: tuple[int, int] | None) -> tuple[Span,
         return (Span(*span),)
     if not surface:
         return None
-    found = []
-    at = text.find(surface)
-    while at >= 0:
-        found.append(Span(at, at + len(surface)))
-        at = text.find(surface, at + len(surface))
+    found = tuple(Span(*one.span()) for one in re.finditer(re.escape(surface), text))
     if not found:
         raise UsageError(
             f"{surface!r} does not stand in the text", hint="A surface is written as in the text."
         )
-    return tuple(found)
+    return found
 
 
 #: How many groups of texts for each worker are read ahead.
@@ -256,8 +289,6 @@ def _by_workers(
     from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
     from concurrent.futures.process import BrokenProcessPool
     from multiprocessing import get_context
-
-    from kglink.linking.pipeline import text_groups
 
     cores = opened.settings.encoder.threads or os.cpu_count() or 1
     threads = max(1, cores // workers)
@@ -306,25 +337,22 @@ _begun: list[_Work] = []
 
 def _begin(work: _Work, threads: int, parent: Connection) -> None:
     """A worker begins: it takes this work, leaves Ctrl-C to its parent, and ends with it."""
+    from multiprocessing.connection import wait
+
     _begun.append(work)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.environ["OMP_NUM_THREADS"] = str(threads)  # of libraries that are loaded from now on
-    threading.Thread(target=_end_with, args=[parent], daemon=True).start()
 
+    def end_with_parent() -> None:
+        wait([parent])
+        os._exit(1)
 
-def _end_with(parent: Connection) -> None:
-    from multiprocessing.connection import wait
-
-    wait([parent])
-    os._exit(1)
+    threading.Thread(target=end_with_parent, daemon=True).start()
 
 
 @cache
 def _linker() -> Linker:
     """The linker of this worker; an error of it reaches the parent with the first answer."""
-    from kglink.plugins import load_registry
-    from kglink.workspace.opened import Opened
-
     (work,) = _begun
     opened = Opened(work.folder, work.resolved, load_registry())
     space = opened.space()

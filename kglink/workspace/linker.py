@@ -1,42 +1,50 @@
-"""Makes the linker and the search of a workspace, limited to the entities that may be found."""
+"""What links: a space with its encoder and settings makes searches and linkers, and is fitted."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from kglink.config import LinkSection
-from kglink.errors import UnknownNameError, UsageError
+from kglink.errors import SpaceError, UnknownNameError, UsageError
+from kglink.evaluation.annotated import annotation_of, merged_texts
 from kglink.linking.asked import AskedKind
 from kglink.linking.candidates import CandidateSearch
 from kglink.linking.contexts import TokenSearchOf
 from kglink.linking.corrected import Corrected
 from kglink.linking.fit_clusterer import ClustererChoice, read_choice
 from kglink.linking.judge import SpanJudge, default_weights
-from kglink.linking.kinds import EvidenceKind, joint_ranking
+from kglink.linking.kinds import EvidenceKind
+from kglink.linking.memory import Memory
 from kglink.linking.pipeline import Linker
 from kglink.linking.read_together import READ, ReadTogether
 from kglink.linking.reading import PlainReader, Reader, TrainedReader
 from kglink.linking.sameness import Counterparts
-from kglink.linking.scoring import SCORING_FILE, SEARCH_SCORING, Scoring, read_scoring
+from kglink.linking.scoring import (
+    SCORING_FILE,
+    Scoring,
+    read_scoring,
+    write_scoring,
+)
 from kglink.linking.stages import Stage
-from kglink.plugins import DefaultWeights, KeepsFiles
-from kglink.records import Candidate, EntityId, MentionInText
+from kglink.models import Encoder
+from kglink.plugins import DefaultWeights, KeepsFiles, Registry
+from kglink.records import Document, EntityId, OnProgress
 from kglink.space.folder import SpaceFolder
-from kglink.space.remembered import RememberedSurface, RememberedVectors, remembered_vectors
+from kglink.space.remembered import RememberedSurface, remembered_vectors
 from kglink.space.space import Space, limited_space
+from kglink.store import Store
 from kglink.store.branches import WantedEntities
-from kglink.workspace.detectors import detectors_of
+from kglink.store.memory import PartOfMemory
+from kglink.workspace.detectors import detectors_of, without_auto
 
 if TYPE_CHECKING:
-    from kglink.models import Encoder
-    from kglink.plugins import Registry
-    from kglink.store import Store
-    from kglink.store.memory import PartOfMemory
+    from kglink.linking.fit import Rankings
 
 _ANOTHER_MODEL = "the trained reranker was weighed for another model of the space"
 
@@ -51,59 +59,181 @@ def token_search_of(encoder: Encoder, registry: Registry) -> TokenSearchOf | Non
     trained = encoder.trained
     if trained is None or not trained.compares_tokens:
         return None
-    from kglink.space.token_search import TokenSearch
+    from kglink.space.token_search import TokenSearch  # which loads torch
 
     scorer = registry.create("scorer", trained.scorer, trained.scorer_settings)
     return cache(lambda tokens: TokenSearch(tokens, scorer))
 
 
-def search_of(
-    space: Space,
-    encoder: Encoder,
-    settings: LinkSection,
-    store: Store,
-    registry: Registry,
-    *,
-    candidates: int = 0,
-    scoring: Scoring | Literal["kept", "default"] = "kept",
-    reranker: Path | None = None,
-) -> CandidateSearch:
-    """A search as the settings want it; ``candidates`` per KB at least are found.
+class Fitted(NamedTuple):
+    """The scoring that was fitted, and to what."""
 
-    ``scoring``: this one, what is kept of the space, or what a space has before it is fitted.
-    ``reranker``: the folder of one that is not the space's. The space's own is not asked where
-    it was weighed for another model.
+    scoring: Scoring
+    rankings: Rankings
+    start: Scoring
+
+    def without(self, fold: int) -> Scoring:
+        """What is fitted without one part of the documents, to judge that part by."""
+        from kglink.linking.fit import fit_rankings
+
+        return fit_rankings(self.rankings.without(fold), self.start)
+
+
+def is_remembered(store: Store, docs: Iterable[str]) -> bool:
+    """Whether memory was learnt from some of these documents."""
+    return not store.memory_sources().keys().isdisjoint(docs)
+
+
+def memory_of(store: Store, *, remembered: bool) -> Callable[[Sequence[Document]], Memory]:
+    """The memory that some documents are judged by: what they say themselves is left out."""
+    return store.memory_without if remembered else lambda part: store
+
+
+@dataclass(frozen=True, slots=True)
+class LinkSetup:
+    """A space, its encoder and the settings of linking: makes searches and linkers.
+
+    ``reranker`` is the folder of one that is not the space's.
     """
-    asked = asked_kinds(settings, registry)
-    place = space.folder.path
-    unfit = scoring == "kept" and not reranker and is_reranker_of_another_model(space)
-    if settings.rerank and settings.evidence == "all" and not unfit:
-        place = reranker or space.folder.reranker
-        depth, margin = settings.rerank, settings.rerank_margin
-        asked.append(AskedKind(READ, ReadTogether(place, encoder.hardware, depth, margin), depth))
-    if scoring == "kept":
-        kept = read_scoring(place, space.manifest.model.fingerprint)
-    else:
-        kept = None if scoring == "default" else scoring
-    reader = reader_of(encoder, settings.window_chars)
-    remembered = None
-    if settings.evidence == "all":
-        remembered = remembered_of(space, encoder, store)
-    return CandidateSearch(
-        space,
-        reader,
-        candidates=max(settings.candidates, settings.top_k, candidates),
-        scoring=kept,
-        by=settings.evidence,
-        token_search=token_search_of(encoder, registry)
-        if settings.evidence in ("all", "vectors")
-        else None,
-        memory=store,
-        remembered=remembered,
-        counterparts=None if settings.evidence != "all" else counterparts_of(store, space),
-        asked=asked,
-        facts=store,
-    )
+
+    space: Space
+    encoder: Encoder
+    link: LinkSection
+    store: Store
+    registry: Registry
+    reranker: Path | None = None
+
+    def changed(self, **settings: object) -> LinkSetup:
+        """The same with some settings of linking changed."""
+        return replace(self, link=self.link.model_copy(update=settings))
+
+    def search(
+        self, *, candidates: int = 0, scoring: Scoring | Literal["kept", "default"] = "kept"
+    ) -> CandidateSearch:
+        """A search as the settings want it; ``candidates`` per KB at least are found.
+
+        ``scoring``: this one, what is kept of the space, or what a space has before it is fitted.
+        The space's own reranker is not asked where it was weighed for another model.
+        """
+        space, encoder, link, store = self.space, self.encoder, self.link, self.store
+        asked = asked_kinds(link, self.registry)
+        place, fingerprint = space.folder.path, space.manifest.model.fingerprint
+        unfit = scoring == "kept" and not self.reranker and is_reranker_of_another_model(space)
+        if link.rerank and link.evidence == "all" and not unfit:
+            place = self.reranker or space.folder.reranker
+            read = ReadTogether(place, encoder.hardware, link.rerank, link.rerank_margin)
+            asked.append(AskedKind(READ, read, link.rerank))
+        if scoring == "kept":
+            kept = read_scoring(place, fingerprint)
+        else:
+            kept = None if scoring == "default" else scoring
+        by_all, remembered = link.evidence == "all", None
+        if by_all and space.manifest.rows and store.memory_sources():
+            remembered = remembered_vectors(
+                space.folder.memory,
+                store.memory_state(),
+                encoder.info.fingerprint,
+                space.manifest.model.dim,
+                lambda most: [RememberedSurface(*one) for one in store.remembered_surfaces(most)],
+                encoder.encode_queries,
+            )
+        by_vectors = by_all or link.evidence == "vectors"
+        return CandidateSearch(
+            space,
+            reader_of(encoder, link.window_chars),
+            candidates=max(link.candidates, link.top_k, candidates),
+            scoring=kept,
+            by=link.evidence,
+            token_search=token_search_of(encoder, self.registry) if by_vectors else None,
+            memory=store,
+            remembered=remembered,
+            counterparts=counterparts_of(store, space) if by_all else None,
+            asked=asked,
+            facts=store,
+        )
+
+    def linker(
+        self,
+        search: CandidateSearch,
+        kbs: Sequence[str] = (),
+        *,
+        unfinished: Mapping[str, object] | None = None,
+        memory: PartOfMemory | None = None,
+        clusters: Mapping[str, str] | None = None,
+        corrected: Corrected | None = None,
+    ) -> Linker:
+        """A linker to some KBs, or all; ``memory``: its detectors look for the names of this one.
+
+        ``clusters``: by folded name what was discovered; ``corrected``: what people said of texts.
+        """
+        space, link, store = self.space, self.link, self.store
+        kbs = kbs or space.kbs()
+        space.kbs(link.prefer)
+        # Where several KBs have the same thing, those answer first that the settings prefer, then
+        # those that more mentions of the documents meant which memory was learnt from.
+        habit = store.memory_kbs()
+        preferred = [kb for kb in link.prefer if kb in kbs]
+        others = sorted((kb for kb in kbs if kb not in preferred), key=lambda kb: -habit.get(kb, 0))
+        unfit = link.rerank and is_reranker_of_another_model(space)
+        scoring = search.scoring
+        return Linker(
+            search,
+            partial(detectors_of, space, kbs, link, memory or store, self.registry),
+            store,
+            kbs,
+            link,
+            judge=SpanJudge(
+                scoring,
+                scoring.spans or default_weights(),
+                scoring.threshold if link.threshold == "auto" else link.threshold,
+                link.nested,
+                {kb: space.segments[kb].proper for kb in kbs},
+            ),
+            stages=stages_of(link, self.registry, space.folder),
+            preferred=(*preferred, *others),
+            unfinished=unfinished,
+            clusters=clusters,
+            corrected=corrected,
+            not_reranked=[_ANOTHER_MODEL] if unfit else [],
+        )
+
+    def fit(
+        self, documents: Iterable[Document], progress: OnProgress, *, remembered: bool = False
+    ) -> Fitted:
+        """Fit the scoring, and keep it; ``remembered``: memory was learnt from the documents too.
+
+        Where a reranker is asked, the space's or the one of a folder, it is kept beside that.
+        """
+        # These load scipy.optimize, which no link waits for.
+        from kglink.linking.fit import fit_rankings, judged_rankings
+        from kglink.linking.fit_judge import fit_judge
+
+        space, unfitted, known = self.space, self.changed(evidence="all"), list(documents)
+        search = unfitted.search(scoring="default")
+        memory_without = memory_of(self.store, remembered=remembered)
+        rankings = judged_rankings(search, known, space.kbs(), memory_without, progress)
+        scoring = fit_rankings(rankings, search.scoring)
+        if not annotation_of(merged_texts("", known)).partial:
+            links_all = replace(unfitted, link=without_auto(unfitted.link)).changed(threshold=0.0)
+            linker = links_all.linker(unfitted.search(scoring=scoring))
+            judge = fit_judge(linker, known, memory_without=memory_without, progress=progress)
+            scoring = replace(
+                scoring, spans=judge.weights, threshold=judge.threshold, links=judge.links
+            )
+        # Write the scoring, unless the space has another model by now: that one has its own.
+        fingerprint = space.manifest.model.fingerprint
+
+        def check() -> None:
+            if space.folder.published_manifest().model.fingerprint != fingerprint:
+                raise SpaceError(
+                    f"space {space.manifest.name!r} got another model while evidence was fitted to "
+                    "it",
+                    hint="Run the same command again: it fits the new model.",
+                )
+
+        own = self.reranker or space.folder.reranker
+        write_scoring(own if self.link.rerank else space.folder.path, fingerprint, scoring, check)
+        return Fitted(scoring, rankings, search.scoring)
 
 
 def is_reranker_of_another_model(space: Space) -> bool:
@@ -111,20 +241,6 @@ def is_reranker_of_another_model(space: Space) -> bool:
     place = space.folder.reranker
     weighed = (place / SCORING_FILE).exists()
     return weighed and read_scoring(place, space.manifest.model.fingerprint) is None
-
-
-def remembered_of(space: Space, encoder: Encoder, store: Store) -> RememberedVectors | None:
-    """The vectors of what memory knows; None where that is nothing, or the space has none."""
-    if not space.manifest.rows or not store.memory_sources():
-        return None
-    return remembered_vectors(
-        space.folder.memory,
-        store.memory_state(),
-        encoder.info.fingerprint,
-        space.manifest.model.dim,
-        lambda most: [RememberedSurface(*one) for one in store.remembered_surfaces(most)],
-        encoder.encode_queries,
-    )
 
 
 def asked_kinds(settings: LinkSection, registry: Registry) -> list[AskedKind]:
@@ -159,83 +275,6 @@ def counterparts_of(
         if overlap.is_accepted(0.5)
     )
     return Counterparts.of(overlaps, space.segments)
-
-
-def linker_of(
-    search: CandidateSearch,
-    space: Space,
-    kbs: Sequence[str],
-    settings: LinkSection,
-    store: Store,
-    registry: Registry,
-    unfinished: Mapping[str, object] | None = None,
-    memory: PartOfMemory | None = None,
-    clusters: Mapping[str, str] | None = None,
-    corrected: Corrected | None = None,
-) -> Linker:
-    """A linker to some KBs of a space; ``memory``: its detectors look for the names of this one.
-
-    ``clusters``: by folded name what was discovered; ``corrected``: what people said of texts.
-    """
-    return Linker(
-        search,
-        partial(detectors_of, space, kbs, settings, memory or store, registry),
-        store,
-        kbs,
-        settings,
-        judge=SpanJudge(
-            search.scoring,
-            search.scoring.spans or default_weights(),
-            search.scoring.threshold if settings.threshold == "auto" else settings.threshold,
-            settings.nested,
-            {kb: space.segments[kb].proper for kb in kbs},
-        ),
-        stages=stages_of(settings, registry, space.folder),
-        preferred=preferred_kbs(space, kbs, settings, store),
-        unfinished=unfinished,
-        clusters=clusters,
-        corrected=corrected,
-        not_reranked=[_ANOTHER_MODEL]
-        if settings.rerank and is_reranker_of_another_model(space)
-        else [],
-    )
-
-
-def preferred_kbs(
-    space: Space, kbs: Sequence[str], settings: LinkSection, store: Store
-) -> tuple[str, ...]:
-    """The KBs in the order in which they answer where several have the same thing.
-
-    Those that the settings prefer, then those that more mentions of the documents meant which
-    memory was learnt from, then the order of the space.
-    """
-    space.kbs(settings.prefer)
-    habit = store.memory_kbs()
-    named = [kb for kb in settings.prefer if kb in kbs]
-    others = (kb for kb in kbs if kb not in named)
-    return (*named, *sorted(others, key=lambda kb: -habit.get(kb, 0)))
-
-
-def search(
-    space: Space, encoder: Encoder, registry: Registry, text: str, k: int, kbs: Sequence[str]
-) -> list[Candidate]:
-    """The entities of some KBs that a text names or describes, best first."""
-    if not isinstance(k, int) or k < 1:
-        raise UsageError(f"k = {k!r}: a search has at least one answer", hint="Give a number.")
-    if not isinstance(text, str) or not text:
-        raise UsageError("a search needs a text", hint="A name, or a description in words.")
-    reader = (
-        TrainedReader(encoder) if encoder.trained else PlainReader(encoder, 0, repeat_alone=True)
-    )
-    candidates = CandidateSearch(
-        space,
-        reader,
-        candidates=k,
-        scoring=SEARCH_SCORING,
-        token_search=token_search_of(encoder, registry),
-    )
-    found = candidates.find([MentionInText(text, 0, len(text))], kbs)
-    return joint_ranking(found[0], kbs)[:k]
 
 
 def stages_of(settings: LinkSection, registry: Registry, folder: SpaceFolder) -> list[Stage]:
@@ -290,7 +329,8 @@ def limited_to(space: Space, kbs: Sequence[str], limits: Limits, store: Store) -
             raise UnknownNameError(f"type of entity in {', '.join(kbs)}", one, known - {""})
     keys = {kb: store.wanted_keys(kb, one) for kb, one in wanted.items() if any(one)}
     limited = limited_space(space, keys)
-    if not any(_count(limited, kb) for kb in kbs):
+    segments = (limited.segments[kb] for kb in kbs)
+    if not any(len(one.keys if one.rows is None else one.rows) for one in segments):
         raise UsageError(
             f"no entity of {', '.join(kbs)} is of these types and in these branches",
             hint="Leave out a type, a branch (under) or an exception (not_under).",
@@ -311,8 +351,3 @@ def _branches(space: Space, ids: Iterable[str]) -> Mapping[str, tuple[str, ...]]
         space.kbs([kb])
         found[kb] += (key,)
     return found
-
-
-def _count(space: Space, kb: str) -> int:
-    segment = space.segments[kb]
-    return len(segment.keys if segment.rows is None else segment.rows)

@@ -12,25 +12,35 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from kglink.errors import UnknownNameError, UsageError
+from kglink.evaluation.annotated import annotation_of, merged_texts, nil_places, with_nil
+from kglink.evaluation.retrieval import check_annotated
 from kglink.files.atomic import file_lock
 from kglink.files.digest import text_digest
 from kglink.linking.corrected import NOT_A_MENTION, corrected_documents, corrected_texts
+from kglink.linking.detect import proposals
+from kglink.linking.fit_clusterer import (
+    ClustererChoice,
+    KnownMention,
+    choose_settings,
+    write_choice,
+)
+from kglink.linking.pipeline import BATCH_MENTIONS, Linker
+from kglink.linking.scoring import Scoring
+from kglink.plugins import Detector
 from kglink.records import CORRECTIONS, Document, EntityId, Mention, OnProgress, Progress, Ranking
+from kglink.store.memory import Places, Unmarked
+from kglink.store.occurrences import Meaning
+from kglink.workspace.detectors import NamesOfStore, detectors_for, without_auto
 from kglink.workspace.entities import entity as entity_of
-from kglink.workspace.folder import named
+from kglink.workspace.folder import CLUSTERER, named
 from kglink.workspace.kbs import add_kb, remove_kb
+from kglink.workspace.linker import clusterer_choice, is_remembered, memory_of
+from kglink.workspace.opened import Opened
 
 if TYPE_CHECKING:
     from kglink.linking.fit import JudgedMention
-    from kglink.linking.fit_clusterer import ClustererChoice, KnownMention
-    from kglink.linking.pipeline import Linker
-    from kglink.linking.scoring import Scoring
-    from kglink.plugins import Detector
-    from kglink.store.memory import Places, Unmarked
-    from kglink.store.occurrences import Meaning
-    from kglink.workspace.opened import Opened
 
-#: How many documents tell whether all are annotated whole or in part.
+#: From this number of documents it is judged whether all are annotated whole or in part.
 _JUDGED_BY = 500
 
 
@@ -41,7 +51,7 @@ def learn(
     split: str = "",
     progress: OnProgress = lambda _: None,
 ) -> int:
-    """Remember what surfaces mean in annotated documents; returns how many surfaces they tell.
+    """Remember what surfaces mean in annotated documents; returns how many surfaces are remembered.
 
     Of no split: those of the split train, or all where there is none. Learning from the same
     documents again takes the place of what was remembered of them. All that was learnt before is
@@ -54,8 +64,8 @@ def learn(
     for name in names:
         _check_source(opened, name)
     opened.store.learn(dict.fromkeys(names, split), _unmarked_of(opened), progress=progress)
-    told = opened.store.memory_sources()
-    return sum(told[name] for name in names)
+    known = opened.store.memory_sources()
+    return sum(known[name] for name in names)
 
 
 def forget(
@@ -75,10 +85,8 @@ def fit(
     """Fit how the space weighs evidence to annotated documents; nothing is trained.
 
     What memory has learnt from these documents does not count while they are judged. Mentions
-    whose golds no KB has are NIL, as `kglink.evaluation.annotated` tells.
+    whose golds no KB has are NIL, as `kglink.evaluation.annotated` says.
     """
-    from kglink.workspace.fitting import is_remembered
-
     names = named(docs)
     with opened.at_one_moment() as seen:
         documents = judged_documents(seen, names, split)
@@ -88,10 +96,7 @@ def fit(
 
 def scoring(opened: Opened) -> Scoring:
     """How the space weighs evidence now, as it was fitted last or as it is before."""
-    from kglink.workspace.linker import search_of
-
-    parts = (opened.space(), opened.encoder, opened.settings.link, opened.store, opened.registry)
-    return search_of(*parts).scoring
+    return opened.link_setup().search().scoring
 
 
 def fit_scoring(
@@ -107,27 +112,22 @@ def fit_scoring(
     ``remembered``: memory was learnt from these documents. What was fitted is kept beside the
     space, for as long as it has this model.
     """
-    from kglink.workspace.fitting import fit_space
-
-    parts = (opened.space(), opened.encoder, opened.settings.link, opened.store, opened.registry)
-    return fit_space(*parts, documents, progress, remembered=remembered).scoring
+    return opened.link_setup().fit(documents, progress, remembered=remembered).scoring
 
 
 def judged_documents(opened: Opened, names: Sequence[str], split: str) -> list[Document]:
     """The documents of some sources; mentions whose golds no KB of the space has are NIL."""
-    from kglink.evaluation.annotated import nil_places, with_nil
-
     kbs = opened.space().kbs()
+    for name in names:
+        _check_source(opened, name)
     return [
         one
         for name in names
-        for one in with_nil(_documents(opened, name, split), nil_places(opened.store, name, kbs))
+        for one in with_nil(
+            opened.store.documents(name, opened.store.learning_split(name, split)),
+            nil_places(opened.store, name, kbs),
+        )
     ]
-
-
-def said_to_be_none(document: Document) -> Iterator[tuple[int, int]]:
-    """The places of a corrected text that somebody said are no mentions."""
-    return ((one.start, one.end) for one in document.mentions if one.gold is None)
 
 
 def _unmarked_of(opened: Opened) -> Unmarked:
@@ -137,9 +137,6 @@ def _unmarked_of(opened: Opened) -> Unmarked:
     are those of the store, so that no space is needed, and of the KBs that the documents link to:
     what is not marked says nothing of others.
     """
-    from kglink.evaluation.annotated import annotation_of, merged_texts
-    from kglink.linking.detect import proposals
-    from kglink.workspace.detectors import NamesOfStore, detectors_for, without_auto
 
     @lru_cache(maxsize=2)
     def detectors_of(
@@ -153,7 +150,8 @@ def _unmarked_of(opened: Opened) -> Unmarked:
         source: str, split: str | None, known: Callable[[], Iterator[Meaning]]
     ) -> Places | None:
         if source == CORRECTIONS:
-            return said_to_be_none
+            # The places of a corrected text that somebody said are no mentions.
+            return lambda text: ((one.start, one.end) for one in text.mentions if one.gold is None)
         sample = islice(opened.store.documents(source, split), _JUDGED_BY)
         if annotation_of(merged_texts(source, sample)).partial:
             return None
@@ -174,8 +172,6 @@ def _unmarked_of(opened: Opened) -> Unmarked:
 
 def _check_source(opened: Opened, name: str) -> None:
     """Refuse what is no KB of annotated documents, such as a file."""
-    from kglink.evaluation.seen import check_annotated
-
     if Path(name).exists() and name not in (info.name for info in opened.store.kbs()):
         raise UsageError(
             f"{name!r} is a file, and no name of a KB of annotated documents",
@@ -183,16 +179,6 @@ def _check_source(opened: Opened, name: str) -> None:
             "is then what is learnt from.",
         )
     check_annotated(opened.store, name)
-
-
-def _documents(opened: Opened, name: str, split: str) -> Iterator[Document]:
-    """The documents of a split; of none named those to train with, or all."""
-    _check_source(opened, name)
-    return opened.store.documents(name, opened.store.learning_split(name, split))
-
-
-#: The clusterer of `kglink link --cluster`.
-CLUSTERER = "kglink/mentions"
 
 
 def fit_clusterer(
@@ -209,21 +195,19 @@ def fit_clusterer(
     documents that they were not chosen on. What memory has learnt from these does not count.
     """
     from kglink.linking.fit import FOLDS, MOST_MENTIONS, fold_of, judged_mentions
-    from kglink.linking.fit_clusterer import choose_settings, write_choice
-    from kglink.workspace.detectors import without_auto
-    from kglink.workspace.fitting import is_remembered, memory_of
-    from kglink.workspace.linker import linker_of, search_of
 
     names = named(docs)
     documents = judged_documents(opened, names, split)
-    space, store, registry = opened.space(), opened.store, opened.registry
-    kbs = space.kbs()
-    asked = without_auto(opened.settings.link)
-    alone = asked.model_copy(update={"clusterer": ""})
-    clustered = asked.model_copy(update={"clusterer": asked.clusterer or CLUSTERER})
-    search = search_of(space, opened.encoder, asked, store, registry)
+    setup, store = (
+        replace(opened.link_setup(), link=without_auto(opened.settings.link)),
+        opened.store,
+    )
+    space, link = setup.space, setup.link
+    alone = setup.changed(clusterer="")
+    clustered = setup.changed(clusterer=link.clusterer or CLUSTERER)
+    search = setup.search()
     memory_without = memory_of(store, remembered=is_remembered(store, names))
-    judged = judged_mentions(documents, kbs, MOST_MENTIONS)
+    judged = judged_mentions(documents, space.kbs(), MOST_MENTIONS)
     if not any(one.gold for one in judged):
         raise UsageError(
             "no mention of these documents has its answer in the space",
@@ -232,12 +216,12 @@ def fit_clusterer(
     known: list[KnownMention] = []
     for part in range(FOLDS):
         memory = memory_without([one for one in documents if fold_of(one) == part])
-        linker = linker_of(search.with_memory(memory), space, kbs, alone, store, registry)
+        linker = alone.linker(search.with_memory(memory))
         own = [one for one in judged if one.fold == part]
-        for one in _known(linker, own, max(asked.top_k, asked.reranked)):
+        for one in _known(linker, own, max(link.top_k, link.reranked)):
             known.append(one)
             progress(Progress("mentions", len(known), len(judged)))
-    helping = linker_of(search, space, kbs, clustered, store, registry)
+    helping = clustered.linker(search)
 
     def answer(ranking: Ranking) -> EntityId | None:
         chosen = helping.decided(ranking).chosen
@@ -251,16 +235,11 @@ def fit_clusterer(
 
 def kept_clusterer_choice(opened: Opened) -> ClustererChoice | None:
     """What `fit_clusterer` chose for the clusterer of the settings; None: nothing."""
-    from kglink.workspace.linker import clusterer_choice
-
     return clusterer_choice(opened.settings.link, opened.registry, opened.space().folder)
 
 
 def _known(linker: Linker, judged: Sequence[JudgedMention], depth: int) -> Iterator[KnownMention]:
     """Mentions with the candidates that a clusterer is given."""
-    from kglink.linking.fit_clusterer import KnownMention
-    from kglink.linking.pipeline import BATCH_MENTIONS
-
     for first in range(0, len(judged), BATCH_MENTIONS):
         batch = judged[first : first + BATCH_MENTIONS]
         found = linker.joint([one.mention for one in batch], limit=depth)

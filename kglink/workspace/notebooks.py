@@ -48,9 +48,9 @@ def progress_bar() -> Iterator[OnProgress]:
     tasks: dict[str, TaskID] = {}
     with Bars(console=Console(stderr=True)) as bars:
 
-        def show(told: Progress) -> None:
-            if told.step not in tasks:
-                tasks[told.step] = bars.add_task(escape(printable(told.step)), total=None)
-            bars.update(tasks[told.step], completed=told.done, total=told.total or None)
+        def show(at: Progress) -> None:
+            if at.step not in tasks:
+                tasks[at.step] = bars.add_task(escape(printable(at.step)), total=None)
+            bars.update(tasks[at.step], completed=at.done, total=at.total or None)
 
         yield show

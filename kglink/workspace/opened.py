@@ -14,9 +14,21 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 from kglink.config import CONFIG_FILE, ResolvedSettings, Settings, load_settings
 from kglink.errors import ConfigError, UsageError
+from kglink.linking.corrected import corrected_texts
+from kglink.linking.fit_clusterer import CHOICE_FILE
+from kglink.linking.pipeline import Linker
+from kglink.linking.scoring import SCORING_FILE
+from kglink.linking.stages import Stage
+from kglink.models import Encoder
+from kglink.models.head_folder import TAGGER
+from kglink.models.static_folder import STATIC
 from kglink.plugins import Registry, TellsAfterwards, load_registry
 from kglink.sources import Source, SourceLimits
 from kglink.sources.encoding import checked_encoding
+from kglink.space.space import Space
+from kglink.store import Store
+from kglink.workspace.detectors import DetectorChoice, chosen_detector
+from kglink.workspace.discoveries import names_of_discoveries
 from kglink.workspace.folder import (
     DISCOVERIES_FILE,
     find_workspace,
@@ -24,24 +36,23 @@ from kglink.workspace.folder import (
     named,
     named_workspace,
 )
+from kglink.workspace.joint_space import AUTO, WorkspaceSpace, joint_space, student_of
+from kglink.workspace.linker import (
+    Limits,
+    LinkSetup,
+    is_reranker_of_another_model,
+    limited_to,
+)
 from kglink.workspace.trust import check_store_file, check_trust
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import URL
 
-    from kglink.linking.pipeline import Linker
-    from kglink.linking.stages import Stage
-    from kglink.models import Encoder
-    from kglink.space.space import Space
-    from kglink.store import Store
-    from kglink.workspace.detectors import DetectorChoice
-    from kglink.workspace.joint_space import WorkspaceSpace
-    from kglink.workspace.linker import Limits
 
 #: Linkers that are kept: to other KBs, or with more candidates.
 MOST_LINKERS = 4
 
-#: What tells a file from the one that replaced it; None: there is no file.
+#: Differs from one file to another that replaces it; None: there is no file.
 Stamp = tuple[int, int, int] | None
 
 
@@ -52,14 +63,6 @@ class NamesAlone(NamedTuple):
     vectors: int
     """How many vectors of the space are made."""
     of: int
-
-
-class FreshLinker(NamedTuple):
-    """A linker, and the state of the store and of some files that it was made of."""
-
-    files: tuple[Path, ...]
-    state: tuple[object, ...]
-    linker: Linker
 
 
 class Opened:
@@ -85,8 +88,8 @@ class Opened:
         self._student: tuple[Stamp, Encoder] | None = None
         self._limited: dict[object, tuple[Space, Space]] = {}
         self._linkers: dict[object, Linker] = {}
-        #: By what is asked of them.
-        self.fresh_linkers: dict[object, FreshLinker] = {}
+        #: By what they are limited to: the files and the state that each was made of, and it.
+        self.fresh_linkers: dict[object, tuple[tuple[Path, ...], object, Linker]] = {}
         self.is_new = False
         """Whether `open` made the workspace."""
         #: The stages that were made here.
@@ -162,8 +165,6 @@ class Opened:
     @cached_property
     def store(self) -> Store:
         """The entity store."""
-        from kglink.store import Store
-
         with self.lock:
             if "store" in self.__dict__:  # another thread was faster
                 kept: Store = self.__dict__["store"]
@@ -211,8 +212,6 @@ class Opened:
     @property
     def joint_space(self) -> WorkspaceSpace:
         """The space that the settings name, built or not, with the model that it has now."""
-        from kglink.workspace.joint_space import AUTO, joint_space
-
         with self.lock:
             if self._joint_space is not None:
                 before, kept = self._joint_space
@@ -228,7 +227,6 @@ class Opened:
 
     @joint_space.setter
     def joint_space(self, space: WorkspaceSpace) -> None:
-        from kglink.workspace.joint_space import AUTO
 
         if self.settings.encoder.model == AUTO:
             space = replace(space, replaces=space.encoder.info.fingerprint)
@@ -237,8 +235,6 @@ class Opened:
     @property
     def encoder(self) -> Encoder:
         """What reads texts for that space: its static model where it has one, else its model."""
-        from kglink.workspace.joint_space import student_of
-
         with self.lock:
             space, stamp = self.joint_space, self._student_stamp()
             if stamp is None:
@@ -248,7 +244,6 @@ class Opened:
             return self._student[1]
 
     def _student_stamp(self) -> Stamp:
-        from kglink.models.static_folder import STATIC
 
         return stamp_of(self.joint_space.folder.student / STATIC.name)
 
@@ -263,6 +258,11 @@ class Opened:
                 self._linkers.clear()
             return self._space[1]
 
+    def link_setup(self, **settings: object) -> LinkSetup:
+        """What makes searches and linkers, with some settings of linking changed."""
+        link = self.settings.link.model_copy(update=settings)
+        return LinkSetup(self.space(), self.encoder, link, self.store, self.registry)
+
     def linked_kbs(self, space: Space, kbs: str | Sequence[str] = ()) -> tuple[str, ...]:
         """The KBs to link to: these, else those of the settings, else all of the space."""
         return space.kbs(named(kbs) or self.settings.link.kbs)
@@ -273,9 +273,7 @@ class Opened:
         under: str | Sequence[str] = (),
         not_under: str | Sequence[str] = (),
     ) -> Limits:
-        """Which entities may be found: as told here, else as the settings have it."""
-        from kglink.workspace.linker import Limits
-
+        """Which entities may be found: as named here, else as the settings have it."""
         link = self.settings.link
         return Limits(
             named(types) or link.types,
@@ -285,8 +283,6 @@ class Opened:
 
     def limited(self, space: Space, kbs: tuple[str, ...], limits: Limits) -> Space:
         """The space with those entities of these KBs that may be found."""
-        from kglink.workspace.linker import limited_to
-
         with self.lock:
             key = (id(space), kbs, limits)
             if key not in self._limited:
@@ -304,12 +300,6 @@ class Opened:
         candidates: int = 0,
     ) -> Linker:
         """A linker to some KBs of the space, or to all; ``candidates``: at least this number."""
-        from kglink.linking.corrected import corrected_texts
-        from kglink.linking.fit_clusterer import CHOICE_FILE
-        from kglink.linking.scoring import SCORING_FILE
-        from kglink.workspace.discoveries import names_of_discoveries
-        from kglink.workspace.linker import linker_of, search_of
-
         with self.lock:
             space = space or self.space()
             detector, names = self.detector(space), self.linked_kbs(space, kbs)
@@ -326,16 +316,18 @@ class Opened:
             )  # fmt: skip
             linker = self._linkers.get(key)
             if linker is None:
-                limited = self.limited(space, names, limits)
-                parts = (limited, self.encoder, link, self.store, self.registry)
-                search = search_of(*parts, candidates=candidates)
-                told = self.names_alone(space, names)
-                linker = linker_of(
-                    search, limited, names, link, self.store, self.registry,
-                    {"names_alone": told._asdict()} if told else None,
+                setup = LinkSetup(
+                    self.limited(space, names, limits), self.encoder, link, self.store,
+                    self.registry,
+                )  # fmt: skip
+                alone = self.names_alone(space, names)
+                linker = setup.linker(
+                    setup.search(candidates=candidates),
+                    names,
+                    unfinished={"names_alone": alone._asdict()} if alone else None,
                     clusters=names_of_discoveries(self.folder) if discovered else None,
                     corrected=corrected_texts(self.store),
-                )  # fmt: skip
+                )
                 self.stages += linker.stages
                 while len(self._linkers) >= MOST_LINKERS:
                     del self._linkers[next(iter(self._linkers))]
@@ -343,16 +335,11 @@ class Opened:
             return linker
 
     def state(self, files: Sequence[Path]) -> tuple[object, ...]:
-        """What tells the store and these files from what they are after a change."""
+        """Differs once the store or one of these files has changed."""
         return (self.store.state(), *map(stamp_of, files))
 
     def linked_files(self) -> tuple[Path, ...]:
         """The files that linkers are made of."""
-        from kglink.linking.fit_clusterer import CHOICE_FILE
-        from kglink.linking.scoring import SCORING_FILE
-        from kglink.models.head_folder import TAGGER
-        from kglink.models.static_folder import STATIC
-
         space = self.joint_space.folder
         return (
             space.path / "CURRENT",
@@ -366,8 +353,6 @@ class Opened:
 
     def is_reranker_of_another_model(self) -> bool:
         """Whether the trained reranker that is asked was weighed for a model before the space's."""
-        from kglink.workspace.linker import is_reranker_of_another_model
-
         return bool(self.settings.link.rerank) and is_reranker_of_another_model(self.space())
 
     def told_by_stages(self) -> list[tuple[str, str]]:
@@ -388,19 +373,17 @@ class Opened:
 
     def detector(self, space: Space | None = None) -> DetectorChoice:
         """The detectors of mentions that the settings mean, and where they come from."""
-        from kglink.workspace.detectors import chosen_detector
-
         folder = (space or self.space()).folder
         return chosen_detector(folder, self.settings.link, self.settings.encoder)
 
 
 def published_stamp(space: WorkspaceSpace) -> Stamp:
-    """What tells the published version of a space from any other."""
+    """Differs from one published version of a space to another."""
     return stamp_of(space.folder.path / "CURRENT")
 
 
 def stamp_of(path: Path) -> Stamp:
-    """What tells this file from one that takes its place."""
+    """Differs from one file to another that takes its place."""
     try:
         status = path.stat()
     except FileNotFoundError:

@@ -67,7 +67,12 @@ def whole_file(opened: Opened, path: Path) -> Iterator[TextIO]:
             raw = closing.enter_context(atomic_file(target))
         except OSError as error:
             raise cannot_write(path, error) from error
-        stream = closing.enter_context(_packed(raw, path.suffix.lower()))
+        stream: IO[bytes] = raw
+        if path.suffix.lower() == ".gz":  # without name or time: the same records, the same bytes
+            stream = cast("IO[bytes]", gzip.GzipFile("", "wb", fileobj=raw, mtime=0))
+        elif path.suffix.lower() == ".bz2":
+            stream = cast("IO[bytes]", bz2.BZ2File(raw, "wb"))
+        closing.enter_context(stream)
         text = io.TextIOWrapper(stream, encoding="utf-8", newline="\n")
         yield text
         try:
@@ -121,11 +126,3 @@ def _is_database(target: Path) -> bool:
                 if stream.read(16) == b"SQLite format 3\0":
                     return True
     return False
-
-
-def _packed(raw: IO[bytes], suffix: str) -> IO[bytes]:
-    if suffix == ".gz":  # without a name or time, so that the same records give the same bytes
-        return cast("IO[bytes]", gzip.GzipFile("", "wb", fileobj=raw, mtime=0))
-    if suffix == ".bz2":
-        return cast("IO[bytes]", bz2.BZ2File(raw, "wb"))
-    return raw

@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from kglink.config import OverlapSection
 from kglink.errors import ConfigError
 from kglink.files.atomic import write_atomically
-from kglink.models import Encoder
 from kglink.overlap.model import OverlapModel, default_model, read_model
-from kglink.overlap.scratch import VectorCache
+from kglink.overlap.scratch import RowKind, VectorCache
 from kglink.overlap.search import OverlapTools
-from kglink.plugins import PairEvidence, PluginSettings, Registry
+from kglink.plugins import PairEvidence
 from kglink.records import OnProgress
 from kglink.space.segment import Segment
+from kglink.store import Store
 from kglink.workspace.folder import OVERLAP_MODEL_FILE, VECTORS_FOLDER
 from kglink.workspace.joint_space import WorkspaceSpace, encoder_of
-
-if TYPE_CHECKING:
-    from kglink.overlap.scratch import RowKind
-    from kglink.store import Store
+from kglink.workspace.opened import Opened
 
 #: Where vectors for overlaps are that the space does not have; no space can be called so.
 OVERLAP_SPACE = ".overlap"
@@ -85,74 +80,45 @@ class WorkspaceVectors:
         return SegmentVectors(segment, rows) if rows in segment.info.rows else None
 
 
-def overlap_space(space: WorkspaceSpace) -> WorkspaceSpace:
-    """Whose vectors are compared: those of the space, or of one beside it where its model differs.
-
-    What weighs the pairs was fitted with an untrained encoder, and a trained one moves together
-    what was accepted before.
-    """
-    values = space.resolved.values
-    encoder = encoder_of(values.overlap.model, values.encoder, space.root)
+def overlap_tools(opened: Opened, progress: OnProgress = lambda _: None) -> OverlapTools:
+    """All that a search of this workspace works with."""
+    root, store, settings = opened.folder, opened.store, opened.settings.overlap
+    space, registry = opened.joint_space, opened.registry
+    encoder = encoder_of(settings.model, opened.settings.encoder, root)
+    # What weighs the pairs was fitted with an untrained encoder, and a trained one moves together
+    # what was accepted before.
     if encoder.trained:
         raise ConfigError(
-            f"overlap.model = {values.overlap.model!r} is a trained model",
+            f"overlap.model = {settings.model!r} is a trained model",
             hint="Overlaps are found with an untrained encoder, such as minilm.",
         )
-    if space.encoder.info.fingerprint == encoder.info.fingerprint:
-        return space
-    return replace(space, encoder=encoder, own_name=OVERLAP_SPACE)
-
-
-def overlap_tools(
-    root: Path,
-    store: Store,
-    settings: OverlapSection,
-    encoder: Encoder,
-    space: WorkspaceSpace,
-    registry: Registry,
-    *,
-    progress: OnProgress = lambda _: None,
-) -> OverlapTools:
-    """All that a search of this workspace works with."""
-    default = default_model()
-    evidence = evidence_makers(registry, settings.evidence or default.evidence, settings)
     info = encoder.info
-    texts = VectorCache(
-        root / VECTORS_FOLDER / f"{info.fingerprint[:16]}.db", info.dim, encoder.encode
-    )
+    if space.encoder.info.fingerprint != info.fingerprint:
+        space = replace(space, encoder=encoder, own_name=OVERLAP_SPACE)
+    names, own = settings.evidence or default_model().evidence, settings.evidence_settings
+    setting = "overlap.evidence_settings"
+    checked = registry.settings_of_each("overlap-evidence", names, own, setting)
+
+    def make(name: str) -> PairEvidence:
+        return registry.create("overlap-evidence", name, checked[name])
+
+    evidence = {name: partial(make, name) for name in checked}
+    # The model that was trained here on this evidence, if one was.
+    path = root / OVERLAP_MODEL_FILE
+    model = read_model(path) if path.is_file() else None
+    if model is None or set(model.evidence) != set(evidence):
+        model = default_model(evidence)
+    cache = root / VECTORS_FOLDER / f"{info.fingerprint[:16]}.db"
     return OverlapTools(
         store=store,
         settings=settings,
-        encode=texts.vectors,
+        encode=VectorCache(cache, info.dim, space.encoder.encode).vectors,
         encoder=info.fingerprint,
         space=WorkspaceVectors(space, settings.max_encoded_rows, progress),
         evidence=evidence,
-        model=trained_model(root, tuple(evidence)) or default_model(evidence),
-        device=encoder.device,
+        model=model,
+        device=space.encoder.device,
     )
-
-
-def evidence_makers(
-    registry: Registry, names: Sequence[str], settings: OverlapSection
-) -> dict[str, Callable[[], PairEvidence]]:
-    """Makes each kind of evidence anew, by full name; all names and settings are checked now."""
-    checked = registry.settings_of_each(
-        "overlap-evidence", names, settings.evidence_settings, "overlap.evidence_settings"
-    )
-    return {name: partial(_make, registry, name, value) for name, value in checked.items()}
-
-
-def _make(registry: Registry, name: str, settings: PluginSettings) -> PairEvidence:
-    return registry.create("overlap-evidence", name, settings)
-
-
-def trained_model(root: Path, evidence: tuple[str, ...]) -> OverlapModel | None:
-    """The model that was trained here on this evidence."""
-    path = root / OVERLAP_MODEL_FILE
-    if not path.is_file():
-        return None
-    model = read_model(path)
-    return model if set(model.evidence) == set(evidence) else None
 
 
 def keep_model(root: Path, model: OverlapModel) -> Path:

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Literal
 
 from kglink.errors import UsageError
 from kglink.records import OnProgress, Overlap
-from kglink.workspace.folder import REVIEWS_FOLDER, named
+from kglink.workspace.folder import REVIEWS_FOLDER, check_known, named
 
 if TYPE_CHECKING:
     from kglink.overlap.exchange.matching import ImportReport, ListFigures, MatchedList
     from kglink.overlap.review.journal import Order, ReviewTable
     from kglink.overlap.review.session import Review
-    from kglink.overlap.search import OverlapReport, OverlapTools, Training
+    from kglink.overlap.search import OverlapReport, Training
     from kglink.store import Store
     from kglink.workspace.opened import Opened
 
@@ -47,14 +47,15 @@ def find_overlaps(
     [1]
     """
     from kglink.overlap.search import find_all_overlaps, find_overlaps
+    from kglink.workspace.overlap_tools import overlap_tools
 
     if (left is None) != (right is None):
         raise UsageError(
-            f"overlap needs two KBs or none, and was told {left or right} alone",
+            f"overlap needs two KBs or none, and {left or right} alone is named",
             hint=f"Name the other one as well: kglink overlap {left or right} OTHER. "
             "Without names all KBs are compared, two by two.",
         )
-    tools = _tools(opened, progress)
+    tools = overlap_tools(opened, progress)
     if left is not None and right is not None:
         return [find_overlaps(tools, left, right, progress=progress)]
     return list(find_all_overlaps(tools, fresh=fresh, progress=progress))
@@ -64,21 +65,25 @@ def train_overlap_model(opened: Opened, *, progress: OnProgress = lambda _: None
     """Fit the overlap model to the verdicts of the store; later searches use it."""
     from kglink.overlap.model import default_model
     from kglink.overlap.search import train
-    from kglink.workspace.overlap_tools import keep_model
+    from kglink.workspace.overlap_tools import keep_model, overlap_tools
 
-    tools = _tools(opened, progress)
+    tools = overlap_tools(opened, progress)
     # Always from the default model: verdicts that were learnt from must not count twice.
     trained = train(tools, prior=default_model(tools.evidence), progress=progress)
     keep_model(opened.folder, trained.model)
     return trained
 
 
-def _tools(opened: Opened, progress: OnProgress) -> OverlapTools:
-    from kglink.workspace.overlap_tools import overlap_space, overlap_tools
-
-    space = overlap_space(opened.joint_space)
-    parts = (opened.folder, opened.store, opened.settings.overlap, space.encoder, space)
-    return overlap_tools(*parts, opened.registry, progress=progress)
+def overlap_model_shape(trained: Training) -> dict[str, object]:
+    """What was learnt from verdicts."""
+    return {
+        "correct": trained.correct,
+        "wrong": trained.wrong,
+        "rivals": trained.rivals,
+        "kbs": [list(pair) for pair in trained.kbs],
+        "bias": trained.model.bias,
+        "weights": {name: one.model_dump() for name, one in trained.model.weights.items()},
+    }
 
 
 # --------------------------------------------------------------------------------------- list
@@ -106,8 +111,7 @@ def checked_verdicts(verdicts: str | Sequence[str]) -> frozenset[str]:
     """These verdicts; unknown ones are refused."""
     verdicts = named(verdicts)
     for name in verdicts:
-        if name not in VERDICTS:
-            raise UsageError(f"unknown verdict {name!r}", hint=f"There is: {', '.join(VERDICTS)}.")
+        check_known("verdict", name, VERDICTS)
     return frozenset(verdicts)
 
 
@@ -119,7 +123,7 @@ def two_kbs(store: Store, left: str | None, right: str | None) -> tuple[str, str
         if left == right:
             raise UsageError(f"{left!r} has no overlap with itself", hint="Name two different KBs.")
     elif left or right:
-        raise UsageError("overlap needs two KBs or none", hint=f"It was told {left or right!r}.")
+        raise UsageError("overlap needs two KBs or none", hint=f"{left or right!r} alone is named.")
     else:
         names = [name for name, info in infos.items() if info.entities]
     if len(names) != 2:

@@ -9,18 +9,22 @@ import shutil
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
-from kglink.config import LinkSection
 from kglink.errors import ModelError, SpaceError
 from kglink.evaluation.measures.end_to_end import Score
-from kglink.evaluation.rankings import JUDGED_JOINT
-from kglink.evaluation.replacement import Replacement, compare_spaces
-from kglink.linking.pipeline import Linker
-from kglink.linking.scoring import read_scoring, write_scoring
+from kglink.evaluation.measures.retrieval import RERANKED as MOST_RANKED
+from kglink.evaluation.measures.retrieval import hit
+from kglink.evaluation.rankings import JOINT, JUDGED_JOINT, rank_mentions
+from kglink.evaluation.significance import RandomizationTest, randomization_test
+from kglink.linking.fit import FOLDS, MOST_MENTIONS, fold_of
+from kglink.linking.sameness import Counterparts
+from kglink.linking.scoring import Scoring, read_scoring, write_scoring
 from kglink.models.head_folder import RERANKER, TAGGER, AnswersCompared, Comparison
-from kglink.records import Document, OnProgress, TextInput
+from kglink.records import Document, OnProgress, Progress, TextInput
+from kglink.space.build import BuildReport
+from kglink.space.space import Space
+from kglink.store import Store
 from kglink.training.detector import (
     LEAST_HELD_OUT,
     DetectorReport,
@@ -33,37 +37,66 @@ from kglink.training.job import Note, Tell
 from kglink.training.reranker import RerankerReport
 from kglink.training.run import RunSettings, TrainingReport, read_settings
 from kglink.workspace.detectors import DICTIONARY, LEARNED, chosen_detector, without_auto
-from kglink.workspace.fitting import Fitted, fit_space, is_remembered, memory_of
 from kglink.workspace.folder import SPACES_FOLDER
-from kglink.workspace.linker import counterparts_of, linker_of, search_of
+from kglink.workspace.joint_space import WorkspaceSpace
+from kglink.workspace.linker import Fitted, LinkSetup, counterparts_of, is_remembered, memory_of
+from kglink.workspace.opened import Opened
 from kglink.workspace.spaces import build_if_stale
 
-if TYPE_CHECKING:
-    from kglink.linking.sameness import Counterparts
-    from kglink.linking.scoring import Scoring
-    from kglink.models import Encoder
-    from kglink.space.build import BuildReport
-    from kglink.space.space import Space
-    from kglink.store import Store
-    from kglink.workspace.joint_space import WorkspaceSpace
-    from kglink.workspace.opened import Opened
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """The share of mentions that the old space and the new one answer right (R@1).
+
+    For each KB, and for all that hold an answer together (``[judged joint]``): the new space
+    stands on the left of each test.
+    """
+
+    tests: Mapping[str, RandomizationTest]
+
+    @property
+    def worse(self) -> tuple[str, ...]:
+        """Where the new space is worse by more than chance; none: it may take the old one's place.
+
+        Chance: the paired randomization test says p >= .05.
+        """
+        return tuple(
+            pool
+            for pool, test in self.tests.items()
+            if test.difference < 0 and test.is_significant()
+        )
+
+    @property
+    def objection(self) -> str:
+        """Why the new space may not take the old one's place; empty where it may.
+
+        It must answer more mentions right. Few mentions show a loss only by chance, so as many
+        as before are no proof that nothing is lost.
+        """
+        if JUDGED_JOINT not in self.tests:
+            return "no mentions were held back to judge it by"
+        if self.worse or self.tests[JUDGED_JOINT].difference < 0:
+            return "it would answer worse than before"
+        if self.tests[JUDGED_JOINT].difference == 0:
+            return "it would answer no more right than before"
+        return ""
+
+    def as_json(self) -> dict[str, object]:
+        """A plain dictionary for machine-readable output."""
+        pools = {
+            pool: {"mentions": test.items, "before": test.right, "after": test.left, "p": test.p}
+            for pool, test in self.tests.items()
+        }
+        return {"R@1": pools, "worse": list(self.worse)}
+
 
 #: How many first candidates of each KB are read where the settings say nothing.
 RERANKED = 8
 #: How many held-out documents are enough to compare detectors by.
 _MOST_COMPARED = 40
-#: How many documents of a source tell whether all are annotated whole.
+#: From this number of documents of a source it is judged whether all are annotated whole.
 _MOST_READ = 200
 _DICTIONARY_ALONE = {"link.detector": (DICTIONARY,), "link.detector_settings": {}}
-
-
-class Asked(NamedTuple):
-    """A space as it is asked: with these settings, and perhaps a reranker that is not its own."""
-
-    space: Space
-    encoder: Encoder
-    link: LinkSection
-    reranker: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,59 +109,59 @@ class _Judging:
     """Whether memory was learnt from them."""
     progress: OnProgress
 
-    def fit(self, asked: Asked) -> Fitted:
+    def fit(self, setup: LinkSetup) -> Fitted:
         """Fit the scoring of a space to the documents, and keep it."""
-        space, encoder, link, reranker = asked
-        return fit_space(
-            *(space, encoder, link, self.target.store, self.target.registry),
-            *(self.documents, self.progress),
-            remembered=self.remembered,
-            reranker=reranker,
-        )
+        return setup.fit(self.documents, self.progress, remembered=self.remembered)
 
     def compare(
-        self, before: Asked, after: Asked, fitted: Fitted, known: Counterparts | None = None
+        self,
+        before: LinkSetup,
+        after: LinkSetup,
+        fitted: Fitted,
+        known: Counterparts | None = None,
     ) -> Replacement:
-        """Both are asked the documents part by part; the new space is fitted to the other parts.
+        """Ask both all mentions that have their answer in these KBs, part by part.
 
+        The new space is fitted to the other parts, and both remember nothing of the part.
         ``known``: the overlaps that the old space answers with, where they are not those of now.
         """
-        return compare_spaces(
-            self.documents,
-            after.space.kbs(),
-            lambda fold, part: self._linker(before, part, None, known),
-            lambda fold, part: self._linker(after, part, fitted.without(fold)),
-            progress=self.progress,
+        # All documents, or some from all places alike with no more mentions than are needed.
+        documents, kbs = self.documents, after.space.kbs()
+        mentions = sum(len(one.mentions) for one in documents)
+        count = min(len(documents), max(1, len(documents) * MOST_MENTIONS // max(mentions, 1)))
+        chosen = [documents[at * len(documents) // count] for at in range(count)]
+        memory_without = memory_of(self.target.store, remembered=self.remembered)
+        found: dict[str, tuple[list[float], list[float]]] = {}
+        done = 0
+        for fold in range(FOLDS):
+            part = [one for one in chosen if fold_of(one) == fold]
+            if part:
+                memory = memory_without(part)
+                old, new = before.search(), after.search(scoring=fitted.without(fold))
+                if known is not None:
+                    old = old.with_counterparts(known)
+                ranked = (
+                    rank_mentions(setup.linker(search.with_memory(memory)), part, kbs, MOST_RANKED)
+                    for setup, search in ((before, old), (after, new))
+                )
+                for both in zip(*ranked, strict=True):
+                    for pool in both[0].ranks.keys() - {JOINT}:
+                        values = found.setdefault(pool, ([], []))
+                        for own, mention in zip(values, both, strict=True):
+                            own.append(hit(mention.reranked[pool], 1))
+            done += len(part)
+            self.progress(Progress("comparing with the space before", done, len(chosen)))
+        in_order = [pool for pool in (*kbs, *found) if pool in found]
+        return Replacement(
+            {pool: randomization_test(*reversed(found[pool])) for pool in dict.fromkeys(in_order)}
         )
-
-    def _linker(
-        self,
-        asked: Asked,
-        part: Sequence[Document],
-        scoring: Scoring | None,
-        known: Counterparts | None = None,
-    ) -> Linker:
-        """A linker that remembers nothing of some documents; ``scoring`` None: the space's."""
-        space, encoder, link, reranker = asked
-        parts = (link, self.target.store, self.target.registry)
-        search = search_of(space, encoder, *parts, scoring=scoring or "kept", reranker=reranker)
-        if known is not None:
-            search = search.with_counterparts(known)
-        memory = memory_of(self.target.store, remembered=self.remembered)(part)
-        return linker_of(search.with_memory(memory), space, space.kbs(), *parts)
 
 
 def _judging(target: Opened, told: RunSettings, space: Space, progress: OnProgress) -> _Judging:
-    asked = told.docs, told.recipe.selection, told.seed, space.kbs()
-    documents = [*held_back_documents(target.store, *asked)]
+    held = told.docs, told.recipe.selection, told.seed, space.kbs()
+    documents = [*held_back_documents(target.store, *held)]
     remembered = is_remembered(target.store, sources_of_documents(target.store, told.docs))
     return _Judging(target, documents, remembered, progress)
-
-
-def _all_evidence(target: Opened, **changes: object) -> LinkSection:
-    """The settings by which spaces are compared."""
-    link = without_auto(target.settings.link)
-    return link.model_copy(update={"evidence": "all", **changes})
 
 
 # ---------------------------------------------------------------------------- a trained model
@@ -184,12 +217,14 @@ def new_space(
         return NewSpace(joint, model, built, None, Replacement({}) if before else None, replaces)
     space = joint.open()
     judging = _judging(target, read_settings(report.folder), space, progress)
-    after = Asked(space, joint.encoder, _all_evidence(target))
-    fitted = judging.fit(after._replace(link=target.settings.link))
+    link = target.settings.link
+    own = LinkSetup(space, joint.encoder, link, target.store, target.registry)
+    fitted = judging.fit(own)
+    after = replace(own, link=without_auto(link)).changed(evidence="all")
     replacement = None
     if before:
         known = counterparts_of(target.store, before, but=compared)
-        old = Asked(before, target.encoder, after.link)
+        old = replace(after, space=before, encoder=target.encoder)
         replacement = judging.compare(old, after, fitted, known)
     return NewSpace(joint, model, built, fitted.scoring, replacement, replaces)
 
@@ -200,7 +235,7 @@ def fit_to_held_back(target: Opened, told: RunSettings, progress: OnProgress) ->
     if read_scoring(space.folder.path, space.manifest.model.fingerprint) is None:
         judging = _judging(target, told, space, progress)
         if judging.documents:
-            judging.fit(Asked(space, target.encoder, target.settings.link))
+            judging.fit(target.link_setup())
 
 
 def _published_before(target: Opened, fingerprint: str, progress: Tell) -> Space | None:
@@ -230,10 +265,10 @@ def publish_reranker(
     """
     space = target.space()
     judging = _judging(target, told, space, progress)
-    before, after = (
-        Asked(space, target.encoder, _all_evidence(target, rerank=depth), trained.folder)
-        for depth in (0, target.settings.link.rerank or RERANKED)
-    )
+    link = without_auto(target.settings.link)
+    setup = replace(target.link_setup(), link=link, reranker=trained.folder)
+    before = setup.changed(evidence="all", rerank=0)
+    after = setup.changed(evidence="all", rerank=link.rerank or RERANKED)
     fitted = judging.fit(after)
     replacement = judging.compare(before, after, fitted)
     if replacement.objection and not anyway:
@@ -300,14 +335,11 @@ def _f1(
     """
     score = Score()
     space, store = opened.space(), opened.store
-    with opened.with_settings(detector) as asked:
-        link = chosen_detector(space.folder, asked.settings.link, asked.settings.encoder).link
-        search = search_of(space, opened.encoder, link, store, opened.registry)
-        memory = store.memory_without(_learnt(opened.store, sources, texts))
-        linker = linker_of(
-            *(search.with_memory(memory), space, space.kbs(), link, store, opened.registry),
-            memory=memory,
-        )
+    with opened.with_settings(detector) as using:
+        link = chosen_detector(space.folder, using.settings.link, using.settings.encoder).link
+        use = replace(opened.link_setup(), link=link)
+        memory = store.memory_without(_learnt(store, sources, texts))
+        linker = use.linker(use.search().with_memory(memory), memory=memory)
         answers = linker.link(TextInput("", one.text) for one in texts)
         for text, linked in zip(texts, answers, strict=True):
             found = {(one.start, one.end) for one in linked.links}

@@ -2,31 +2,41 @@
 
 from __future__ import annotations
 
+import base64
 import tempfile
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
-from itertools import pairwise
+from itertools import combinations, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from kglink.errors import KglinkError, UsageError
-from kglink.records import OnProgress
-from kglink.workspace.folder import named
-from kglink.workspace.shapes import comparison_shape, end_to_end_shape, evaluation_shape
+from kglink.evaluation.comparison import Comparison, KeptWriter
+from kglink.evaluation.measures.errors import Case
+from kglink.evaluation.retrieval import Question, check_documents, judged_split
+from kglink.models import Encoder
+from kglink.records import Entity, EntityId, OnProgress, Progress
+from kglink.space.segment import Segment
+from kglink.space.space import Space
+from kglink.store import Store
+from kglink.text.entity_text import entity_text
+from kglink.training.documents import sources_of_documents
+from kglink.workspace import judging
+from kglink.workspace.evaluate import error_analysis
+from kglink.workspace.folder import MAP_ENTITIES, named
+from kglink.workspace.joint_space import encoder_of
+from kglink.workspace.judging import evaluated, report_as_json
+from kglink.workspace.opened import Opened
+from kglink.workspace.runs import Runs, WorkspaceRun
 from kglink.workspace.spaces import build_if_stale
-
-if TYPE_CHECKING:
-    from kglink.evaluation.measures.errors import Case
-    from kglink.models import Encoder
-    from kglink.workspace.opened import Opened
-    from kglink.workspace.runs import WorkspaceRun
 
 FORMAT = 1
 #: The ranks of the recall curves.
 KS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
-#: Entities that a map shows unless more are asked for: encoded before fine-tuning in a minute.
-MAP_ENTITIES = 5000
 #: Mentions of each reason that the browser of errors has.
 MOST_CASES = 300
 #: Points of a curve of losses: means of equal parts.
@@ -49,27 +59,19 @@ def report(
     run learnt from; their split test where all have one, else dev. Several runs are tested against
     the first. ``map_entities`` are shown on the map at most; 0: there is none.
     """
-    from kglink.evaluation.retrieval import check_documents
     from kglink.workspace.publish import fit_to_held_back
-    from kglink.workspace.report_map import map_of
-    from kglink.workspace.runs import Runs
 
     names = named(runs)
     if not names:
         raise UsageError("a report needs a run", hint="`kglink runs` lists those there are.")
     known = Runs(opened.folder)
     found = [known.get(name) for name in names]
-    given = named(docs)
-    asked = _documents(opened, found[0], given)
-    is_asked = bool(given) or split is not None
-    split = _split(opened, asked, split)
-    if is_asked:
-        check_documents(opened.store, asked, split)
+    asked, split = _judged_documents(opened, found[0], named(docs), split)
     shapes = []
     with tempfile.TemporaryDirectory(prefix="kglink-report-") as scratch:
         kept = Path(scratch) / "ranks.jsonl"
         for run in found:
-            shape = _told(run)
+            shape = _of_folder(run)
             if run.spaces:
                 other = opened.with_settings({"space.name": run.spaces[0]})
                 build_if_stale(other)
@@ -99,35 +101,34 @@ def report(
     }
 
 
-def _documents(opened: Opened, run: WorkspaceRun, docs: tuple[str, ...]) -> tuple[str, ...]:
-    from kglink.training.documents import sources_of_documents
-
-    annotated = {info.name for info in opened.store.kbs() if info.mentions}
-    learnt = sources_of_documents(opened.store, run.info.settings.docs)
-    return docs or tuple(name for name in learnt if name in annotated)
-
-
-def _split(opened: Opened, docs: Sequence[str], split: str | None) -> str:
-    from kglink.evaluation.retrieval import judged_split
-
+def _judged_documents(
+    opened: Opened, run: WorkspaceRun, docs: tuple[str, ...], split: str | None
+) -> tuple[tuple[str, ...], str]:
+    """These documents, else those that a run learnt from; their split test, else dev."""
+    store, is_asked = opened.store, bool(docs) or split is not None
     if not docs:
-        return split or ""
-    if split is None and all(opened.store.count_documents(name, "test") for name in docs):
-        return "test"
-    return judged_split(opened.store, docs, split)
+        annotated = {info.name for info in store.kbs() if info.mentions}
+        learnt = sources_of_documents(store, run.info.settings.docs)
+        docs = tuple(name for name in learnt if name in annotated)
+    if split is None and docs and all(store.count_documents(name, "test") for name in docs):
+        split = "test"
+    chosen = judged_split(store, docs, split) if docs else split or ""
+    if is_asked:
+        check_documents(store, docs, chosen)
+    return docs, chosen
 
 
-def _told(run: WorkspaceRun) -> dict[str, Any]:
+def _of_folder(run: WorkspaceRun) -> dict[str, Any]:
     """What the folder of a run says."""
-    told, report, lines = run.info.settings, run.info.report, run.curve.lines()
+    settings, report, lines = run.info.settings, run.info.report, run.curve.lines()
     losses = [line for line in lines if "loss" in line]
     return {
         **run.as_json(),
-        "docs": list(told.docs),
-        "hardware": asdict(told.hardware),
-        "processes": told.processes,
-        "libraries": dict(told.libraries),
-        "settings": told.recipe.model_dump(mode="json"),
+        "docs": list(settings.docs),
+        "hardware": asdict(settings.hardware),
+        "processes": settings.processes,
+        "libraries": dict(settings.libraries),
+        "settings": settings.recipe.model_dump(mode="json"),
         "seconds": report.seconds if report else None,
         "stages": [dict(one) for one in report.stages] if report else [],
         "notes": list(report.notes) if report else [],
@@ -184,22 +185,17 @@ def _evaluated(
     progress: OnProgress,
 ) -> dict[str, Any]:
     """Retrieval, whole answers and their errors; the first run's ranks are kept for the others."""
-    from kglink.evaluation.kept import Comparison, KeptWriter
-    from kglink.evaluation.retrieval import Question
-    from kglink.workspace.evaluate import error_analysis
-    from kglink.workspace.judging import EndToEnd, evaluate, evaluate_end_to_end, evaluated
-
-    question = Question(docs, split, (), KS, domains=True)
+    question = Question(docs, split, ks=KS, domains=True)
     facts = evaluated(other, question)
     comparison = Comparison(kept, facts, (1, 8, 64)) if kept.exists() else None
     if comparison is not None:
-        ranked = evaluate(other, question, progress=progress, each=comparison.add)
+        ranked = judging.evaluate(other, question, progress=progress, each=comparison.add_ranked)
         comparison.finish()
     else:
         with kept.open("w", encoding="utf-8") as out:
             writer = KeptWriter(out, facts)
-            ranked = evaluate(other, question, progress=progress, each=writer.add)
-    raw = EndToEnd(docs, split, per_kb=False)
+            ranked = judging.evaluate(other, question, progress=progress, each=writer.add_ranked)
+    raw = Question(docs, split, end_to_end=True, per_kb=False)
     cases: list[dict[str, Any]] = []
     counts: Counter[str] = Counter()
 
@@ -210,14 +206,12 @@ def _evaluated(
                 cases.append(case.as_json())
 
     analysis = error_analysis(other, raw, each=keep)
-    linked = evaluate_end_to_end(other, raw, progress=progress, each=analysis.add_answers)
-    name = other.settings.space.name
+    linked = judging.judge(other, raw, [analysis], progress)
+    against = comparison.as_json(max(comparisons, 1), _SEED)["tests"] if comparison else None
     return {
-        "retrieval": evaluation_shape(question, ranked, other.settings.link),
-        "against_first": comparison_shape(comparison, max(comparisons, 1), _SEED)["tests"]
-        if comparison
-        else None,
-        "end_to_end": end_to_end_shape(raw, linked, name),
+        "retrieval": report_as_json(other, question, ranked),
+        "against_first": against,
+        "end_to_end": report_as_json(other, raw, linked),
         "errors": analysis.finish().as_json(),
         "cases": cases,
     }
@@ -225,8 +219,6 @@ def _evaluated(
 
 def _model_before(other: Opened, run: WorkspaceRun) -> Encoder | None:
     """The model that a run started from; None where it is not there any more."""
-    from kglink.workspace.joint_space import encoder_of
-
     base = run.info.settings.recipe.model.base
     encoder = encoder_of(base, other.settings.encoder, other.folder)
     try:
@@ -234,3 +226,138 @@ def _model_before(other: Opened, run: WorkspaceRun) -> Encoder | None:
     except KglinkError:
         return None
     return encoder
+
+
+FloatArray = npt.NDArray[np.float32]
+METHOD = "principal component analysis (PCA)"
+#: Coordinates are kept as whole numbers up to this one.
+_MOST = 32767
+_BATCH = 1024
+
+
+class Flat(NamedTuple):
+    """Vectors in two dimensions, and the share of their variance that each shows."""
+
+    points: FloatArray
+    shares: tuple[float, float]
+
+
+def project(vectors: FloatArray) -> Flat:
+    """The first two principal components of some vectors, signs fixed by the largest loading."""
+    centred = vectors - vectors.mean(axis=0, dtype=np.float64).astype(np.float32)
+    covariance = (centred.T @ centred).astype(np.float64)
+    values, axes = np.linalg.eigh(covariance)
+    axes = axes[:, ::-1][:, :2]
+    largest = np.abs(axes).argmax(axis=0)
+    axes *= np.where(axes[largest, [0, 1]] < 0, -1.0, 1.0)
+    whole = float(values.sum()) or 1.0
+    shares = float(max(values[-1], 0.0)) / whole, float(max(values[-2], 0.0)) / whole
+    return Flat(centred @ axes.astype(np.float32), shares)
+
+
+def turned_onto(points: FloatArray, target: FloatArray) -> FloatArray:
+    """Points turned, or mirrored, so that they lie on their targets as well as they can."""
+    left, _, right = np.linalg.svd(points.T.astype(np.float64) @ target.astype(np.float64))
+    turned: FloatArray = (points @ (left @ right)).astype(np.float32)
+    return turned
+
+
+def map_of(
+    store: Store,
+    space: Space,
+    before: Encoder | None,
+    most: int,
+    progress: OnProgress = lambda _: None,
+) -> dict[str, Any] | None:
+    """The map as a report keeps it; None where fewer than three entities have a text vector.
+
+    Before and after fine-tuning the same entities are shown, each side by its own first two
+    principal components; the second map is turned or mirrored (orthogonal Procrustes) onto the
+    first as well as it can, since the signs and the order of components mean nothing.
+    ``before`` is the model that the run started from; it encodes the shown entities once.
+    """
+    kbs = [kb for kb, segment in space.segments.items() if segment.row_count("text")]
+    pairs = [
+        (one.left, one.right)
+        for left, right in combinations(sorted(kbs), 2)
+        for one in store.overlaps(left, right)
+        if one.is_accepted(0.5)
+    ]
+    total = sum(space.segments[kb].row_count("text") for kb in kbs)
+    rows = {kb: _chosen(space.segments[kb], kb, pairs, most, total) for kb in kbs}
+    ids = [EntityId(kb, space.segments[kb].keys[row]) for kb in kbs for row in rows[kb].tolist()]
+    if len(ids) < 3:
+        return None
+    after = np.concatenate([space.segments[kb].vectors("text", rows[kb]) for kb in kbs])
+    places = {entity: at for at, entity in enumerate(ids)}
+    shown = [(places[one], places[other]) for one, other in pairs if {one, other} <= places.keys()]
+    flat = project(after)
+    found: dict[str, Any] = {
+        "method": METHOD,
+        "entities": total,
+        "shown": len(ids),
+        "kbs": kbs,
+        "counts": [len(rows[kb]) for kb in kbs],
+        "keys": [entity.key for entity in ids],
+        "titles": [space.segments[kb].titles[row] for kb in kbs for row in rows[kb].tolist()],
+        "pairs": _packed(np.array(shown, np.uint32).reshape(-1, 2)),
+        "pair_count": len(shown),
+        "before": None,
+    }
+    points = flat.points
+    if before is not None:
+        # What a model makes of entities, as it would for a space.
+        def encoded(some: list[Entity]) -> FloatArray:
+            if before.trained is None:
+                return before.encode([entity_text(one) for one in some])
+            return before.encode_entities(some)
+
+        parts = []
+        for start in range(0, len(ids), _BATCH):
+            batch = ids[start : start + _BATCH]
+            known = store.get_entities(batch)
+            parts.append(encoded([known.get(one) or Entity(one.key, one.key) for one in batch]))
+            progress(Progress("the map, before", start + len(batch), len(ids)))
+        vectors = np.concatenate(parts)
+        old = project(vectors)
+        found["before"] = _side(old.points, old.shares, vectors, shown)
+        points = turned_onto(points, old.points)
+    return found | {"after": _side(points, flat.shares, after, shown)}
+
+
+def _chosen(
+    segment: Segment, kb: str, pairs: Iterable[tuple[EntityId, EntityId]], most: int, total: int
+) -> npt.NDArray[np.int64]:
+    """Rows of a KB: all, or its share of ``most``: half members of overlaps, the rest evenly."""
+    count = segment.row_count("text")
+    if total <= most:
+        return np.arange(count)
+    share = max(1, most * count // total)
+    members = dict.fromkeys(
+        row for pair in pairs for one in pair if one.kb == kb and (row := segment.row(one.key)) >= 0
+    )
+    first = sorted(members)[: share // 2]
+    evenly = np.linspace(0, count - 1, share - len(first)).astype(np.int64)
+    return np.unique(np.concatenate([np.array(first, np.int64), evenly]))
+
+
+def _side(
+    points: FloatArray,
+    shares: tuple[float, float],
+    vectors: FloatArray,
+    pairs: Sequence[tuple[int, int]],
+) -> dict[str, Any]:
+    scale = float(np.abs(points).max()) or 1.0
+    left, right = (vectors[[pair[side] for pair in pairs]] for side in (0, 1))
+    lengths = np.linalg.norm(left, axis=1) * np.linalg.norm(right, axis=1)
+    cosines = (left * right).sum(axis=1) / np.maximum(lengths, 1e-12)
+    return {
+        "points": _packed(np.rint(points / scale * _MOST).astype(np.int16)),
+        "variance": list(shares),
+        "acs": float(cosines.mean()) if len(pairs) else None,
+    }
+
+
+def _packed(values: npt.NDArray[Any]) -> str:
+    """Numbers in their order, little-endian, as base64."""
+    return base64.b64encode(values.astype(values.dtype.newbyteorder("<")).tobytes()).decode()

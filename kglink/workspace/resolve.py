@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice, repeat
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from kglink.errors import UsageError
+from kglink.linking.exact import misspelt
+from kglink.linking.pipeline import Linker
 from kglink.records import Candidate, EntityId, Span, TextInput, json_number
 from kglink.workspace.link import fresh_linker, refuse_columns
-
-if TYPE_CHECKING:
-    from kglink.linking.pipeline import Linker
-    from kglink.workspace.opened import Opened
+from kglink.workspace.opened import Opened
 
 Status = Literal["match", "ambiguous", "new"]
 
@@ -44,7 +43,7 @@ _WHY = {
 _UNLIKE = "no KB has a name like it"
 #: Evidence of what a name mostly means, and how much of it makes a name one of several no more.
 _HABITS, _HABIT = ("common", "memory"), 0.5
-#: Kinds that `_named` tells, and the least part of a score that is told.
+#: Kinds that `_named` puts in words, and the least part of a score that is mentioned.
 _NAMES = ("name", "similar", "exact", "title", "case")
 _LEAST_TOLD = 0.02
 
@@ -163,22 +162,24 @@ class _Resolver:
 
     def answers(self, rows: Sequence[Row]) -> dict[Row, Resolved]:
         known = self._exact.find([one.name for one in rows]) if self._exact else [None] * len(rows)
-        told = {
-            row: self._told(row, (one.candidate,), one.probability)
+        found = {
+            row: self._resolved(row, (one.candidate,), one.probability)
             for row, one in zip(rows, known, strict=True)
             if one
         }
-        rest = [row for row in rows if row not in told]
+        rest = [row for row in rows if row not in found]
         texts = (
-            TextInput(str(at), _text_of(row), (Span(0, len(row.name)),))
+            TextInput(str(at), "; ".join(filter(None, row)), (Span(0, len(row.name)),))
             for at, row in enumerate(rest)
         )
         for row, document in zip(rest, self._linker.link(texts), strict=True):
             (link,) = document.links
-            told[row] = self._told(row, link.candidates, link.probability)
-        return told
+            found[row] = self._resolved(row, link.candidates, link.probability)
+        return found
 
-    def _told(self, row: Row, candidates: tuple[Candidate, ...], probability: float) -> Resolved:
+    def _resolved(
+        self, row: Row, candidates: tuple[Candidate, ...], probability: float
+    ) -> Resolved:
         if not candidates:
             return Resolved(row.name, "new", probability, why=(_UNLIKE,))
         first = candidates[0]
@@ -223,16 +224,10 @@ class _Resolver:
 
 def _misspelt(name: str, candidates: Sequence[Candidate]) -> float:
     """How probably a name is the first candidate's, misspelt, and as near to no other's."""
-    from kglink.linking.exact import misspelt  # which loads numpy
-
     first, *others = candidates
     sure = misspelt(name, first)
     rivals = (one for one in others if sure and one.id not in first.also)
     return min(sure, NEW) if any(misspelt(name, one) >= sure for one in rivals) else sure
-
-
-def _text_of(row: Row) -> str:
-    return f"{row.name}; {row.context}" if row.context else row.name
 
 
 def _named(evidence: Mapping[str, float]) -> tuple[str, ...]:
@@ -306,24 +301,20 @@ def _is_column(cells: object) -> bool:
 
 def context_text(cells: Mapping[object, object]) -> str:
     """Cells by the names of their columns as words: ``country: Poland; year: 1990``."""
-    told = ((column, cell_text(cell)) for column, cell in cells.items())
-    return "; ".join(f"{column}: {text}" for column, text in told if text)[:_MOST_CONTEXT]
+    found = ((column, cell_text(cell)) for column, cell in cells.items())
+    return "; ".join(f"{column}: {text}" for column, text in found if text)[:_MOST_CONTEXT]
 
 
 def cell_text(cell: object) -> str:
     """A cell as words on one line; empty where it is missing (None, NaN, NA, NaT) or blank."""
     if isinstance(cell, bytes):
         raise UsageError("a name is of the type bytes", hint="Decode it first.")
-    if cell is None or (not isinstance(cell, str) and _is_missing(cell)):
+    try:
+        is_missing = cell is None or bool(cell != cell)  # noqa: PLR0124 - that is what NaN is
+    except (TypeError, ValueError):  # of pandas' NA that cannot be said
+        is_missing = True
+    if is_missing:
         return ""
     if isinstance(cell, float) and cell.is_integer():
         cell = int(cell)
     return " ".join(str(cell).split())
-
-
-def _is_missing(cell: object) -> bool:
-    """Whether a value is not itself, as NaN is; of pandas' NA that cannot be said."""
-    try:
-        return bool(cell != cell)  # noqa: PLR0124 - that is what NaN is
-    except (TypeError, ValueError):
-        return True

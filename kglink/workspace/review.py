@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, get_args
 
 from pydantic import BaseModel, ValidationError
 
@@ -21,12 +21,10 @@ from kglink.records import Entity, EntityId, Span, TextInput
 from kglink.sources import Problems
 from kglink.text.fold import fold
 from kglink.workspace.entities import add_entity, remove_entity
-from kglink.workspace.folder import PROMOTED
+from kglink.workspace.folder import PROMOTED, check_known
 from kglink.workspace.kbs import remove_kb
 from kglink.workspace.memory import Correction, correct, corrections, learn_corrections, take_back
-
-if TYPE_CHECKING:
-    from kglink.workspace.opened import Opened
+from kglink.workspace.opened import Opened
 
 #: ``text``: as they stand in the file; ``unsure``: the least sure first.
 ReviewOrder = Literal["text", "unsure"]
@@ -158,7 +156,20 @@ class LinkReview:
         Its candidates are those that the linker has for the new place, then those that it had.
         """
         link = self._link()
-        start, end = _overlapping(link, words)
+        # Where the words stand so that they overlap the link: the nearest place.
+        parts = words.split()
+        pattern = r"\s+".join(map(re.escape, parts))
+        near: list[tuple[int, int]] = []
+        for flags in (re.NOFLAG, re.IGNORECASE):
+            spans = (one.span() for one in re.finditer(pattern, link.text, flags) if parts)
+            near = near or [one for one in spans if one[0] < link.end and link.start < one[1]]
+        if not near:
+            raise UsageError(
+                f"{words!r} does not stand in the text where {link.surface!r} does",
+                hint="Type the words of the mention as the text has them, some of them in the "
+                "link.",
+            )
+        start, end = min(near, key=lambda place: abs(place[0] - link.start))
         (linked,) = self._opened.linker().link(
             [TextInput(link.document, link.text, (Span(start, end),))]
         )
@@ -274,17 +285,22 @@ def review_links(
     ('heron', 'birds:h', 0)
     >>> _ = workspace.take_back(said.id)
     """
-    if order not in get_args(ReviewOrder):
-        raise UsageError(
-            f"unknown order {order!r}", hint=f"There is: {', '.join(get_args(ReviewOrder))}."
-        )
+    check_known("order", order, get_args(ReviewOrder))
     links = list(_read(opened, path))
     if not links:
         raise UsageError(
             f"{path} has no link: nothing was found in its texts",
             hint="`kglink link --threshold 0.1` finds more, with more wrong ones.",
         )
-    _check_known(opened, str(path), links)
+    # Refuse answers that this workspace does not have.
+    label = str(path)
+    entities = {one.entity for one in links if one.entity}
+    kbs = [info.name for info in opened.store.kbs() if info.entities]
+    for one in sorted(entities):
+        if one.kb not in kbs:
+            raise unknown_kb(label, one, kbs)
+    if missing := entities - opened.store.existing(entities):
+        raise unknown_entities(label, missing)
     if order == "unsure":
         links.sort(key=lambda one: one.confidence)
     learn_corrections(opened)
@@ -300,7 +316,7 @@ class _Candidate(BaseModel):
     key: str
 
 
-class _Answer(BaseModel):
+class _Link(BaseModel):
     start: int
     end: int
     text: str
@@ -313,7 +329,7 @@ class _Answer(BaseModel):
 class _Record(BaseModel):
     id: str
     text: str
-    entities: list[_Answer]
+    entities: list[_Link]
 
 
 def _read(opened: Opened, path: str | Path) -> Iterator[LinkToReview]:
@@ -345,8 +361,8 @@ def _links(where: str, line: str) -> Iterator[LinkToReview]:
             f"{where}: these are no links of `kglink link`: {field}: {first['msg']}", hint=_AGAIN
         ) from error
     except (ValueError, RecursionError) as error:
-        told = "the line is cut off" if line.startswith("{") else "this is no JSON"
-        raise UsageError(f"{where}: {told}", hint=_AGAIN) from error
+        why = "the line is cut off" if line.startswith("{") else "this is no JSON"
+        raise UsageError(f"{where}: {why}", hint=_AGAIN) from error
     for one in record.entities:
         if not 0 <= one.start < one.end <= len(record.text) or (
             record.text[one.start : one.end] != one.text
@@ -362,29 +378,3 @@ def _links(where: str, line: str) -> Iterator[LinkToReview]:
         yield LinkToReview(
             record.id, record.text, one.start, one.end, entity, one.confidence or 0.0, candidates
         )
-
-
-def _check_known(opened: Opened, label: str, links: Iterable[LinkToReview]) -> None:
-    """Refuse answers that this workspace does not have."""
-    entities = {one.entity for one in links if one.entity}
-    kbs = [info.name for info in opened.store.kbs() if info.entities]
-    for one in sorted(entities):
-        if one.kb not in kbs:
-            raise unknown_kb(label, one, kbs)
-    if missing := entities - opened.store.existing(entities):
-        raise unknown_entities(label, missing)
-
-
-def _overlapping(link: LinkToReview, words: str) -> tuple[int, int]:
-    """Where some words stand in the link's text so that they overlap the link."""
-    parts = words.split()
-    pattern = r"\s+".join(map(re.escape, parts))
-    for flags in (re.NOFLAG, re.IGNORECASE):
-        places = [one.span() for one in re.finditer(pattern, link.text, flags)] if parts else []
-        near = [(start, end) for start, end in places if start < link.end and link.start < end]
-        if near:
-            return min(near, key=lambda place: abs(place[0] - link.start))
-    raise UsageError(
-        f"{words!r} does not stand in the text where {link.surface!r} does",
-        hint="Type the words of the mention as the text has them, some of them in the link.",
-    )

@@ -74,6 +74,18 @@ class WorkspaceRun(Shown):
         """A plain dictionary for machine-readable output."""
         return {**self.info.as_json(), "state": self.state, "spaces": list(self.spaces)}
 
+    def whole_as_json(self) -> dict[str, Any]:
+        """The run with all its settings, and its curve."""
+        ran_with = self.info.settings
+        settings = {
+            "recipe": ran_with.recipe.model_dump(mode="json"),
+            "docs": list(ran_with.docs),
+            "hardware": asdict(ran_with.hardware),
+            "processes": ran_with.processes,
+            "libraries": ran_with.libraries,
+        }
+        return {**self.as_json(), "settings": settings, "curve": self.curve.lines()}
+
 
 class Runs:
     """The folder ``runs`` of a workspace."""
@@ -105,9 +117,12 @@ class Runs:
     def free_number(self, stem: str) -> int:
         """The first number with which ``STEM-NUMBER`` is a name that no run has."""
         number = 1
-        while self._is_taken(self.folder / f"{stem}-{number}"):
+        while True:
+            folder = self.folder / f"{stem}-{number}"
+            # What a refused run left behind is not taken; one that still reads its data is.
+            if not ((folder / SETTINGS).is_file() or is_busy(folder)):
+                return number
             number += 1
-        return number
 
     def last_unfinished(self) -> str:
         """The run that was begun last of those that can be gone on with; none: empty."""
@@ -168,10 +183,6 @@ class Runs:
             if model is not None:
                 used[model.path] = (*used.get(model.path, ()), space)
         return used
-
-    def _is_taken(self, folder: Path) -> bool:
-        # What a refused run left behind is not taken; one that is still reading its data is.
-        return (folder / SETTINGS).is_file() or is_busy(folder)
 
 
 def stem_of(recipe: Recipe | str | Path | None) -> str:

@@ -6,22 +6,26 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from kglink.errors import KglinkError, SpaceBusyError, SpaceError, UnknownNameError, UsageError
+from kglink.evaluation.comparison import Comparison, KeptWriter
+from kglink.evaluation.measures.retrieval import RetrievalReport
+from kglink.evaluation.retrieval import Question, judged_split
+from kglink.evaluation.significance import RandomizationTest
+from kglink.models.static_folder import STATIC
 from kglink.records import OnProgress
 from kglink.shown import Shown, ShownList
+from kglink.space.build import BuildReport
+from kglink.space.folder import SpaceFolder, space_names
+from kglink.space.manifest import SegmentInfo, read_part
+from kglink.space.segment import INFO_FILE
 from kglink.workspace.folder import SPACES_FOLDER, folder_size, named
-
-if TYPE_CHECKING:
-    from kglink.evaluation.measures.retrieval import RetrievalReport
-    from kglink.evaluation.significance import RandomizationTest
-    from kglink.space.build import BuildReport
-    from kglink.space.folder import SpaceFolder
-    from kglink.workspace.opened import Opened
+from kglink.workspace.judging import evaluate, evaluated
+from kglink.workspace.opened import Opened
 
 
 def build(
@@ -130,8 +134,6 @@ class SpaceSummary(Shown):
 
 def spaces(opened: Opened) -> list[SpaceSummary]:
     """All published spaces by name."""
-    from kglink.space.folder import space_names
-
     names = space_names(opened.folder / SPACES_FOLDER)
     return ShownList(_summary(opened, name) for name in names)
 
@@ -156,7 +158,6 @@ def delete_space(opened: Opened, name: str) -> None:
 
 
 def _folder_of(opened: Opened, name: str) -> SpaceFolder:
-    from kglink.space.folder import SpaceFolder, space_names
 
     root = opened.folder / SPACES_FOLDER
     if name not in (known := space_names(root)):
@@ -165,10 +166,6 @@ def _folder_of(opened: Opened, name: str) -> SpaceFolder:
 
 
 def _summary(opened: Opened, name: str) -> SpaceSummary:
-    from kglink.models.static_folder import STATIC
-    from kglink.space.folder import SpaceFolder
-    from kglink.space.manifest import SegmentInfo, read_part
-    from kglink.space.segment import INFO_FILE
 
     folder = SpaceFolder(opened.folder / SPACES_FOLDER, name)
     summary = SpaceSummary(name, name == opened.settings.space.name, folder_size(folder.path)[0])
@@ -258,7 +255,7 @@ def compare_spaces(opened: Opened, left: str, right: str) -> list[Difference]:
     for side in sides:
         if not side.created:
             raise UsageError(f"space {side.name!r} cannot be compared: {side.problem}")
-    ours, theirs = (dict(_facts(side)) for side in sides)
+    ours, theirs = map(_facts, sides)
     return [
         Difference(what, ours.get(what), theirs.get(what))
         for what in dict.fromkeys([*ours, *theirs])
@@ -277,10 +274,6 @@ def compare_recalls(
     progress: OnProgress = lambda _: None,
 ) -> RecallComparison:
     """Evaluate both spaces on the same documents and KBs, and test the differences."""
-    from kglink.evaluation.kept import Comparison, KeptWriter
-    from kglink.evaluation.retrieval import Question, judged_split
-    from kglink.workspace.judging import evaluate, evaluated
-
     theirs = {share.kb for share in space_summary(opened, right).kbs}
     ours = [share.kb for share in space_summary(opened, left).kbs]
     kbs = tuple(kb for kb in ours if kb in theirs)
@@ -294,27 +287,25 @@ def compare_recalls(
         kept = Path(scratch) / "ranks.jsonl"
         with kept.open("w", encoding="utf-8") as out:
             writer = KeptWriter(out, evaluated(one, asked))
-            first = evaluate(one, asked, progress=progress, each=writer.add)
+            first = evaluate(one, asked, progress=progress, each=writer.add_ranked)
         comparison = Comparison(kept, evaluated(other, asked), asked.ks)
-        second = evaluate(other, asked, progress=progress, each=comparison.add)
+        second = evaluate(other, asked, progress=progress, each=comparison.add_ranked)
         comparison.finish()
     return RecallComparison(names, split, kbs, first, second, comparison.tests())
 
 
-def _facts(space: SpaceSummary) -> Iterator[tuple[str, object]]:
-    yield "model", space.model
-    yield "fingerprint", space.fingerprint
-    yield "dimension", space.dim
-    yield "kinds of rows", ", ".join(space.kinds)
+def _facts(space: SpaceSummary) -> dict[str, object]:
+    """What may differ, by what it is called."""
+    facts: dict[str, object] = {
+        "model": space.model,
+        "fingerprint": space.fingerprint,
+        "dimension": space.dim,
+        "kinds of rows": ", ".join(space.kinds),
+    }
     for share in space.kbs:
-        yield f"{share.kb}: revision", share.revision
-        yield f"{share.kb}: entities", share.entities
-        yield f"{share.kb}: rows", share.rows
-    yield "entities", space.entities
-    yield "rows", space.rows
-    yield "index", space.index
-    for name, value in (space.index_settings or {}).items():
-        yield f"index: {name}", value
-    yield "index bytes", space.index_bytes
-    yield "bytes", space.bytes
-    yield "current", space.current
+        for what in ("revision", "entities", "rows"):
+            facts[f"{share.kb}: {what}"] = getattr(share, what)
+    settings = {f"index: {name}": one for name, one in (space.index_settings or {}).items()}
+    facts |= {"entities": space.entities, "rows": space.rows, "index": space.index, **settings}
+    names = {"index bytes": space.index_bytes, "bytes": space.bytes, "current": space.current}
+    return facts | names

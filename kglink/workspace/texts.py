@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from kglink.errors import ConfigError, RecordError, SourceError, UsageError
 from kglink.plugins import KBAdapter, PluginSettings, Registry
@@ -13,9 +12,7 @@ from kglink.plugins.settings import setting_keys
 from kglink.records import Document, Span, TextInput
 from kglink.sources import Problems, Source, read_records
 from kglink.sources.encoding import convert, wide_encoding
-
-if TYPE_CHECKING:
-    from kglink.workspace.opened import Opened
+from kglink.workspace.opened import Opened
 
 AUTO = "auto"
 DOCUMENTS = "kglink/documents"
@@ -66,7 +63,8 @@ class TextReader:
         self._problems = problems
         self._adapter = adapter if adapter == AUTO else registry.get("kb", adapter).name
         self._marked = marked
-        self._settings = self._checked(dict(settings or {}))
+        self._settings = dict(settings or {})
+        self._check_settings()
         self._made: dict[str, KBAdapter] = {}
 
     def read(self, source: Source) -> Iterator[TextInput]:
@@ -152,7 +150,10 @@ class TextReader:
         """The adapter that reads a file."""
         if self._adapter != AUTO:
             return self._adapter
-        if _holds_records(source):
+        # JSON with one document a line; prose may begin with a bracket too.
+        name, head = source.head.name, source.head.head
+        is_record = name == "-" and head.lstrip()[:1] == b"{" and b'"text"' in head
+        if name.lower().endswith(_JSON_NAMES) or is_record:
             return DOCUMENTS
         return PLAIN_TEXT if self._marked else self._registry.guess_text(source.head)
 
@@ -166,30 +167,18 @@ class TextReader:
                 own["marked"] = True
         return self._registry.settings_for("kb", name, own)
 
-    def _checked(self, settings: dict[str, object]) -> dict[str, object]:
-        """The settings, each of which some adapter has, with a value that it takes."""
-        self._settings = settings
+    def _check_settings(self) -> None:
+        """Some adapter has each of the settings, and takes its value."""
         if self._adapter != AUTO:
             self._settings_of(self._adapter)
-            return settings
+            return
         names = [DOCUMENTS, *self._registry.text_adapters()]
-        known = {
-            key for one in names for key in setting_keys(self._registry.get("kb", one).settings)
-        }
-        for key in settings.keys() - known:
+        each = (self._registry.get("kb", one).settings for one in names)
+        known = {key for one in each for key in setting_keys(one)}
+        for key in self._settings.keys() - known:
             raise ConfigError(
                 f"what reads texts has no setting {key!r}",
                 hint=f"There is: {', '.join(sorted(known))}.",
             )
-        for name in names if settings else ():
+        for name in names if self._settings else ():
             self._settings_of(name)
-        return settings
-
-
-def _holds_records(source: Source) -> bool:
-    """Whether a source is JSON with one document a line; prose may begin with a bracket too."""
-    head = source.head
-    begins = head.head.lstrip()[:1]
-    if head.name.lower().endswith(_JSON_NAMES):
-        return True
-    return head.name == "-" and begins == b"{" and b'"text"' in head.head

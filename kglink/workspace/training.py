@@ -5,40 +5,40 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from kglink.errors import SpaceError, UsageError
 from kglink.models.static_folder import STATIC, write_static
 from kglink.records import OnProgress
 from kglink.shown import ShownList
+from kglink.space.folder import SpaceFolder
+from kglink.space.index import share_version
+from kglink.space.manifest import RowKind
+from kglink.space.space import Space
+from kglink.store import Store
 from kglink.text.entity_text import entity_text
+from kglink.training.job import FinetuneJob, Tell
+from kglink.training.recipe import Recipe, RecipeInfo, list_recipes, load_recipe
 from kglink.workspace.folder import SPACES_FOLDER
+from kglink.workspace.opened import Opened
+from kglink.workspace.runs import Runs, WorkspaceRun
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    import numpy as np
-    import numpy.typing as npt
-
-    from kglink.space.manifest import RowKind
-    from kglink.space.segment import Segment
-    from kglink.space.space import Space
-    from kglink.store import Store
     from kglink.training.distil import Distilled
-    from kglink.training.job import FinetuneJob, Tell
-    from kglink.training.recipe import Recipe, RecipeInfo
     from kglink.workspace.finetune import Finetuned
-    from kglink.workspace.opened import Opened
-    from kglink.workspace.runs import WorkspaceRun
 
-    FloatArray = npt.NDArray[np.float32]
+FloatArray = npt.NDArray[np.float32]
 
 
 def finetune(opened: Opened, job: FinetuneJob, *, progress: Tell = lambda _: None) -> Finetuned:
     """Learn from mentions of the source KBs (S), the target KBs (T), their overlaps (O).
 
-    The run leaves a model, with which the job's space is built and published. ``progress`` is
-    told of every step, and what the training reports of itself.
+    The run leaves a model, with which the job's space is built and published. ``progress`` gets
+    every step, and what the training reports of itself.
     """
     from kglink.workspace.finetune import finetune
 
@@ -47,43 +47,31 @@ def finetune(opened: Opened, job: FinetuneJob, *, progress: Tell = lambda _: Non
 
 def runs(opened: Opened) -> list[WorkspaceRun]:
     """All runs of fine-tuning, the oldest first."""
-    from kglink.workspace.runs import Runs
-
     return ShownList(Runs(opened.folder).all())
 
 
 def run(opened: Opened, name: str) -> WorkspaceRun:
     """One run, with its curve."""
-    from kglink.workspace.runs import Runs
-
     return Runs(opened.folder).get(name)
 
 
 def check_run_deletable(opened: Opened, name: str) -> None:
     """Refuse a run that is in progress, or whose model a space needs."""
-    from kglink.workspace.runs import Runs
-
     Runs(opened.folder).check_deletable(name)
 
 
 def delete_run(opened: Opened, name: str) -> None:
     """Remove a run with its model, unless it is in progress or a space needs the model."""
-    from kglink.workspace.runs import Runs
-
     Runs(opened.folder).delete(name)
 
 
 def recipes(_: Opened, *, paper: str = "", table: str = "") -> list[RecipeInfo]:
     """All recipes for `finetune`, or those of one paper or table."""
-    from kglink.training.recipe import list_recipes
-
     return list_recipes(paper, table)
 
 
 def recipe(_: Opened, name: str) -> Recipe:
     """One recipe, by its name or as a .toml file, with every value that it has."""
-    from kglink.training.recipe import load_recipe
-
     return load_recipe(name)
 
 
@@ -108,8 +96,6 @@ def distill(
     tokens alone are encoded. The same space gives the same bytes.
     """
     from kglink.models.inputs import tokenizer_files
-    from kglink.space.folder import SpaceFolder
-    from kglink.space.index import share_version
     from kglink.training.distil import distilled
 
     # Where the new space goes: a new name, or one that was distilled before.
@@ -177,22 +163,19 @@ def _taught(
     space: Space, store: Store, kind: RowKind
 ) -> Iterator[tuple[Sequence[str], FloatArray]]:
     """Texts with the vectors that the space has of them."""
-    import numpy as np
-
     parts = [one for one in space.segments.values() if one.row_count(kind)]
     step = max(1, -(-sum(one.row_count(kind) for one in parts) // MOST[kind]))
     for part in parts:
         rows = np.arange(0, part.row_count(kind), step)
-        texts = _texts(part, store, kind, step)
+        # What each of these rows was encoded from.
+        texts = (
+            islice(part.surfaces, 0, None, step)
+            if kind == "alias"
+            else (
+                entity_text(one.entity, description_chars=part.info.description_chars)
+                for one in islice(store.folded_entities(part.kb), 0, None, step)
+            )
+        )
         for first in range(0, len(rows), _TOGETHER):
             some = list(islice(texts, _TOGETHER))
             yield some, part.vectors(kind, rows[first : first + _TOGETHER])
-
-
-def _texts(part: Segment, store: Store, kind: RowKind, step: int) -> Iterator[str]:
-    """What every so manieth row of a segment was encoded from."""
-    if kind == "alias":
-        return islice(part.surfaces, 0, None, step)
-    chars = part.info.description_chars
-    entities = islice(store.folded_entities(part.kb), 0, None, step)
-    return (entity_text(one.entity, description_chars=chars) for one in entities)

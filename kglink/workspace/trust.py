@@ -62,26 +62,18 @@ def trust_command(folder: Path) -> str:
 
 def is_own_or_allowed(folder: Path) -> bool:
     """Whether a workspace belongs to the user, or to another and the user allows its settings."""
-    config, ours = folder / CONFIG_FILE, _own_ids()
-    if not ours or all(
-        status.st_uid in ours for status in (folder.stat(), config.lstat(), config.stat())
-    ):
+    config = folder / CONFIG_FILE
+    if not hasattr(os, "geteuid"):  # a system without ids
+        return True
+    ours, caller = {os.geteuid()}, os.environ.get("SUDO_UID", "")
+    if os.geteuid() == 0 and caller.isdigit():  # under sudo also whoever called it
+        ours.add(int(caller))
+    if all(status.st_uid in ours for status in (folder.stat(), config.lstat(), config.stat())):
         return True
     try:
         return is_allowed(folder, file_digest(config, "sha256"))
     except OSError as error:
         raise ConfigError(f"{config}: {error.strerror}") from error
-
-
-def _own_ids() -> set[int]:
-    """The user's own id; under sudo also that of whoever called it; none: a system without ids."""
-    if not hasattr(os, "geteuid"):
-        return set()
-    ours = {os.geteuid()}
-    caller = os.environ.get("SUDO_UID", "")
-    if os.geteuid() == 0 and caller.isdigit():
-        ours.add(int(caller))
-    return ours
 
 
 def _allowed() -> dict[str, str]:

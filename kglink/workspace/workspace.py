@@ -2,145 +2,100 @@
 
 from __future__ import annotations
 
-from kglink.workspace.discover import discover, discovered, judge_discovery, promote
-from kglink.workspace.doctor import doctor, licences, plugins
-from kglink.workspace.entities import add_entity, entities, entity, remove_entity, vector, vectors
-from kglink.workspace.evaluate import (
-    evaluate,
-    evaluate_clusters,
-    evaluate_end_to_end,
-    evaluate_errors,
-    evaluate_overlaps,
-    overlap_significance,
-    write_candidates,
-)
-from kglink.workspace.index import change_index, index_presets, is_index_asked, measure_index
-from kglink.workspace.kbs import add_kb, export, kb, kbs, remove_kb
-from kglink.workspace.link import explain, link, search
-from kglink.workspace.memory import (
-    correct,
-    corrections,
-    fit,
-    fit_clusterer,
-    fit_scoring,
-    forget,
-    kept_clusterer_choice,
-    learn,
-    take_back,
-)
+from kglink.workspace import discover as discover_verbs
+from kglink.workspace import doctor as doctor_verbs
+from kglink.workspace import entities as entities_verbs
+from kglink.workspace import evaluate as evaluate_verbs
+from kglink.workspace import index as index_verbs
+from kglink.workspace import kbs as kbs_verbs
+from kglink.workspace import link as link_verbs
+from kglink.workspace import memory as memory_verbs
+from kglink.workspace import overlaps as overlaps_verbs
+from kglink.workspace import report as report_verbs
+from kglink.workspace import resolve as resolve_verbs
+from kglink.workspace import review as review_verbs
+from kglink.workspace import spaces as spaces_verbs
+from kglink.workspace import texts as texts_verbs
+from kglink.workspace import training as training_verbs
 from kglink.workspace.opened import Opened
-from kglink.workspace.overlaps import (
-    compare_overlaps,
-    export_overlaps,
-    find_overlaps,
-    import_overlaps,
-    overlaps,
-    review_overlaps,
-    reviewed_overlaps,
-    train_overlap_model,
-)
-from kglink.workspace.report import report
-from kglink.workspace.resolve import resolve
-from kglink.workspace.review import review_links
-from kglink.workspace.spaces import (
-    build,
-    build_if_stale,
-    compare_recalls,
-    compare_spaces,
-    delete_space,
-    space_summary,
-    spaces,
-)
-from kglink.workspace.texts import texts
-from kglink.workspace.training import (
-    check_run_deletable,
-    delete_run,
-    distill,
-    export_model,
-    finetune,
-    recipe,
-    recipes,
-    run,
-    runs,
-)
 
 
 class Workspace(Opened):
     """A workspace folder, opened: each verb of the command line is a method."""
 
     # KBs
-    add_kb = add_kb
-    kbs = kbs
-    kb = kb
-    export = export
-    remove_kb = remove_kb
+    add_kb = kbs_verbs.add_kb
+    kbs = kbs_verbs.kbs
+    kb = kbs_verbs.kb
+    export = kbs_verbs.export
+    remove_kb = kbs_verbs.remove_kb
     # entities
-    entities = entities
-    entity = entity
-    add_entity = add_entity
-    remove_entity = remove_entity
-    vector = vector
-    vectors = vectors
+    entities = entities_verbs.entities
+    entity = entities_verbs.entity
+    add_entity = entities_verbs.add_entity
+    remove_entity = entities_verbs.remove_entity
+    vector = entities_verbs.vector
+    vectors = entities_verbs.vectors
     # overlaps
-    find_overlaps = find_overlaps
-    overlaps = overlaps
-    review_overlaps = review_overlaps
-    reviewed_overlaps = reviewed_overlaps
-    train_overlap_model = train_overlap_model
-    export_overlaps = export_overlaps
-    import_overlaps = import_overlaps
-    compare_overlaps = compare_overlaps
+    find_overlaps = overlaps_verbs.find_overlaps
+    overlaps = overlaps_verbs.overlaps
+    review_overlaps = overlaps_verbs.review_overlaps
+    reviewed_overlaps = overlaps_verbs.reviewed_overlaps
+    train_overlap_model = overlaps_verbs.train_overlap_model
+    export_overlaps = overlaps_verbs.export_overlaps
+    import_overlaps = overlaps_verbs.import_overlaps
+    compare_overlaps = overlaps_verbs.compare_overlaps
     # spaces
-    build = build
-    build_if_stale = build_if_stale
-    spaces = spaces
-    space_summary = space_summary
-    compare_spaces = compare_spaces
-    compare_recalls = compare_recalls
-    delete_space = delete_space
-    index_presets = index_presets
-    change_index = change_index
-    measure_index = measure_index
-    is_index_asked = is_index_asked
-    distill = distill
-    export_model = export_model
+    build = spaces_verbs.build
+    build_if_stale = spaces_verbs.build_if_stale
+    spaces = spaces_verbs.spaces
+    space_summary = spaces_verbs.space_summary
+    compare_spaces = spaces_verbs.compare_spaces
+    compare_recalls = spaces_verbs.compare_recalls
+    delete_space = spaces_verbs.delete_space
+    index_presets = index_verbs.index_presets
+    change_index = index_verbs.change_index
+    measure_index = index_verbs.measure_index
+    is_index_asked = index_verbs.is_index_asked
+    distill = training_verbs.distill
+    export_model = training_verbs.export_model
     # fine-tuning
-    finetune = finetune
-    runs = runs
-    run = run
-    check_run_deletable = check_run_deletable
-    delete_run = delete_run
-    recipes = recipes
-    recipe = recipe
-    report = report
+    finetune = training_verbs.finetune
+    runs = training_verbs.runs
+    run = training_verbs.run
+    check_run_deletable = training_verbs.check_run_deletable
+    delete_run = training_verbs.delete_run
+    recipes = training_verbs.recipes
+    recipe = training_verbs.recipe
+    report = report_verbs.report
     # texts
-    texts = texts
-    link = link
-    explain = explain
-    search = search
-    resolve = resolve
-    discover = discover
-    discovered = discovered
-    judge_discovery = judge_discovery
-    promote = promote
-    correct = correct
-    corrections = corrections
-    take_back = take_back
-    review_links = review_links
-    learn = learn
-    forget = forget
-    fit = fit
-    fit_scoring = fit_scoring
-    fit_clusterer = fit_clusterer
-    kept_clusterer_choice = kept_clusterer_choice
-    write_candidates = write_candidates
-    evaluate = evaluate
-    evaluate_end_to_end = evaluate_end_to_end
-    evaluate_errors = evaluate_errors
-    evaluate_clusters = evaluate_clusters
-    evaluate_overlaps = evaluate_overlaps
-    overlap_significance = overlap_significance
+    texts = texts_verbs.texts
+    link = link_verbs.link
+    explain = link_verbs.explain
+    search = link_verbs.search
+    resolve = resolve_verbs.resolve
+    discover = discover_verbs.discover
+    discovered = discover_verbs.discovered
+    judge_discovery = discover_verbs.judge_discovery
+    promote = discover_verbs.promote
+    correct = memory_verbs.correct
+    corrections = memory_verbs.corrections
+    take_back = memory_verbs.take_back
+    review_links = review_verbs.review_links
+    learn = memory_verbs.learn
+    forget = memory_verbs.forget
+    fit = memory_verbs.fit
+    fit_scoring = memory_verbs.fit_scoring
+    fit_clusterer = memory_verbs.fit_clusterer
+    kept_clusterer_choice = memory_verbs.kept_clusterer_choice
+    write_candidates = evaluate_verbs.write_candidates
+    evaluate = evaluate_verbs.evaluate
+    evaluate_end_to_end = evaluate_verbs.evaluate_end_to_end
+    evaluate_errors = evaluate_verbs.evaluate_errors
+    evaluate_clusters = evaluate_verbs.evaluate_clusters
+    evaluate_overlaps = evaluate_verbs.evaluate_overlaps
+    overlap_significance = evaluate_verbs.overlap_significance
     # the machine, and what is installed
-    doctor = doctor
-    licences = licences
-    plugins = plugins
+    doctor = doctor_verbs.doctor
+    licences = doctor_verbs.licences
+    plugins = doctor_verbs.plugins

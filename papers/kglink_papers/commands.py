@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kglink.errors import UsageError
+from kglink.workspace.folder import MAP_ENTITIES
 from kglink.workspace.outputs import checked_output
-from kglink.workspace.report import MAP_ENTITIES
 from kglink_cli.console import counted, display, note, print_json, print_table, progress, say
 from kglink_cli.finetune import read_changes
 from kglink_cli.interrupts import go_on_by
-from kglink_cli.report import write_page
+from kglink_cli.runs import write_page
 from kglink_cli.session import session_of, split_names
 from kglink_cli.tables import check_format, write_tables
 

@@ -27,7 +27,7 @@ from kglink.evaluation.candidate_files import (
     read_candidates,
     united,
 )
-from kglink.evaluation.kept import KeptWriter, read_lines
+from kglink.evaluation.comparison import KeptWriter, read_lines
 from kglink.evaluation.rankings import JOINT, in_text, rank_mentions
 from kglink.evaluation.retrieval import Question, check_documents
 from kglink.files.atomic import atomic_path, sweep_drafts
@@ -183,7 +183,7 @@ class Judge:
         def write(draft: Path) -> None:
             with draft.open("w", encoding="utf-8") as out:
                 writer = KeptWriter(out, evaluated(own, question))
-                evaluate(own, question, progress=self.tell, each=writer.add)
+                evaluate(own, question, progress=self.tell, each=writer.add_ranked)
 
         return self._kept(own, part, deeper, write)
 
@@ -253,7 +253,7 @@ class Judge:
                 for docs, some in documents.items():
                     ranked = rank_mentions(ranker, some, part.kbs, max(read, most), docs=docs)
                     for mention in ranked:
-                        writer.add(mention)
+                        writer.add_ranked(mention)
 
         return self._kept(own, part, [stated], write)
 

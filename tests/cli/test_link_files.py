@@ -366,7 +366,7 @@ def test_settings_are_checked_though_all_mentions_are_given(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["-o", "out.xml"], "out.xml tells no format"),
+        (["-o", "out.xml"], "out.xml names no format"),
         (["--kb", ","], "names no KB"),
         (["--on-error", "ignore"], "ingest.on_error"),
     ],

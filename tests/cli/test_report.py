@@ -24,7 +24,7 @@ from kglink.linking.scoring import SCORING_FILE
 from kglink.records import EntityId
 from kglink.training.job import FinetuneJob
 from kglink.workspace import Workspace, init_workspace
-from kglink.workspace.report_map import project, turned_onto
+from kglink.workspace.report import project, turned_onto
 from kglink_cli.report_page.page import page_of
 from kglink_cli.report_page.plots import plots_of
 from kglink_cli.report_page.tables import tables_of
@@ -129,9 +129,9 @@ def test_runs_are_tested_against_the_first(found: Shape, folder: Path) -> None:
     test = second["against_first"]["joint"]["R@1"]
     shares = [run["retrieval"]["metrics"]["joint"]["R@1"] for run in (first, second)]
     assert (test["right"], test["left"]) == pytest.approx(tuple(shares))
-    names = [name for name, _ in tables_of(found)]
-    assert "significance" in names
-    (seeds,) = [table for name, table in tables_of(found) if name == "seeds"]
+    tables = tables_of(found)
+    assert "significance" in tables
+    seeds = tables["seeds"]
     joint = next(row for row in seeds.rows if row[2] == "[joint]")
     spread = abs(shares[0] - shares[1]) / 2**0.5  # the standard deviation of two values
     assert joint[3] == f"{sum(shares) / 2:.3f} ± {spread:.3f}"

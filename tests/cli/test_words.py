@@ -14,7 +14,6 @@ from kglink.linking.kinds import Weights
 from kglink.linking.scoring import Scoring
 from kglink.records import Candidate, MentionInText, Span, TextInput
 from kglink.workspace import Workspace
-from kglink.workspace.linker import search_of
 
 TEXT = "They spoke of the inventor."
 EVAL = ("eval", "--docs", "docs", "--split", "test", "--k", "1,5,64", "--json")
@@ -89,10 +88,8 @@ def test_words_are_evidence_that_changes_no_answer_until_a_fit_weighs_it(
     assert any(one.evidence["bm25"] > 0 for one in with_them)
     assert not any("bm25" in one.evidence or "bm25" in one.parts for one in without)
     with Workspace.open(with_words) as workspace:
-        space, link = workspace.space(), workspace.settings.link
-        parts = (space, workspace.encoder, link, workspace.store, workspace.registry)
         weights = Weights.of(bm25=1.0)
-        search = search_of(*parts, scoring=Scoring(weights))
+        search = workspace.link_setup().search(scoring=Scoring(weights))
         best = search.find([MentionInText(TEXT, 18, 26)], ["encyclopedia"])[0]["encyclopedia"][0]
         assert best.parts["bm25"] == pytest.approx(best.score, abs=1e-4)
 

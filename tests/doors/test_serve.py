@@ -26,10 +26,9 @@ from kglink import Workspace
 from kglink.errors import StoreError, UsageError
 from kglink.training.job import FinetuneJob
 from kglink.workspace import init_workspace
-from kglink_doors.listening import listen, token_of
+from kglink_doors.listening import Limits, listen, token_of
 from kglink_doors.serve.errors import error_shape, status_of
 from kglink_doors.serve.jobs import Jobs
-from kglink_doors.serve.limits import Limits
 from served import Server, serving
 from training_world import SMALL, fill, world_of, write_world_model
 

@@ -13,7 +13,7 @@ import pytest
 from annotated_texts import ADA, FIRST, TEXTS, read_file
 from kglink.errors import KglinkError, SourceError, UsageError
 from kglink.evaluation.annotated import AnnotatedText
-from kglink.evaluation.kept import AnswerComparison, Evaluated, KeptWriter
+from kglink.evaluation.comparison import AnswerComparison, Evaluated, KeptWriter
 from kglink.evaluation.measures.end_to_end import Answer, JudgedText
 from kglink.evaluation.significance import randomization_test
 from kglink.records import EntityId, Mention
@@ -169,7 +169,7 @@ def keep(path: Path, answers: Sequence[Sequence[Answer]], texts: Sequence[Judged
 def compared(path: Path, facts: Evaluated = FACTS) -> AnswerComparison:
     comparison = AnswerComparison(path, facts)
     for text, found in zip(JUDGED, HERE, strict=True):
-        comparison.add(text, found)
+        comparison.add_answers(text, found)
     comparison.finish()
     return comparison
 
@@ -197,13 +197,15 @@ def test_what_is_kept_of_a_text(tmp_path: Path) -> None:
 
 def test_the_figures_of_each_text_are_compared(tmp_path: Path) -> None:
     path = keep(tmp_path / "kept.jsonl", THERE, JUDGED)
-    tests = compared(path).tests(complete=True, rounds=400, seed=3)
+    comparison = compared(path)
+    comparison.complete = True
+    tests = comparison.tests(rounds=400, seed=3)
     # Detection: 2 of 2, 1 of 1, nothing to find; there 1 of 2 found, 1 wrong, nothing.
     assert tests["detection"] == randomization_test([1, 1, 1], [2 / 3, 0, 1], rounds=400, seed=3)
     assert tests["links"] == randomization_test([1, 1, 1], [1, 0, 1], rounds=400, seed=3)
-    recalls = compared(path).tests(complete=False, rounds=9)
+    recalls = compared(path).tests(rounds=9)
     assert (recalls["detection"].items, recalls["detection"].right) == (2, 1 / 4)
-    same = compared(keep(tmp_path / "same.jsonl", HERE, JUDGED)).tests(complete=True)
+    same = compared(keep(tmp_path / "same.jsonl", HERE, JUDGED)).tests()
     assert {test.p for test in same.values()} == {1.0}
 
 

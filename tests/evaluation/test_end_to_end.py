@@ -199,7 +199,7 @@ def test_what_thresholds_keep_of_a_thousand_texts() -> None:
         0.9: (250, 250),
     }  # fmt: skip
     assert report(complete=False).joint.operating_points() == []
-    found: Any = report().joint.as_json(complete=True)["operating_points"]
+    found: Any = report().joint.as_json()["operating_points"]
     assert found[2] == {"threshold": 0.5, "links": 1000, "right": 500, "wrong": 500}
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kglink.errors import KglinkError, RecordError, SourceError, UsageError
-from kglink.evaluation.kept import Comparison, Evaluated, KeptWriter
+from kglink.evaluation.comparison import Comparison, Evaluated, KeptWriter
 from kglink.evaluation.rankings import JOINT, Rank, RankedMention
 from kglink.evaluation.significance import randomization_test
 
@@ -30,7 +30,7 @@ def keep(path: Path, mentions: list[RankedMention], facts: Evaluated = FACTS) ->
     out = io.StringIO()
     writer = KeptWriter(out, facts)
     for one in mentions:
-        writer.add(one)
+        writer.add_ranked(one)
     path.write_text(out.getvalue(), encoding="utf-8")
     return path
 
@@ -38,7 +38,7 @@ def keep(path: Path, mentions: list[RankedMention], facts: Evaluated = FACTS) ->
 def compared(path: Path, mentions: list[RankedMention], facts: Evaluated = FACTS) -> Comparison:
     comparison = Comparison(path, facts)
     for one in mentions:
-        comparison.add(one)
+        comparison.add_ranked(one)
     comparison.finish()
     return comparison
 
@@ -94,7 +94,7 @@ def test_recall_and_mrr_are_compared_as_deep_as_both_looked(tmp_path: Path) -> N
     path = keep(tmp_path / "kept.json", THERE, deep)
     comparison = Comparison(path, deeper, (4, 16, 64))
     for one in HERE:
-        comparison.add(one)
+        comparison.add_ranked(one)
     tests = comparison.tests(rounds=99)["a"]
     assert list(tests) == ["R@1", "R@4", "R@16", "MAP@10", "MRR"]
     assert (tests["R@4"].left, tests["R@4"].right) == (4 / 6, 3 / 6)

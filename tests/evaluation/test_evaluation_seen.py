@@ -12,8 +12,14 @@ import pytest
 from hand_made_rankings import HandMade
 from kglink.errors import UnknownNameError, UsageError
 from kglink.evaluation.rankings import JOINT
-from kglink.evaluation.retrieval import Question, evaluate_retrieval
-from kglink.evaluation.seen import Learnt, LearntFrom, find_learnt, folded
+from kglink.evaluation.retrieval import (
+    Learnt,
+    LearntFrom,
+    Question,
+    evaluate_retrieval,
+    find_learnt,
+    folded,
+)
 from kglink.models import Hardware
 from kglink.records import Document, EntityId, Mention, Record, Split
 from kglink.store import Store
@@ -86,7 +92,7 @@ def test_entities_are_seen_where_a_mention_meant_them(store: Store) -> None:
     assert all(LearntFrom(learnt, store.documents("both", "dev")).times([one]) for one in ids)
     assert not LearntFrom(learnt, []).times(ids)
     question = Question(("both",), "dev", KBS, (1,), seen_in="both:train")
-    only = Learnt(("one",), lambda: iter([Mention(0, 1, "x", (EntityId("b", "1"),))]))
+    only = Learnt(("one",), (lambda: iter([Mention(0, 1, "x", (EntityId("b", "1"),))]),))
     known = LearntFrom(only, store.documents("both", "dev"))
     assert [known.times([one]) for one in ids] == [0, 1]
     surfaces = ("heron ", "AMBER", "crane", "kelp")

@@ -85,15 +85,7 @@ def opened(
 
 
 def tools_of(workspace: Workspace, most_rows: int = 1000) -> OverlapTools:
-    section = workspace.settings.overlap.model_copy(update={"max_encoded_rows": most_rows})
-    return overlap_tools(
-        workspace.folder,
-        workspace.store,
-        section,
-        workspace.encoder,
-        workspace.joint_space,
-        workspace.registry,
-    )
+    return overlap_tools(workspace.with_settings({"overlap.max_encoded_rows": most_rows}))
 
 
 CORE = ("names", "description")

@@ -15,13 +15,14 @@ import numpy as np
 import pytest
 
 from kglink.errors import SpaceError
+from kglink.linking import fit_judge
 from kglink.linking.discovery import Discovery
 from kglink.models.bi_encoder import load_bi_encoder
 from kglink.records import Entity, EntityId
 from kglink.space.folder import SpaceFolder
 from kglink.store import Store
 from kglink.training.data import KBChoice, prepare
-from kglink.workspace import Workspace, fitting, init_workspace
+from kglink.workspace import Workspace, init_workspace
 from kglink.workspace.discoveries import KeptDiscoveries, write_discoveries
 from kglink.workspace.publish import NewSpace
 from store_support import job
@@ -227,7 +228,7 @@ def test_a_fit_that_stops_half_way_leaves_what_was_fitted_before(
         def stopped(*_: object, **__: object) -> None:
             raise KeyboardInterrupt
 
-        monkeypatch.setattr(fitting, "fit_judge", stopped)
+        monkeypatch.setattr(fit_judge, "fit_judge", stopped)
         with pytest.raises(KeyboardInterrupt):
             workspace.fit("docs")
         assert scoring.read_bytes() == before

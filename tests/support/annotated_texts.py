@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import cast
 
 from kglink.evaluation.annotated import AnnotatedText
 from kglink.evaluation.measures.end_to_end import Answer
 from kglink.evaluation.predictions import read_predictions
 from kglink.plugins import load_registry
 from kglink.records import EntityId, Mention
+from kglink.store import Store
 
 ADA = EntityId("a", "1")
 FIRST = "Ada met 🌊 Bob."
@@ -37,4 +39,6 @@ class Known:
 
 
 def read_file(path: Path, texts: Sequence[AnnotatedText] = TEXTS) -> list[list[Answer]]:
-    return read_predictions(path, load_registry(only="builtin"), texts, ["a", "b"], Known())
+    return read_predictions(
+        path, load_registry(only="builtin"), texts, ["a", "b"], cast("Store", Known())
+    )

@@ -11,9 +11,9 @@ import pytest
 from conftest import Kglink
 
 from kglink.evaluation.rankings import JUDGED_JOINT
-from kglink.evaluation.replacement import Replacement
 from kglink.evaluation.significance import randomization_test
 from kglink.workspace import Workspace, init_workspace
+from kglink.workspace.publish import Replacement
 
 NAMES = (
     "Alder",

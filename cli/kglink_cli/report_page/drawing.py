@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from html import escape
-from typing import BinaryIO, Literal, NamedTuple
+from typing import Any, BinaryIO, Literal
 
 from kglink import shown
 from kglink.errors import UsageError
@@ -25,83 +24,105 @@ DARK = {
     "c5": "#8fd0f5", "c6": "#d9ce4a",
 }  # fmt: skip
 COLOURS = len(shown.COLOURS)
-#: Lines of one colour differ in their dashes.
-DASHES = ("", "6 3", "2 3", "8 3 2 3")
 _FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', 'DejaVu Sans', sans-serif"
 
 
-class Line(NamedTuple):
-    """A line through points."""
-
-    points: Sequence[Point]
-    colour: str = "ink"
-    width: float = 1.0
-    dash: str = ""
-
-
-class Box(NamedTuple):
-    """A filled rectangle; ``title`` is shown under the pointer."""
-
-    x: float
-    y: float
-    width: float
-    height: float
-    colour: str
-    opacity: float = 1.0
-    title: str = ""
-
-
-class Dot(NamedTuple):
-    """A filled circle; ``title`` is shown under the pointer."""
-
-    x: float
-    y: float
-    radius: float
-    colour: str
-    title: str = ""
-
-
-class Words(NamedTuple):
-    """A line of text whose baseline is at ``y``."""
-
-    x: float
-    y: float
-    text: str
-    anchor: Anchor = "start"
-    colour: str = "ink"
-    size: float = 12.0
-    bold: bool = False
-    turned: bool = False
-
-
-@dataclass
 class Drawing:
     """What is drawn, in its order; ``title`` and ``summary`` say it in words."""
 
-    name: str
-    title: str
-    summary: str
-    width: float
-    height: float
-    items: list[Line | Box | Dot | Words] = field(default_factory=list)
+    def __init__(self, name: str, title: str, summary: str, width: float, height: float) -> None:
+        self.name = name
+        self.title = title
+        self.summary = summary
+        self.width = width
+        self.height = height
+        self._svg: list[str] = []
+        #: Each paints an item into matplotlib's axes, in its order.
+        self._painters: list[Callable[[Any, int], object]] = []
+
+    def line(
+        self, points: Sequence[Point], colour: str = "ink", width: float = 1.0, dash: str = ""
+    ) -> None:
+        """Draw a line through points."""
+        places = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+        dashes = f' stroke-dasharray="{dash}"' if dash else ""
+        self._svg.append(
+            f'<polyline points="{places}" fill="none" class="s-{colour}"'
+            f' stroke-width="{width:g}" stroke-linejoin="round"{dashes}/>'
+        )
+        xs, ys = zip(*points, strict=True) if points else ((), ())
+        style: Any = (0, tuple(map(float, dash.split()))) if dash else "solid"
+        self._painters.append(
+            lambda axes, order: axes.plot(
+                xs, ys, color=LIGHT[colour], lw=width * 0.72, ls=style, zorder=order
+            )
+        )
+
+    def box(
+        self, place: Point, size: Point, colour: str, opacity: float = 1.0, title: str = ""
+    ) -> None:
+        """Draw a filled rectangle; ``title`` is shown under the pointer."""
+        shade = f' fill-opacity="{opacity:.3f}"' if opacity < 1 else ""
+        self._svg.append(
+            f'<rect x="{place[0]:.1f}" y="{place[1]:.1f}" width="{size[0]:.1f}"'
+            f' height="{size[1]:.1f}" class="f-{colour}"{shade}>{_title(title)}</rect>'
+        )
+
+        def paint(axes: Any, order: int) -> None:
+            from matplotlib.patches import Rectangle
+
+            style: Any = {"color": LIGHT[colour], "alpha": opacity, "lw": 0, "zorder": order}
+            axes.add_patch(Rectangle(place, *size, **style))
+
+        self._painters.append(paint)
+
+    def dot(self, place: Point, radius: float, colour: str, title: str = "") -> None:
+        """Draw a filled circle; ``title`` is shown under the pointer."""
+        self._svg.append(
+            f'<circle cx="{place[0]:.1f}" cy="{place[1]:.1f}" r="{radius:g}"'
+            f' class="f-{colour}">{_title(title)}</circle>'
+        )
+
+        def paint(axes: Any, order: int) -> None:
+            from matplotlib.patches import Circle
+
+            axes.add_patch(Circle(place, radius, color=LIGHT[colour], lw=0, zorder=order))
+
+        self._painters.append(paint)
+
+    def words(
+        self, x: float, y: float, text: str, anchor: Anchor = "start", colour: str = "ink",
+        size: float = 12.0, *, bold: bool = False, turned: bool = False,
+    ) -> None:  # fmt: skip
+        """Draw a line of text whose baseline is at ``y``."""
+        turn = f' transform="rotate(-90 {x:.1f} {y:.1f})"' if turned else ""
+        weight = ' font-weight="600"' if bold else ""
+        self._svg.append(
+            f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"'
+            f' font-size="{size:g}" class="f-{colour}"{weight}{turn}>{_text(text)}</text>'
+        )
+        side = {"start": "left", "middle": "center", "end": "right"}[anchor]
+        self._painters.append(
+            lambda axes, order: axes.text(
+                x, y, printable_line(text), color=LIGHT[colour], fontsize=size * 0.72, ha=side,
+                va="baseline", rotation=90 if turned else 0, rotation_mode="anchor",
+                fontweight="bold" if bold else "normal", parse_math=False, zorder=order,
+            )
+        )  # fmt: skip
 
     def svg(self, *, alone: bool) -> str:
         """SVG for a page that has the colours, or ``alone``, for a file."""
-        head = (
+        size = f'{self.width:g}" height="{self.height:g}"'
+        own = f' xmlns="http://www.w3.org/2000/svg" width="{size}' if alone else ""
+        parts = [
             f'<svg class="plot" role="img" viewBox="0 0 {self.width:g} {self.height:g}"'
-            f' aria-label="{_text(self.title)}. {_text(self.summary)}"'
-        )
+            f' aria-label="{_text(self.title)}. {_text(self.summary)}"{own}>\n'
+            f"<title>{_text(self.title)}</title>"
+        ]
         if alone:
-            head += (
-                f' xmlns="http://www.w3.org/2000/svg" width="{self.width:g}"'
-                f' height="{self.height:g}"'
-            )
-        parts = [f"{head}>\n<title>{_text(self.title)}</title>"]
-        if alone:
-            whole = Box(0, 0, self.width, self.height, "page")
-            parts += [f"<style>{colours()}</style>", _svg(whole)]
-        parts += map(_svg, self.items)
-        return "\n".join([*parts, "</svg>\n"])
+            page = f'width="{self.width:.1f}" height="{self.height:.1f}" class="f-page"'
+            parts += [f"<style>{colours()}</style>", f'<rect x="0.0" y="0.0" {page}></rect>']
+        return "\n".join([*parts, *self._svg, "</svg>\n"])
 
     def write_png(self, path: BinaryIO) -> None:
         """Write a picture; it takes matplotlib."""
@@ -115,8 +136,8 @@ class Drawing:
         axes = figure.add_axes((0, 0, 1, 1))
         axes.set(xlim=(0, self.width), ylim=(self.height, 0))
         axes.axis("off")
-        for order, item in enumerate(self.items):
-            _paint(axes, item, order)
+        for order, paint in enumerate(self._painters):
+            paint(axes, order)
         figure.savefig(path, dpi=200, format="png", metadata={"Software": None})
 
 
@@ -141,69 +162,13 @@ def width_of(text: str, size: float = 12.0) -> float:
 
 def cut(text: str, most: int) -> str:
     """A text for a plot: one line, not too long."""
-    shown = printable_line(text)
-    return shown if len(shown) <= most else shown[: most - 1] + "…"
+    line = printable_line(text)
+    return line if len(line) <= most else line[: most - 1] + "…"
 
 
 def _text(text: str) -> str:
     return escape(printable_line(text), quote=True)
 
 
-def _svg(item: Line | Box | Dot | Words) -> str:
-    match item:
-        case Line():
-            points = " ".join(f"{x:.1f},{y:.1f}" for x, y in item.points)
-            dash = f' stroke-dasharray="{item.dash}"' if item.dash else ""
-            return (
-                f'<polyline points="{points}" fill="none" class="s-{item.colour}"'
-                f' stroke-width="{item.width:g}" stroke-linejoin="round"{dash}/>'
-            )
-        case Box():
-            shade = f' fill-opacity="{item.opacity:.3f}"' if item.opacity < 1 else ""
-            title = f"<title>{_text(item.title)}</title>" if item.title else ""
-            return (
-                f'<rect x="{item.x:.1f}" y="{item.y:.1f}" width="{item.width:.1f}"'
-                f' height="{item.height:.1f}" class="f-{item.colour}"{shade}>{title}</rect>'
-            )
-        case Dot():
-            title = f"<title>{_text(item.title)}</title>" if item.title else ""
-            return (
-                f'<circle cx="{item.x:.1f}" cy="{item.y:.1f}" r="{item.radius:g}"'
-                f' class="f-{item.colour}">{title}</circle>'
-            )
-        case Words():
-            turn = f' transform="rotate(-90 {item.x:.1f} {item.y:.1f})"' if item.turned else ""
-            weight = ' font-weight="600"' if item.bold else ""
-            return (
-                f'<text x="{item.x:.1f}" y="{item.y:.1f}" text-anchor="{item.anchor}"'
-                f' font-size="{item.size:g}" class="f-{item.colour}"{weight}{turn}>'
-                f"{_text(item.text)}</text>"
-            )
-
-
-def _paint(axes: object, item: Line | Box | Dot | Words, order: int) -> None:
-    """Put an item into matplotlib's axes."""
-    from typing import Any, cast
-
-    from matplotlib.patches import Circle, Rectangle
-
-    at = cast("Any", axes)
-    colour = LIGHT[item.colour]
-    match item:
-        case Line():
-            xs, ys = zip(*item.points, strict=True) if item.points else ((), ())
-            dash: Any = (0, tuple(map(float, item.dash.split()))) if item.dash else "solid"
-            at.plot(xs, ys, color=colour, lw=item.width * 0.72, ls=dash, zorder=order)
-        case Box():
-            place = (item.x, item.y), item.width, item.height
-            at.add_patch(Rectangle(*place, color=colour, alpha=item.opacity, lw=0, zorder=order))
-        case Dot():
-            at.add_patch(Circle((item.x, item.y), item.radius, color=colour, lw=0, zorder=order))
-        case Words():
-            sides = {"start": "left", "middle": "center", "end": "right"}
-            at.text(
-                item.x, item.y, printable_line(item.text), color=colour, fontsize=item.size * 0.72,
-                ha=sides[item.anchor], va="baseline", rotation=90 if item.turned else 0,
-                rotation_mode="anchor", fontweight="bold" if item.bold else "normal",
-                parse_math=False, zorder=order,
-            )  # fmt: skip
+def _title(text: str) -> str:
+    return f"<title>{_text(text)}</title>" if text else ""

@@ -16,7 +16,7 @@ from kglink.text.printable import printable_json, printable_line
 from kglink_cli.console import counted
 from kglink_cli.report_page.drawing import COLOURS, DARK, LIGHT, Drawing, colours
 from kglink_cli.report_page.plots import plots_of
-from kglink_cli.report_page.tables import Named, tables_of
+from kglink_cli.report_page.tables import tables_of
 from kglink_cli.tables import Figure, Table
 
 
@@ -76,14 +76,6 @@ def text_of(text: str) -> str:
 Shape = Mapping[str, Any]
 
 
-def lead(section: str, report: Shape) -> list[str]:
-    """The sentences of a section; none of runs that it says nothing of."""
-    say = _LEADS[section]
-    several = len(report["runs"]) > 1
-    told = [(run["name"], say(run)) for run in report["runs"]]
-    return [f"{name}: {text}" if several else text for name, text in told if text]
-
-
 def _retrieval(run: Shape) -> str:
     if not run["retrieval"]:
         return ""
@@ -134,14 +126,6 @@ def _errors(run: Shape) -> str:
     )
 
 
-_LEADS: Mapping[str, Callable[[Shape], str]] = {
-    "retrieval": _retrieval,
-    "answers": _answers,
-    "training": _training,
-    "errors": _errors,
-}
-
-
 #: The key of a section, its heading, and its HTML.
 Section = tuple[str, str, str]
 #: What a run of one of these stages alone trains.
@@ -155,10 +139,12 @@ def page_of(report: Shape, title: str = "", first: Sequence[Section] = ()) -> st
     """
     style, script = colours() + _part("page.css"), _part("page.js")
     plots = [one for one in plots_of(report) if not one.name.startswith("map-")]
-    tables = {one.name: one for one in tables_of(report)}
+    tables = tables_of(report)
     sections = [*first, *_sections(report, tables, plots)]
     names = ", ".join(run["name"] for run in report["runs"])
     what = "fine-tuning compared" if len(report["runs"]) > 1 else "what it learnt"
+    # No HTML parser can take it for a tag, a comment or an entity.
+    data = printable_json({**report, "colours": {"light": LIGHT, "dark": DARK}})
     values = {
         "title": text_of(title or f"{names}: {what}"),
         "subtitle": text_of(_subtitle(report)),
@@ -176,9 +162,9 @@ def page_of(report: Shape, title: str = "", first: Sequence[Section] = ()) -> st
         ),
         "footer": "Made by kglink report. The JSON of all figures is within this file "
         "(kglink report --json writes it alone).",
-        "data": _page_json({**report, "colours": {"light": LIGHT, "dark": DARK}}),
+        "data": re.sub("[<>&]", lambda match: f"\\u{ord(match[0]):04x}", data),
     }
-    return Template(_part("page.html")).substitute(values)
+    return _filled("page.html", **values)
 
 
 def _subtitle(report: Shape) -> str:
@@ -193,51 +179,49 @@ def _subtitle(report: Shape) -> str:
 
 
 def _sections(
-    report: Shape, tables: Mapping[str, Named], plots: list[Drawing]
+    report: Shape, tables: Mapping[str, Table], plots: list[Drawing]
 ) -> Iterator[Section]:
     one = len(report["runs"]) == 1
     drawn = {plot.name: f"<figure>{plot.svg(alone=False)}</figure>" for plot in plots}
 
     def table(*names: str) -> str:
-        return "".join(table_of(tables[name].table, one=one) for name in names if name in tables)
+        return "".join(table_of(tables[name], one=one) for name in names if name in tables)
 
     def plot(*names: str) -> str:
         return "".join(drawn[name] for name in names if name in drawn)
 
-    yield "summary", "In short", _cards(report) + _missing(report)
+    several = len(report["runs"]) > 1
+    cards = "".join(card for run in report["runs"] for card in _cards_of(run, several))
+    yield "summary", "In short", f'<ul class="cards">{cards}</ul>' + _missing(report)
     if "retrieval" in tables:
         body = (
-            _lead("retrieval", report)
-            + plot("recall")
-            + table("retrieval", "seeds", "significance")
+            _lead(_retrieval, report) + plot("recall") + table("retrieval", "seeds", "significance")
         )
         body += plot("kbs", "domains") + table("surfaces")
         yield "retrieval", "How often a right entity is found", body
     if "answers" in tables:
-        body = _lead("answers", report) + table("answers")
+        body = _lead(_answers, report) + table("answers")
         body += plot("reliability", "thresholds")
         yield "answers", "What links of raw text are worth", body
-    body = _lead("training", report) + table("training") + plot("loss", "epochs")
+    body = _lead(_training, report) + table("training") + plot("loss", "epochs")
     yield "training", "How it was trained", body or note_of("No curve is kept of it.")
     maps = "".join(_map(at, run) for at, run in enumerate(report["runs"]) if run["map"])
     if maps:
         yield "map", "The joint space as a map", maps
     if "errors" in tables:
-        body = _lead("errors", report) + list_of(REASONS) + table("errors")
+        body = _lead(_errors, report) + list_of(REASONS) + table("errors")
         body += plot(*(one for one in drawn if one.startswith("confusion-")))
         body += _browser(report)
         yield "errors", "Why answers are wrong", body
     yield "settings", "Settings and fingerprints", "".join(map(_facts, report["runs"]))
 
 
-def _lead(section: str, report: Shape) -> str:
-    return "".join(f"<p>{text_of(one)}</p>" for one in lead(section, report))
-
-
-def _cards(report: Shape) -> str:
-    """The figures that a reader asks for first."""
-    cards = [card for run in report["runs"] for card in _cards_of(run, len(report["runs"]) > 1)]
-    return f'<ul class="cards">{"".join(cards)}</ul>'
+def _lead(say: Callable[[Shape], str], report: Shape) -> str:
+    """The sentences of a section; none of runs that it says nothing of."""
+    several = len(report["runs"]) > 1
+    sentences = [(run["name"], say(run)) for run in report["runs"]]
+    shown = [f"{name}: {text}" if several else text for name, text in sentences if text]
+    return "".join(f"<p>{text_of(one)}</p>" for one in shown)
 
 
 def _cards_of(run: Shape, several: bool) -> Iterator[str]:
@@ -299,42 +283,35 @@ def _missing(report: Shape) -> str:
 def _map(at: int, run: Shape) -> str:
     shape = run["map"]
     sides = [side for side in ("before", "after") if shape[side]]
-    radios = "".join(
-        f'<label><input type="radio" name="side{at}" data-side="{side}"'
-        f"{' checked' if side == 'after' else ''}>{side}</label>"
-        for side in sides
-    )
-    kbs = "".join(
-        f'<label><input type="checkbox" checked data-kb="{kb}">'
-        f"{_swatch(kb)}"
-        f"{text_of(name)} <small>{count:,}</small></label>"
-        for kb, (name, count) in enumerate(zip(shape["kbs"], shape["counts"], strict=True))
-    )
     of = "" if shape["shown"] == shape["entities"] else f" of {shape['entities']:,}"
-    told = "".join(
-        f'<p class="below" data-of-side="{side}"{" hidden" if side != "after" else ""}>'
-        f"{text_of(_side_told(shape, side))}</p>"
-        for side in sides
-    )
     how = (
         f"{shape['shown']:,}{of} entities, each by the vector of its text; "
         f"{counted(shape['pair_count'], 'overlap')} as lines: the shorter, the nearer. "
         "Drag to move, wheel or + and − to zoom, arrows to pan, 0 for the whole."
     )
     lost = "" if shape["before"] else note_of("The model before training is not there any more.")
-    return (
-        f'<h3>{text_of(run["name"])}</h3><p class="soft">{text_of(how)}</p>{lost}'
-        f'<div class="map" data-map="{at}"><div class="tools">'
-        f"<fieldset><legend>Fine-tuning</legend>{radios}</fieldset>"
-        f'<fieldset class="kbs"><legend>Show</legend>{kbs}'
-        '<label><input type="checkbox" checked data-lines>overlaps</label></fieldset>'
-        '<input type="search" placeholder="Find an entity" aria-label="Find an entity on the map">'
-        '<span><button type="button" data-zoom="1.6" aria-label="Zoom in">+</button> '
-        '<button type="button" data-zoom="0.625" aria-label="Zoom out">−</button> '
-        '<button type="button" data-zoom="0">Whole</button></span></div>'
-        '<ul class="hits"></ul><canvas tabindex="0" role="img" aria-label="'
-        f"Map of {shape['shown']:,} entities; find one by its name above"
-        f'"></canvas>{told}</div>'
+    return _filled(
+        "map.html",
+        name=text_of(run["name"]),
+        how=text_of(how),
+        lost=lost,
+        at=at,
+        shown=f"{shape['shown']:,}",
+        sides="".join(
+            f'<label><input type="radio" name="side{at}" data-side="{side}"'
+            f"{' checked' if side == 'after' else ''}>{side}</label>"
+            for side in sides
+        ),
+        kbs="".join(
+            f'<label><input type="checkbox" checked data-kb="{kb}">'
+            f"{_swatch(kb)}{text_of(name)} <small>{count:,}</small></label>"
+            for kb, (name, count) in enumerate(zip(shape["kbs"], shape["counts"], strict=True))
+        ),
+        below="".join(
+            f'<p class="below" data-of-side="{side}"{" hidden" if side != "after" else ""}>'
+            f"{text_of(_about_side(shape, side))}</p>"
+            for side in sides
+        ),
     )
 
 
@@ -353,7 +330,7 @@ def _swatch(kb: int) -> str:
     )
 
 
-def _side_told(shape: Shape, side: str) -> str:
+def _about_side(shape: Shape, side: str) -> str:
     first, second = shape[side]["variance"]
     text = (
         f"{side.capitalize()} fine-tuning. Axes: the first two principal components "
@@ -368,34 +345,27 @@ def _side_told(shape: Shape, side: str) -> str:
 
 def _browser(report: Shape) -> str:
     runs = [(at, run) for at, run in enumerate(report["runs"]) if run["errors"]]
-    first = runs[0][1]["errors"]
+    name, first, cases = (runs[0][1][key] for key in ("name", "errors", "cases"))
     wrong = first["mentions"] - first["right"]
-    told = f"{wrong:,} of {first['mentions']:,} mentions of {runs[0][1]['name']} are wrong"
-    if len(runs[0][1]["cases"]) < wrong:
-        told += f"; the first {len(runs[0][1]['cases']):,} of them, of each reason some, are here"
-    choose = "".join(f'<option value="{at}">{text_of(run["name"])}</option>' for at, run in runs)
-    reasons = "".join(
-        f'<option value="{text_of(one)}">{text_of(one)} ({first["reasons"][one]:,})</option>'
-        if len(runs) == 1
-        else f'<option value="{text_of(one)}">{text_of(one)}</option>'
-        for one in first["reasons"]
-    )
-    kbs = "".join(
-        f'<option value="{text_of(one)}">{text_of(one)}</option>'
-        for one in (*(kb["name"] for kb in report["kbs"]), "[NIL]")
-    )
-    return (
-        f'<h3>Mentions, one by one</h3><p>{text_of(told)}.</p><div data-errors><div class="tools">'
-        f"<label>Run <select data-pick=run>{choose}</select></label>"
-        f'<label>Reason <select data-pick=reason><option value="">all</option>{reasons}</select>'
-        f'</label><label>KB <select data-pick=kb><option value="">all</option>{kbs}</select>'
-        "</label>"
-        '<label>Word <input type="search" data-pick=words></label>'
-        '<span role="status"></span>'
-        '<span><button type="button" data-step="-1">Back</button> '
-        '<button type="button" data-step="1">Next</button></span></div>'
-        '<ol class="cases"></ol></div>'
-        "<noscript><p>The mentions appear when scripts may run in this page.</p></noscript>"
+    about = f"{wrong:,} of {first['mentions']:,} mentions of {name} are wrong"
+    if len(cases) < wrong:
+        about += f"; the first {len(cases):,} of them, of each reason some, are here"
+
+    def options(words: Mapping[str, str]) -> str:
+        return "".join(
+            f'<option value="{text_of(value)}">{text_of(shown)}</option>'
+            for value, shown in words.items()
+        )
+
+    alone = len(runs) == 1
+    reasons = {one: f"{one} ({count:,})" * alone or one for one, count in first["reasons"].items()}
+    kbs = [*(kb["name"] for kb in report["kbs"]), "[NIL]"]
+    return _filled(
+        "cases.html",
+        about=text_of(about),
+        runs=options({str(at): run["name"] for at, run in runs}),
+        reasons=options(reasons),
+        kbs=options(dict(zip(kbs, kbs, strict=True))),
     )
 
 
@@ -436,9 +406,8 @@ def _flat(values: Shape, above: str = "") -> Iterator[tuple[str, object]]:
             yield f"{above}{name}", value
 
 
-def _page_json(value: object) -> str:
-    """JSON that no HTML parser can take for a tag, a comment or an entity."""
-    return re.sub("[<>&]", lambda match: f"\\u{ord(match[0]):04x}", printable_json(value))
+def _filled(template: str, **values: object) -> str:
+    return Template(_part(template)).substitute(values)
 
 
 def _part(name: str) -> str:

@@ -8,24 +8,20 @@ from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from kglink_cli.report_page.drawing import (
-    COLOURS,
-    DASHES,
-    Anchor,
-    Box,
-    Dot,
-    Drawing,
-    Line,
-    Point,
-    Words,
-    cut,
-    width_of,
-)
+from kglink_cli.report_page.drawing import COLOURS, Anchor, Drawing, Point, cut, width_of
 from kglink_cli.report_page.tables import evaluated, pools_of
 
 WIDTH = 640.0
 #: The place of the plot within its drawing.
 _LEFT, _RIGHT, _BOTTOM = 58.0, 16.0, 46.0
+#: Lines of one colour differ in their dashes.
+_DASHES = ("", "6 3", "2 3", "8 3 2 3")
+#: Types of entities, and dots of a drawn map.
+MOST_DOMAINS = 12
+MOST_DOTS = 3000
+
+Shape = Mapping[str, Any]
+Place = Callable[[float, float], Point]
 
 
 class Series(NamedTuple):
@@ -44,6 +40,7 @@ class Bar(NamedTuple):
     of: int
 
 
+# ------------------------------------------------------------------------- kinds of charts
 def line_chart(
     name: str,
     title: str,
@@ -57,7 +54,9 @@ def line_chart(
     """Lines over numbers; ``shares`` are from 0 to 1, ``marks`` are lines with words across."""
     xs = [x for one in series for x, _ in one.points]
     ys = [y for one in series for _, y in one.points]
-    low, high = (_share_floor(ys), 1.0) if shares else (0.0, max(ys, default=1.0) * 1.06 or 1.0)
+    low, high = 0.0, 1.0 if shares else max(ys, default=1.0) * 1.06 or 1.0
+    if shares and (least := min(ys, default=0.0)) >= 0.5:  # where all are high, from a round value
+        low = math.floor(least * 10 - 0.5) / 10
     first, last = (min(xs, default=1.0) if logarithmic else 0.0), max(xs, default=1.0)
     scale: Callable[[float], float] = math.log2 if logarithmic else float
     reach = (scale(last) - scale(first)) or 1.0
@@ -69,32 +68,29 @@ def line_chart(
         return across, bottom - (bottom - top) * (y - low) / (high - low)
 
     for tick in _ticks(low, high):
-        y = place(first, tick)[1]
-        drawing.items.append(Line([(_LEFT, y), (WIDTH - _RIGHT, y)], "line"))
-        drawing.items.append(Words(_LEFT - 8, y + 4, f"{tick:g}", "end", "soft"))
+        _ruled(drawing, _LEFT, WIDTH - _RIGHT, place(first, tick)[1], f"{tick:g}")
     stops = [2.0**power for power in range(30)] if logarithmic else _ticks(first, last)
     for tick in (one for one in stops if first <= one <= last):
         x = place(tick, low)[0]
-        drawing.items.append(Line([(x, bottom), (x, bottom + 5)], "soft"))
-        drawing.items.append(Words(x, bottom + 19, f"{tick:,.6g}", "middle", "soft"))
+        drawing.line([(x, bottom), (x, bottom + 5)], "soft")
+        drawing.words(x, bottom + 19, f"{tick:,.6g}", "middle", "soft")
     for at, text in marks:
         x = place(at, low)[0]
-        drawing.items.append(Line([(x, top), (x, bottom)], "soft", 1, "2 3"))
+        drawing.line([(x, top), (x, bottom)], "soft", 1, "2 3")
         anchor: Anchor = "end" if x > WIDTH * 0.85 else "start"
         beside = -4 if anchor == "end" else 4
-        drawing.items.append(Words(x + beside, top + 12, cut(text, 24), anchor, "soft", 11))
+        drawing.words(x + beside, top + 12, cut(text, 24), anchor, "soft", 11)
     for at, one in enumerate(series):
-        colour, dash = f"c{at % COLOURS}", DASHES[at % len(DASHES)]
+        colour, dash = _style(at)
         aside = 3.0 * (at - (len(series) - 1) / 2)  # intervals side by side, not one on the other
         for (x, _), around in zip(one.points, one.intervals, strict=False):
             ends = [place(x, max(low, end)) for end in around]
-            drawing.items.append(Line([(across + aside, y) for across, y in ends], colour, 1))
-        drawing.items.append(Line([place(*point) for point in one.points], colour, 2, dash))
-        if len(one.points) <= 40:
-            drawing.items += [
-                Dot(*place(x, y), 3, colour, f"{one.name}: {y:.3f} at {x:g}") for x, y in one.points
-            ]
-    _label(drawing, axes, top)
+            drawing.line([(across + aside, y) for across, y in ends], colour, 1)
+        drawing.line([place(*point) for point in one.points], colour, 2, dash)
+        for x, y in one.points if len(one.points) <= 40 else ():
+            drawing.dot(place(x, y), 3, colour, f"{one.name}: {y:.3f} at {x:g}")
+    drawing.words((_LEFT + WIDTH - _RIGHT) / 2, bottom + 38, axes[0], "middle", "soft")
+    drawing.words(14, (top + bottom) / 2, axes[1], "middle", "soft", turned=True)
     return drawing
 
 
@@ -115,36 +111,26 @@ def bar_chart(
     bottom = top + height
     for tick in (0, 0.25, 0.5, 0.75, 1):
         x = across(tick)
-        drawing.items.append(Line([(x, top), (x, bottom)], "line"))
-        drawing.items.append(Words(x, bottom + 16, f"{tick:g}", "middle", "soft"))
+        drawing.line([(x, top), (x, bottom)], "line")
+        drawing.words(x, bottom + 16, f"{tick:g}", "middle", "soft")
     y = top + gap / 2
     for label, bars in groups:
-        middle = y + each * len(series) / 2 + 4
-        drawing.items.append(Words(left - 8, middle, cut(label, 34), "end"))
+        drawing.words(left - 8, y + each * len(series) / 2 + 4, cut(label, 34), "end")
         for at, bar in enumerate(bars):
             if bar is not None:
-                _bar(drawing, bar, f"{label}, {series[at]}", (y + at * each, each), across, at)
+                shown, middle = f"{bar.share:.3f} of {bar.of:,}", y + each * (at + 0.5)
+                size = max(across(bar.share) - across(0), 0.5), each - 2
+                title = f"{label}, {series[at]}: {shown}"
+                drawing.box((across(0), y + each * at + 1), size, _style(at)[0], title=title)
+                end = bar.share
+                if bar.interval is not None:
+                    drawing.line([(across(one), middle) for one in bar.interval], "ink", 1.5)
+                    end = max(end, bar.interval[1])
+                drawing.words(across(end) + 6, middle + 4, shown, "start", "soft", 11)
         y += each * len(series) + gap
-    drawing.items.append(Words((left + right) / 2, bottom + 36, axis, "middle", "soft"))
+    drawing.words((left + right) / 2, bottom + 36, axis, "middle", "soft")
     drawing.height = bottom + 46
     return drawing
-
-
-def _bar(
-    drawing: Drawing, bar: Bar, label: str, place: Point, across: Callable[[float], float], at: int
-) -> None:
-    y, each = place
-    told = f"{bar.share:.3f} of {bar.of:,}"
-    width = max(across(bar.share) - across(0), 0.5)
-    drawing.items.append(
-        Box(across(0), y + 1, width, each - 2, f"c{at % COLOURS}", title=f"{label}: {told}")
-    )
-    end = bar.share
-    if bar.interval is not None:
-        ends = [(across(one), y + each / 2) for one in bar.interval]
-        drawing.items.append(Line(ends, "ink", 1.5))
-        end = max(end, bar.interval[1])
-    drawing.items.append(Words(across(end) + 6, y + each / 2 + 4, told, "start", "soft", 11))
 
 
 def reliability(
@@ -160,32 +146,25 @@ def reliability(
         return left + side * x, bottom - side * y
 
     for tick in (0, 0.2, 0.4, 0.6, 0.8, 1):
-        (x, _), (_, y) = place(tick, 0), place(0, tick)
-        drawing.items.append(Line([(left, y), (left + side, y)], "line"))
-        drawing.items.append(Words(left - 8, y + 4, f"{tick:g}", "end", "soft"))
-        drawing.items.append(Words(x, bottom + 19, f"{tick:g}", "middle", "soft"))
-    drawing.items.append(Line([place(0, 0), place(1, 1)], "soft", 1.5, "4 4"))
-    drawing.items.append(Words(*place(0.3, 0.22), "as sure as right", "start", "soft", 11))
+        x, y = place(tick, tick)
+        _ruled(drawing, left, left + side, y, f"{tick:g}")
+        drawing.words(x, bottom + 19, f"{tick:g}", "middle", "soft")
+    drawing.line([place(0, 0), place(1, 1)], "soft", 1.5, "4 4")
+    drawing.words(*place(0.3, 0.22), "as sure as right", "start", "soft", 11)
     for at, (label, bins) in enumerate(curves):
         known = [one for one in bins if one["answers"]]
         most = max((one["answers"] for one in known), default=1)
         points = [place(one["confidence"], one["right"]) for one in known]
-        colour = f"c{at % COLOURS}"
-        drawing.items.append(Line(points, colour, 1.5, DASHES[at % len(DASHES)]))
+        colour, dash = _style(at)
+        drawing.line(points, colour, 1.5, dash)
         for one, point in zip(known, points, strict=True):
-            told = (
-                f"{label}: {one['answers']:,} answers, {one['confidence']:.2f} sure, "
-                f"{one['right']:.2f} right"
-            )
-            radius = 3 + 9 * math.sqrt(one["answers"] / most)
-            drawing.items.append(Dot(*point, round(radius, 1), colour, told))
-    drawing.items.append(
-        Words(WIDTH / 2, bottom + 38, "confidence (a larger dot: more answers)", "middle", "soft")
-    )
-    drawing.items.append(
-        Words(left - 40, (top + bottom) / 2, "share of right answers", "middle", "soft",
-              turned=True)
-    )  # fmt: skip
+            words = f"{one['confidence']:.2f} sure, {one['right']:.2f} right"
+            radius = round(3 + 9 * math.sqrt(one["answers"] / most), 1)
+            drawing.dot(point, radius, colour, f"{label}: {one['answers']:,} answers, {words}")
+    below = "confidence (a larger dot: more answers)"
+    drawing.words(WIDTH / 2, bottom + 38, below, "middle", "soft")
+    beside = left - 40, (top + bottom) / 2
+    drawing.words(*beside, "share of right answers", "middle", "soft", turned=True)
     return drawing
 
 
@@ -203,25 +182,22 @@ def confusion(
     top += 46
     counts = {(one["gold"], one["answer"]): one for one in cells}
     for at, answer in enumerate(answers):
-        x = left + wide * (at + 0.5)
-        drawing.items.append(Words(x, top - 8, cut(answer, int(wide / 7)), "middle"))
+        drawing.words(left + wide * (at + 0.5), top - 8, cut(answer, int(wide / 7)), "middle")
     middle = left + wide * len(answers) / 2
-    drawing.items.append(Words(middle, top - 28, "KB of the answer", "middle", "soft"))
-    drawing.items.append(Words(left - 10, top - 8, "KB of the gold", "end", "soft"))
+    drawing.words(middle, top - 28, "KB of the answer", "middle", "soft")
+    drawing.words(left - 10, top - 8, "KB of the gold", "end", "soft")
     for row, gold in enumerate(golds):
         y = top + cell * row
-        drawing.items.append(Words(left - 10, y + cell / 2 + 4, cut(gold, 20), "end"))
+        drawing.words(left - 10, y + cell / 2 + 4, cut(gold, 20), "end")
         whole = sum(one["mentions"] for one in cells if one["gold"] == gold)
         for at, answer in enumerate(answers):
             one = counts.get((gold, answer), {"mentions": 0, "right": 0})
-            count, right = one["mentions"], one["right"]
-            colour = "c0" if gold == answer else "c3"
-            told = f"{gold} answered as {answer}: {count:,}, {right:,} right"
-            box = left + wide * at + 1, y + 1, wide - 2, cell - 2
+            count, x = one["mentions"], left + wide * at
             shade = 0.06 + 0.5 * count / whole if count else 0.02
-            drawing.items.append(Box(*box, colour, shade, told))
-            x = left + wide * (at + 0.5)
-            drawing.items.append(Words(x, y + cell / 2 + 4, f"{count:,}", "middle"))
+            words = f"{gold} answered as {answer}: {count:,}, {one['right']:,} right"
+            colour = "c0" if gold == answer else "c3"
+            drawing.box((x + 1, y + 1), (wide - 2, cell - 2), colour, shade, words)
+            drawing.words(x + wide / 2, y + cell / 2 + 4, f"{count:,}", "middle")
     drawing.height = top + cell * len(golds) + 14
     return drawing
 
@@ -229,33 +205,31 @@ def confusion(
 def _begin(name: str, title: str, legend: Sequence[str], height: float) -> tuple[Drawing, float]:
     """A drawing with its title and its legend; returns where the plot begins."""
     drawing = Drawing(name, title, ", ".join(legend), WIDTH, height)
-    drawing.items.append(Words(0, 16, title, "start", "ink", 14, bold=True))
+    drawing.words(0, 16, title, "start", "ink", 14, bold=True)
     x, y = 0.0, 38.0
     for at, one in enumerate(legend):
-        shown = cut(one, 40)
-        width = 30 + width_of(shown)
+        words = cut(one, 40)
+        width = 30 + width_of(words)
         if x and x + width > WIDTH:
             x, y = 0.0, y + 20
-        colour, dash = f"c{at % COLOURS}", DASHES[at % len(DASHES)]
-        drawing.items.append(Line([(x, y - 4), (x + 18, y - 4)], colour, 3, dash))
-        drawing.items.append(Words(x + 23, y, shown))
+        colour, dash = _style(at)
+        drawing.line([(x, y - 4), (x + 18, y - 4)], colour, 3, dash)
+        drawing.words(x + 23, y, words)
         x += width + 8
     top = y + 16 if legend else 30.0
     drawing.height = height + top - 30
     return drawing, top
 
 
-def _label(drawing: Drawing, axes: tuple[str, str], top: float) -> None:
-    bottom = drawing.height - _BOTTOM
-    middle = (_LEFT + WIDTH - _RIGHT) / 2
-    drawing.items.append(Words(middle, bottom + 38, axes[0], "middle", "soft"))
-    drawing.items.append(Words(14, (top + bottom) / 2, axes[1], "middle", "soft", turned=True))
+def _ruled(drawing: Drawing, left: float, right: float, y: float, label: str) -> None:
+    """A line across the plot, and what it stands for."""
+    drawing.line([(left, y), (right, y)], "line")
+    drawing.words(left - 8, y + 4, label, "end", "soft")
 
 
-def _share_floor(values: Sequence[float]) -> float:
-    """Where an axis of shares begins: at 0, or where all are high, at a round value below."""
-    least = min(values, default=0.0)
-    return 0.0 if least < 0.5 else math.floor(least * 10 - 0.5) / 10
+def _style(at: int) -> tuple[str, str]:
+    """The colour and the dashes of a series."""
+    return f"c{at % COLOURS}", _DASHES[at % len(_DASHES)]
 
 
 def _ticks(low: float, high: float) -> list[float]:
@@ -269,33 +243,46 @@ def _ticks(low: float, high: float) -> list[float]:
     return [round(at * step, 10) for at in range(first, math.floor(high / step + 1e-9) + 1)]
 
 
-Shape = Mapping[str, Any]
-#: Types of entities, and dots of a drawn map.
-MOST_DOMAINS = 12
-MOST_DOTS = 3000
-
-
-def plots_of(report: Shape) -> list[Drawing]:
+# ------------------------------------------------------------------------- those of a report
+def plots_of(report: Shape) -> Iterator[Drawing]:
     """All plots for which there are figures, in the order of the page."""
-    return [*_recall(report), *_bars(report), *_reliability(report), *_thresholds(report),
-            *_training(report), *_maps(report), *_confusions(report)]  # fmt: skip
+    yield from _recall(report)
+    yield from _bars(report)
+    joints = [(run["name"], run["end_to_end"]["metrics"]["joint"]) for run in report["runs"]
+              if run["end_to_end"]]  # fmt: skip
+    bins = [(name, one["calibration"]["bins"]) for name, one in joints
+            if one["calibration"]["answers"]]  # fmt: skip
+    if bins:
+        title = "Reliability: are answers right as often as they say?"
+        yield reliability("reliability", title, bins)
+    yield from _thresholds(joints)
+    yield from _training(report)
+    for run in report["runs"]:  # a still of each map; the page has one to walk in
+        for side in ("before", "after"):
+            if run["map"] and run["map"][side]:
+                yield _map(run, side)
+    kbs = [one["name"] for one in report["kbs"]]
+    for run in report["runs"]:
+        if run["errors"]:
+            title = f"{run['name']}: which KB answered for which"
+            yield confusion(f"confusion-{run['name']}", title, run["errors"]["confusion"], kbs)
 
 
 def _recall(report: Shape) -> Iterator[Drawing]:
     runs = evaluated(report)
+    several = len(runs) > 1
     series = []
     for run in runs:
         for pool, figures, around, _ in pools_of(run["retrieval"]):
-            if len(runs) > 1 and pool != "[joint]":
+            if several and pool != "[joint]":
                 continue
             ks = [name for name in figures if name.startswith("R@")]
             points = [(float(name[2:]), figures[name]) for name in ks]
             ends = [tuple(around[name]) for name in ks]
-            series.append(Series(run["name"] if len(runs) > 1 else pool, points, ends))
+            series.append(Series(run["name"] if several else pool, points, ends))
     if series:
-        title = "A right entity among the first k: recall, with 95% intervals"
-        if len(runs) > 1:
-            title = "A right entity among the first k of all KBs: recall, with 95% intervals"
+        of = " of all KBs" * several
+        title = f"A right entity among the first k{of}: recall, with 95% intervals"
         axes = "k, candidates looked at", "share of mentions"
         yield line_chart("recall", title, axes, series, shares=True, logarithmic=True)
 
@@ -304,11 +291,17 @@ def _bars(report: Shape) -> Iterator[Drawing]:
     runs = evaluated(report)
     if not runs:
         return
+
+    def bar(figures: Shape | None, around: Shape, count: int | None) -> Bar | None:
+        if not figures:
+            return None
+        interval = tuple(around["R@1"]) if around.get("R@1") else None
+        return Bar(figures["R@1"], interval, figures["mentions"] if count is None else count)
+
     names = [run["name"] for run in runs]
-    told = [{pool: _bar_of_plots(figures, around, count) for pool, figures, around, count
-             in pools_of(run["retrieval"])} for run in runs]  # fmt: skip
-    pools = list(dict.fromkeys(pool for one in told for pool in one))
-    groups = [(pool, [one.get(pool) for one in told]) for pool in pools]
+    by_pool = [{one[0]: bar(*one[1:]) for one in pools_of(run["retrieval"])} for run in runs]
+    pools = dict.fromkeys(pool for one in by_pool for pool in one)
+    groups = [(pool, [one.get(pool) for one in by_pool]) for pool in pools]
     axis = "share of mentions with a right entity first (R@1)"
     yield bar_chart("kbs", "Right at first, by knowledge base", axis, groups, names)
     domains = [
@@ -321,10 +314,7 @@ def _bars(report: Shape) -> Iterator[Drawing]:
         key=lambda place: (-domains[0][place]["mentions"], place),
     )
     groups = [
-        (
-            f"{kb}: {kind or '[none]'}",
-            [_bar_of_plots(one.get((kb, kind)), {}, None) for one in domains],
-        )
+        (f"{kb}: {kind or '[none]'}", [bar(one.get((kb, kind)), {}, None) for one in domains])
         for kb, kind in largest[:MOST_DOMAINS]
     ]
     if groups:
@@ -332,42 +322,19 @@ def _bars(report: Shape) -> Iterator[Drawing]:
         yield bar_chart("domains", title, axis + ", within its KB", groups, names)
 
 
-def _bar_of_plots(figures: Shape | None, around: Shape, count: int | None) -> Bar | None:
-    if not figures:
-        return None
-    interval = tuple(around["R@1"]) if around.get("R@1") else None
-    return Bar(figures["R@1"], interval, figures["mentions"] if count is None else count)
-
-
-def _reliability(report: Shape) -> Iterator[Drawing]:
-    curves = [
-        (run["name"], run["end_to_end"]["metrics"]["joint"]["calibration"]["bins"])
-        for run in report["runs"]
-        if run["end_to_end"] and run["end_to_end"]["metrics"]["joint"]["calibration"]["answers"]
-    ]
-    if curves:
-        title = "Reliability: are answers right as often as they say?"
-        yield reliability("reliability", title, curves)
-
-
-def _thresholds(report: Shape) -> Iterator[Drawing]:
+def _thresholds(joints: Sequence[tuple[str, Shape]]) -> Iterator[Drawing]:
     """What each threshold of links keeps, where all mentions are annotated."""
-    judged = [
-        (run["name"], run["end_to_end"]["metrics"]["joint"]["operating_points"])
-        for run in report["runs"]
-        if run["end_to_end"] and run["end_to_end"]["metrics"]["joint"]["operating_points"]
-    ]
+    judged = [(name, one["operating_points"]) for name, one in joints if one["operating_points"]]
     several = len(judged) > 1
-    told = {"right": "right links", "wrong": "wrong links"}
-    if not several:
-        told = {"links": "links kept", "wrong": "wrong", "right": "right"}
+    lines = {"links": "links kept", "wrong": "wrong", "right": "right"}
+    if several:
+        lines = {"right": "right links", "wrong": "wrong links"}
     series = [
         Series(
-            f"{name}: {words}" if several else words,
-            [(one["threshold"], one[key]) for one in points],
+            f"{name}: {words}" if several else words, [(at["threshold"], at[key]) for at in points]
         )
         for name, points in judged
-        for key, words in told.items()
+        for key, words in lines.items()
     ]
     if series:
         title = "What a threshold keeps: links in 1,000 texts, right and wrong"
@@ -399,46 +366,27 @@ def _training(report: Shape) -> Iterator[Drawing]:
         yield line_chart("epochs", title, axes, recalls, shares=True)
 
 
-def _confusions(report: Shape) -> Iterator[Drawing]:
-    kbs = [one["name"] for one in report["kbs"]]
-    for run in report["runs"]:
-        if run["errors"]:
-            title = f"{run['name']}: which KB answered for which"
-            yield confusion(f"confusion-{run['name']}", title, run["errors"]["confusion"], kbs)
-
-
-def _maps(report: Shape) -> Iterator[Drawing]:
-    """A still of each map; the page has one to walk in."""
-    for run in report["runs"]:
-        for side in ("before", "after"):
-            if run["map"] and run["map"][side]:
-                yield _map(run, side)
-
-
 def _map(run: Shape, side: str) -> Drawing:
-    shape, size = run["map"], 560.0
+    shape, half = run["map"], 280.0
     title = f"{run['name']}: the joint space {side} fine-tuning"
-    drawing = Drawing(f"map-{side}-{run['name']}", title, shape["method"], WIDTH, size + 60)
+    drawing = Drawing(f"map-{side}-{run['name']}", title, shape["method"], WIDTH, 2 * half + 60)
     points = array("h", base64.b64decode(shape[side]["points"]))
     pairs = array("I", base64.b64decode(shape["pairs"]))
 
-    def place(at: int) -> tuple[float, float]:
-        half = size / 2
+    def place(at: int) -> Point:
         x, y = points[2 * at], points[2 * at + 1]
         return WIDTH / 2 + half * x / 32767, 50 + half - half * y / 32767
 
-    drawing.items.append(Words(0, 16, title, "start", "ink", 14, bold=True))
+    drawing.words(0, 16, title, "start", "ink", 14, bold=True)
+    for one in range(0, min(len(pairs), 2 * MOST_DOTS), 2):
+        drawing.line([place(pairs[one]), place(pairs[one + 1])], "line", 1)
     at, x = 0, 0.0
     step = max(1, -(-shape["shown"] // MOST_DOTS))
-    drawing.items += [
-        Line([place(pairs[one]), place(pairs[one + 1])], "line", 1)
-        for one in range(0, min(len(pairs), 2 * MOST_DOTS), 2)
-    ]
     for kb, (name, count) in enumerate(zip(shape["kbs"], shape["counts"], strict=True)):
-        drawing.items += [Dot(x + 5, 34, 4, f"c{kb % COLOURS}"), Words(x + 14, 38, name)]
+        drawing.dot((x + 5, 34), 4, _style(kb)[0])
+        drawing.words(x + 14, 38, name)
         x += 30 + 7 * len(name)
-        drawing.items += [
-            Dot(*place(one), 2, f"c{kb % COLOURS}") for one in range(at, at + count, step)
-        ]
+        for one in range(at, at + count, step):
+            drawing.dot(place(one), 2, _style(kb)[0])
         at += count
     return drawing

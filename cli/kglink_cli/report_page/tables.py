@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import mean, stdev
-from typing import Any, NamedTuple
+from typing import Any
 
 from kglink_cli.evaluation_tables import KINDS, MOST_TYPES
 from kglink_cli.tables import Figure, Table
@@ -16,25 +16,18 @@ FIGURES = ("R@1", "R@8", "R@64", "AP@1", "MAP@10", "MRR")
 POOLS = {"joint": "[joint]", "judged_joint": "[judged joint]"}
 
 
-class Named(NamedTuple):
-    """A table with the name of its file."""
-
-    name: str
-    table: Table
-
-
-def tables_of(report: Shape) -> list[Named]:
-    """All tables for which there are figures, in the order of the page."""
+def tables_of(report: Shape) -> dict[str, Table]:
+    """All tables for which there are figures, by the names of their files, as the page has them."""
     made = {
-        "retrieval": retrieval_table(report),
-        "seeds": seeds_table(report),
-        "significance": significance_table(report),
-        "surfaces": surfaces_table(report),
-        "answers": answers_table(report),
-        "training": training_table(report),
-        "errors": errors_table(report),
+        "retrieval": _retrieval(report),
+        "seeds": _seeds(report),
+        "significance": _significance(report),
+        "surfaces": _surfaces(report),
+        "answers": _answers(report),
+        "training": _training(report),
+        "errors": _errors(report),
     }
-    return [Named(name, table) for name, table in made.items() if table.rows]
+    return {name: table for name, table in made.items() if table.rows}
 
 
 def evaluated(report: Shape) -> list[Shape]:
@@ -53,10 +46,18 @@ def pools_of(shape: Shape) -> Iterator[tuple[str, Shape, Shape, int]]:
             yield name, metrics[key], around.get(key, {}), mentions[key]
 
 
-def retrieval_table(report: Shape) -> Table:
+def _retrieval(report: Shape) -> Table:
     """How often a right entity is found, with intervals."""
     rows = [
-        [run["name"], pool, mentions, *(_figure(one, figures, around) for one in FIGURES)]
+        [
+            run["name"],
+            pool,
+            mentions,
+            *(
+                Figure(figures[one], tuple(around[one]) if around.get(one) else None)
+                for one in FIGURES
+            ),
+        ]
         for run in evaluated(report)
         for pool, figures, around, mentions in pools_of(run["retrieval"])
     ]
@@ -65,11 +66,7 @@ def retrieval_table(report: Shape) -> Table:
     return Table(("run", "pool", "mentions", *FIGURES), rows, 2, title, below)
 
 
-def _figure(name: str, figures: Shape, around: Shape) -> Figure:
-    return Figure(figures[name], tuple(around[name]) if around.get(name) else None)
-
-
-def seeds_table(report: Shape) -> Table:
+def _seeds(report: Shape) -> Table:
     """Mean and standard deviation over runs that differ in their seed alone."""
     groups: dict[tuple[object, ...], list[Shape]] = {}
     for run in evaluated(report):
@@ -79,9 +76,9 @@ def seeds_table(report: Shape) -> Table:
     for runs in groups.values():
         if len({run["seed"] for run in runs}) < 2:
             continue
-        told = [{pool: one for pool, one, *_ in pools_of(run["retrieval"])} for run in runs]
-        for pool in told[0]:
-            values = [[one[pool][name] for one in told if pool in one] for name in FIGURES]
+        by_run = [{pool: one for pool, one, *_ in pools_of(run["retrieval"])} for run in runs]
+        for pool in by_run[0]:
+            values = [[one[pool][name] for one in by_run if pool in one] for name in FIGURES]
             shown = [f"{mean(one):.3f} ± {stdev(one):.3f}" if len(one) > 1 else "-"
                      for one in values]  # fmt: skip
             rows.append([runs[0]["recipe"], len(runs), pool, *shown])
@@ -89,7 +86,7 @@ def seeds_table(report: Shape) -> Table:
     return Table(("recipe", "runs", "pool", *FIGURES), rows, 3, title)
 
 
-def significance_table(report: Shape) -> Table:
+def _significance(report: Shape) -> Table:
     """Each further run against the first, mention by mention."""
     rows: list[list[object]] = []
     runs = evaluated(report)
@@ -106,7 +103,7 @@ def significance_table(report: Shape) -> Table:
     return Table(columns, rows, 3, title)
 
 
-def surfaces_table(report: Shape) -> Table:
+def _surfaces(report: Shape) -> Table:
     """Apart for surfaces that were learnt from and for others."""
     rows = [
         [run["name"], which, pool, mentions, *(Figure(figures[name]) for name in FIGURES)]
@@ -119,7 +116,7 @@ def surfaces_table(report: Shape) -> Table:
     return Table(("run", "surfaces", "pool", "mentions", *FIGURES), rows, 3, title)
 
 
-def answers_table(report: Shape) -> Table:
+def _answers(report: Shape) -> Table:
     """What links of raw text are worth."""
     rows: list[list[object]] = []
     for run in report["runs"]:
@@ -147,7 +144,7 @@ def _known(score: Shape, name: str) -> object:
     return "-" if value is None else Figure(value, tuple(around) if around else None)
 
 
-def training_table(report: Shape) -> Table:
+def _training(report: Shape) -> Table:
     """Recall of the mentions held back, before and after."""
     rows: list[list[object]] = []
     ks: tuple[str, ...] = ("R@1", "R@8", "R@64")
@@ -166,7 +163,7 @@ def training_table(report: Shape) -> Table:
     return Table(("run", "pool", "mentions", *columns), rows, 2, title)
 
 
-def errors_table(report: Shape) -> Table:
+def _errors(report: Shape) -> Table:
     """Why mentions are answered wrongly, by group."""
     runs = [run for run in report["runs"] if run["errors"]]
     used: list[str] = [

@@ -1,21 +1,24 @@
-"""Routes that read: link, explain, search, entities, KBs."""
+"""Routes that read: link (NIF as well), explain, search, entities, KBs."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from contextlib import suppress
+from io import StringIO
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 
-from kglink import EntityId, LinkedDocument, Span, TextInput
+from kglink import Document, EntityId, LinkedDocument, Span, TextInput
 from kglink.errors import KglinkError, UsageError
+from kglink.sources import Problems, Source, read_records
 from kglink.text.printable import printable_json
-from kglink.workspace.shapes import found_shape
+from kglink.workspace.link import found_shape
 from kglink_doors.serve.batches import LinkOptions
 from kglink_doors.serve.errors import error_shape
 from kglink_doors.serve.served import Served, served
@@ -54,18 +57,24 @@ class Text(BaseModel):
         return TextInput(self.id, self.text, tuple(given) or None)
 
 
-class ToLink(BaseModel):
+class Body(BaseModel):
+    """The JSON of a request, in which nothing else may stand."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class ToLink(Body):
     """A text, or several, and how they are linked."""
 
-    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_EXAMPLE]})
+    model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE]})
 
     text: str | None = None
     entities: list[Place] | None = Field(None, max_length=_MOST_GIVEN)
     texts: list[Text | str] | None = Field(None, max_length=1000)
-    kbs: list[str] = []
-    types: list[str] = []
-    under: list[str] = []
-    not_under: list[str] = []
+    kbs: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()
+    under: tuple[str, ...] = ()
+    not_under: tuple[str, ...] = ()
     threshold: float | None = Field(None, ge=0, le=1)
     explain: bool = False
 
@@ -81,15 +90,9 @@ class ToLink(BaseModel):
             for number, one in enumerate(given, 1)
         ]
 
-    def options(self) -> LinkOptions:
-        """How they are linked."""
-        return options_of(self.kbs, self.types, self.under, self.not_under, self.threshold)
 
-
-class ToExplain(BaseModel):
+class ToExplain(Body):
     """A text, and a mention of it: by its words, or by its place; of neither: all."""
-
-    model_config = ConfigDict(extra="forbid")
 
     text: str
     surface: str = ""
@@ -98,10 +101,8 @@ class ToExplain(BaseModel):
     kbs: list[str] = []
 
 
-class ToResolve(BaseModel):
+class ToResolve(Body):
     """Names without running text, and what is known of each: columns by their names."""
-
-    model_config = ConfigDict(extra="forbid")
 
     names: list[str | None] = Field(min_length=1, max_length=10_000)
     context: dict[str, list[str | None] | str] = {}
@@ -110,28 +111,18 @@ class ToResolve(BaseModel):
     threshold: float | None = Field(None, ge=0, le=1)
 
 
-def options_of(
-    kbs: Iterable[str],
-    types: Iterable[str],
-    under: Iterable[str],
-    not_under: Iterable[str],
-    threshold: float | None,
-) -> LinkOptions:
-    """How texts are linked."""
-    return LinkOptions(tuple(kbs), tuple(types), tuple(under), tuple(not_under), threshold)
-
-
 def json_response(value: object, status: int = 200) -> Response:
     """JSON that every reader takes, halves of surrogate pairs written out."""
     return Response(printable_json(value), status, media_type="application/json")
 
 
 @router.post("/link", tags=["texts"], responses={200: {"model": None}})
-async def link(asked: ToLink, here: Here) -> Response:
+async def link(body: ToLink, here: Here) -> Response:
     """Link a text, or several: the JSON of `kglink link --json`."""
-    found = await _linked(asked.inputs(), asked.options(), here)
-    shapes = [one.as_json(explain=asked.explain) for one in found]
-    return json_response(shapes if asked.text is None else shapes[0])
+    options = LinkOptions(body.kbs, body.types, body.under, body.not_under, body.threshold)
+    found = await _linked(body.inputs(), options, here)
+    shapes = [one.as_json(explain=body.explain) for one in found]
+    return json_response(shapes if body.text is None else shapes[0])
 
 
 @router.post("/link/lines", tags=["texts"])
@@ -150,7 +141,7 @@ async def link_lines(
 
     A line that is none, or that cannot be linked, is answered by `{"error", "fix"}`.
     """
-    options = options_of(kbs, types, under, not_under, threshold)
+    options = LinkOptions(tuple(kbs), tuple(types), tuple(under), tuple(not_under), threshold)
     answers = _line_answers(request, here, options, explain=explain)
     return _WhileItReads(answers, media_type="application/x-ndjson")
 
@@ -175,32 +166,26 @@ class _WhileItReads(StreamingResponse):
 async def _line_answers(
     request: Request, here: Served, options: LinkOptions, *, explain: bool
 ) -> AsyncIterator[str]:
+    async def of_line(line: bytes) -> dict[str, Any]:
+        try:
+            texts = [Text.model_validate_json(line).input()]
+            (found,) = await _linked(texts, options, here, patient=True)
+            return found.as_json(explain=explain)
+        except ValidationError as error:
+            fix = 'A line is {"text": ..., "id": ..., "entities": [{"start", "end"}]}.'
+            return {"error": f"the line is no text: {error.errors()[0]['msg']}", "fix": fix}
+        except KglinkError as error:
+            return error_shape(error)
+        except TimeoutError:
+            seconds = f"{here.limits.seconds:g} s"
+            return {"error": f"it took over {seconds}", "fix": "Send a shorter text."}
+
     try:
         async for lines in _lines(request, int(here.limits.body_mb * 2**20)):
-            asked = [asyncio.create_task(_of_line(one, here, options)) for one in lines]
-            for one in asked:
-                found = await one
-                shape = (
-                    found.as_json(explain=explain) if isinstance(found, LinkedDocument) else found
-                )
-                yield printable_json(shape) + "\n"
+            for one in [asyncio.create_task(of_line(line)) for line in lines]:
+                yield printable_json(await one) + "\n"
     except KglinkError as error:  # the answer has begun: what is wrong is its last line
         yield printable_json(error_shape(error)) + "\n"
-
-
-async def _of_line(
-    line: bytes, here: Served, options: LinkOptions
-) -> LinkedDocument | dict[str, Any]:
-    try:
-        texts = [Text.model_validate_json(line).input()]
-        return (await _linked(texts, options, here, patient=True))[0]
-    except ValidationError as error:
-        fix = 'A line is {"text": ..., "id": ..., "entities": [{"start", "end"}]}.'
-        return {"error": f"the line is no text: {error.errors()[0]['msg']}", "fix": fix}
-    except KglinkError as error:
-        return error_shape(error)
-    except TimeoutError:
-        return {"error": f"it took over {here.limits.seconds:g} s", "fix": "Send a shorter text."}
 
 
 async def _lines(request: Request, most: int) -> AsyncIterator[list[bytes]]:
@@ -218,18 +203,18 @@ async def _lines(request: Request, most: int) -> AsyncIterator[list[bytes]]:
 
 
 @router.post("/explain", tags=["texts"])
-async def explain(asked: ToExplain, here: Here) -> Response:
+async def explain(body: ToExplain, here: Here) -> Response:
     """Why mentions are linked as they are: the JSON of `kglink explain --json`."""
-    span = None if asked.start is None or asked.end is None else (asked.start, asked.end)
-    if asked.surface and asked.text.count(asked.surface) > _MOST_PLACES:
+    span = None if body.start is None or body.end is None else (body.start, body.end)
+    if body.surface and body.text.count(body.surface) > _MOST_PLACES:
         raise UsageError(
-            f"{asked.surface!r} stands at more than {_MOST_PLACES} places",
+            f"{body.surface!r} stands at more than {_MOST_PLACES} places",
             hint='Name one by "start" and "end".',
         )
 
     def answer() -> Response:
         found = here.workspace.explain(
-            asked.text, surface=asked.surface, span=span, kbs=asked.kbs, wait=False
+            body.text, surface=body.surface, span=span, kbs=body.kbs, wait=False
         )
         return json_response([one.as_json() for one in found])
 
@@ -237,16 +222,16 @@ async def explain(asked: ToExplain, here: Here) -> Response:
 
 
 @router.post("/resolve", tags=["texts"])
-async def resolve(asked: ToResolve, here: Here) -> Response:
+async def resolve(body: ToResolve, here: Here) -> Response:
     """What names mean, such as those of a column: the JSON of `kglink resolve --json`."""
 
     def answer() -> Response:
         found = here.workspace.resolve(
-            here.within(asked.names),
-            asked.context or None,
-            kbs=asked.kbs,
-            types=asked.types,
-            threshold=asked.threshold,
+            here.within(body.names),
+            body.context or None,
+            kbs=body.kbs,
+            types=body.types,
+            threshold=body.threshold,
             wait=False,
         )
         return json_response([one.as_json() if one else None for one in found])
@@ -310,3 +295,33 @@ def counterparts(here: Here, kb: str, key: str) -> Response:
     """The same thing in other KBs."""
     found = here.workspace.entity(EntityId(kb, key), examples=0)
     return json_response([one.as_json() for one in found.counterparts])
+
+
+_NIF = "kglink/nif"
+_TURTLE = "text/turtle"
+
+
+@router.post("/nif", tags=["texts"])
+async def nif(request: Request, here: Here) -> Response:
+    """Link the texts of a NIF document: to all KBs, where no mention is given searched."""
+    texts = await run_in_threadpool(_texts, await request.body(), here)
+    found = await here.batches.link(texts, LinkOptions(), here.limits.seconds)
+    here.metrics.linked(len(found), sum(len(one.links) for one in found))
+    out = StringIO()
+    exporter = here.workspace.registry.create("exporter", _NIF, {})
+    await run_in_threadpool(exporter.export, found, out)
+    return Response(out.getvalue(), media_type=_TURTLE)
+
+
+def _texts(body: bytes, here: Served) -> list[TextInput]:
+    adapter = here.workspace.registry.create("kb", _NIF, {"syntax": "turtle"})
+    source = Source.from_bytes(body, name="request")
+    records = read_records(_NIF, adapter.read, source, Problems("stop"))
+    texts = [
+        TextInput(one.id, one.text, tuple(Span(m.start, m.end) for m in one.mentions) or None)
+        for one in records
+        if isinstance(one, Document)
+    ]
+    if not texts:
+        raise UsageError("the body has no nif:Context", hint="Send NIF in Turtle.")
+    return texts

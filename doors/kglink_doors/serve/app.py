@@ -1,13 +1,15 @@
-"""The application: all routes around one workspace, behind the guard."""
+"""The application, all routes around one workspace behind the guard; and running it."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from importlib.metadata import version
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
 
+import uvicorn
 from anyio import to_thread
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -16,9 +18,11 @@ from sqlalchemy.exc import SQLAlchemyError
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
+from kglink import Workspace
 from kglink.errors import KglinkError
 from kglink.workspace.memory import learn_corrections
-from kglink_doors.serve import answers, changes, job_routes, nif, reconcile, runs
+from kglink_doors.listening import Limits, address, listen
+from kglink_doors.serve import answers, changes, job_routes, reconcile
 from kglink_doors.serve.batches import Batches
 from kglink_doors.serve.errors import (
     FULL_DISK,
@@ -29,14 +33,8 @@ from kglink_doors.serve.errors import (
 )
 from kglink_doors.serve.guard import Guard, Refused
 from kglink_doors.serve.jobs import Jobs
-from kglink_doors.serve.limits import Limits
-from kglink_doors.serve.metrics import Metrics
-from kglink_doors.serve.served import Served
+from kglink_doors.serve.served import Metrics, Served
 from kglink_plugins.exporters.html import page_style
-
-if TYPE_CHECKING:
-    from kglink import Workspace
-
 
 #: Threads besides those of requests.
 _SPARE = 8
@@ -45,28 +43,10 @@ _SPARE = 8
 def build_app(workspace: Workspace, limits: Limits, *, log: bool = False) -> FastAPI:
     """The application that serves a workspace."""
     metrics = Metrics()
-    app = FastAPI(
-        title="kglink",
-        version=version("kglink"),
-        description="Links text to several knowledge bases at once.",
-        docs_url=None,  # its pages load scripts from elsewhere
-        redoc_url=None,
-        lifespan=_life(workspace, limits, metrics),
-    )
-    app.add_middleware(Guard, limits=limits, metrics=metrics, log=log)
-    for module in (answers, changes, job_routes, nif, reconcile, runs):
-        app.include_router(module.router)
-    _add_states(app)
-    _add_page(app)
-    _add_errors(app)
-    return app
-
-
-def _life(workspace: Workspace, limits: Limits, metrics: Metrics) -> Callable[[FastAPI], Any]:
-    """Begin with a linker that is ready; end when all that waits has its answer."""
 
     @asynccontextmanager
     async def life(app: FastAPI) -> AsyncIterator[None]:
+        """Begin with a linker that is ready; end when all that waits has its answer."""
         # No request that was let in waits for a thread.
         to_thread.current_default_thread_limiter().total_tokens = limits.waiting + _SPARE
         if not limits.read_only:
@@ -80,7 +60,30 @@ def _life(workspace: Workspace, limits: Limits, metrics: Metrics) -> Callable[[F
             await run_in_threadpool(work.close)
             await run_in_threadpool(batches.close)
 
-    return life
+    app = FastAPI(
+        title="kglink",
+        version=version("kglink"),
+        description="Links text to several knowledge bases at once.",
+        docs_url=None,  # its pages load scripts from elsewhere
+        redoc_url=None,
+        lifespan=life,
+    )
+    app.add_middleware(Guard, limits=limits, metrics=metrics, log=log)
+    for module in (answers, changes, job_routes, reconcile):
+        app.include_router(module.router)
+    _add_states(app)
+    page = files("kglink_doors.serve") / "page"
+    style = page_style() + (page / "page.css").read_text(encoding="utf-8")
+    contents = {
+        "/": ("text/html", (page / "index.html").read_bytes()),
+        "/page.css": ("text/css", style.encode()),
+        "/page.js": ("text/javascript", (page / "page.js").read_bytes()),
+    }
+    for path, (kind, content) in contents.items():
+        response = Response(content, media_type=f"{kind}; charset=utf-8")
+        app.add_route(path, partial(_always, response), include_in_schema=False)
+    _add_errors(app)
+    return app
 
 
 def _add_states(app: FastAPI) -> None:
@@ -103,21 +106,8 @@ def _add_states(app: FastAPI) -> None:
         return Response(text, media_type="text/plain; version=0.0.4")
 
 
-def _add_page(app: FastAPI) -> None:
-    page = files("kglink_doors.serve") / "page"
-    style = page_style() + (page / "page.css").read_text(encoding="utf-8")
-    contents = {
-        "/": ("text/html", (page / "index.html").read_bytes()),
-        "/page.css": ("text/css", style.encode()),
-        "/page.js": ("text/javascript", (page / "page.js").read_bytes()),
-    }
-    for path, (kind, content) in contents.items():
-        response = Response(content, media_type=f"{kind}; charset=utf-8")
-        app.add_route(path, _always(response), include_in_schema=False)
-
-
-def _always(response: Response) -> Callable[[Request], Response]:
-    return lambda _: response
+async def _always(response: Response, _: Request) -> Response:
+    return response
 
 
 def _add_errors(app: FastAPI) -> None:
@@ -175,3 +165,36 @@ def _add_errors(app: FastAPI) -> None:
             "fix": "This is a bug: see the log.",
         }
         return JSONResponse(shape, 500)
+
+
+#: Seconds that requests at work have left once the server is told to end.
+_GRACE = 30
+#: Seconds after which a thread that links lets the one that reads requests run: it reads them one
+#: system call at a time, and after each would wait for Python's usual 5 ms.
+_SWITCH = 0.0005
+
+
+def run(
+    workspace: Workspace,
+    host: str,
+    port: int,
+    limits: Limits,
+    *,
+    log: bool,
+    tell: Callable[[str], None],
+) -> None:
+    """Serve a workspace; ``tell`` gets the address once it listens."""
+    sys.setswitchinterval(_SWITCH)
+    listening = listen(host, port)
+    config = uvicorn.Config(
+        build_app(workspace, limits, log=log),
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=30,
+        timeout_graceful_shutdown=_GRACE,
+        h11_max_incomplete_event_size=64 * 1024,
+    )
+    tell(address(listening, host))
+    with listening:
+        uvicorn.Server(config).run(sockets=[listening])

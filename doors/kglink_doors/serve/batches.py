@@ -12,12 +12,10 @@ import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
+from kglink import LinkedDocument, TextInput, Workspace
 from kglink_doors.serve.errors import BusyError
-
-if TYPE_CHECKING:
-    from kglink import LinkedDocument, TextInput, Workspace
 
 #: Texts that are linked in one go.
 BATCH_TEXTS = 64

@@ -6,21 +6,19 @@ import heapq
 from typing import Literal
 
 from fastapi import APIRouter, Query, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from kglink import Alias, Entity, EntityId
 from kglink.errors import UsageError
 from kglink.records import CORRECTIONS
-from kglink_doors.serve.answers import Here, json_response
+from kglink_doors.serve.answers import Body, Here, json_response
 from kglink_doors.serve.errors import TakenError
 
 router = APIRouter()
 
 
-class Said(BaseModel):
+class Said(Body):
     """What a place of a text means: an entity, nothing that a KB has, or no mention at all."""
-
-    model_config = ConfigDict(extra="forbid")
 
     text: str
     start: int
@@ -29,10 +27,8 @@ class Said(BaseModel):
     mention: bool = True
 
 
-class NewEntity(BaseModel):
+class NewEntity(Body):
     """An entity to add to a KB."""
-
-    model_config = ConfigDict(extra="forbid")
 
     key: str = Field(min_length=1, max_length=1000)
     title: str = Field(min_length=1, max_length=1000)
@@ -41,20 +37,16 @@ class NewEntity(BaseModel):
     aliases: list[str] = Field([], max_length=1000)
 
 
-class SaidOfPair(BaseModel):
+class SaidOfPair(Body):
     """Whether two entities are the same thing; no verdict takes back what was said."""
-
-    model_config = ConfigDict(extra="forbid")
 
     left: str
     right: str
     verdict: Literal["correct", "wrong", "unclear"] | None
 
 
-class SaidOfDiscovery(BaseModel):
+class SaidOfDiscovery(Body):
     """What a discovery is; no answer takes back what was said."""
-
-    model_config = ConfigDict(extra="forbid")
 
     answer: Literal["accept", "reject", "merge", "link"] | None
     into: str = ""
@@ -113,9 +105,8 @@ def overlaps(
     known = here.workspace.store.get_entities(ids)
 
     def side(id_: EntityId) -> dict[str, str]:
-        entity = known.get(id_)
-        text = entity.description[:400] if entity else ""
-        return {"id": str(id_), "title": entity.title if entity else id_.key, "description": text}
+        entity = known.get(id_) or Entity(id_.key, id_.key)
+        return {"id": str(id_), "title": entity.title, "description": entity.description[:400]}
 
     return json_response(
         [{**one.as_json(), "left": side(one.left), "right": side(one.right)} for one in chosen]

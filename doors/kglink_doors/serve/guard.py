@@ -18,23 +18,24 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
 from starlette.exceptions import HTTPException
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse
 
 from kglink.text.printable import printable_line
-from kglink_doors.listening import LOOPBACK, knows_token
-from kglink_doors.serve.limits import Limits
+from kglink_doors.listening import LOOPBACK, Limits, knows_token
+from kglink_doors.serve.served import Metrics
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from kglink_doors.serve.metrics import Metrics
 
 #: What anybody may have: the page, which asks for the token, and whether the server is alive.
 OPEN = frozenset({"/", "/page.css", "/page.js", "/health"})
 _TOO_LARGE = 413
-#: Seconds and bytes of a body that is too large, before its sender is told so.
+#: Seconds and bytes of a body that is too large, before its sender gets an answer.
 _READING_AWAY, _MOST_READ_AWAY = 2.0, 64 * 2**20
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+#: Routes that change nothing, whatever the method.
+_READING = ("/link", "/explain", "/nif", "/resolve", "/reconcile")
 _HEADERS = {
     "content-security-policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
@@ -54,6 +55,12 @@ class Refused(HTTPException):
         self.response = JSONResponse({"error": message, "fix": fix}, status)
 
 
+class _TooLarge(Refused):
+    def __init__(self, most: int) -> None:
+        fix = "Send less at once; --body-mb and --upload-mb raise the limits."
+        super().__init__(_TOO_LARGE, f"the body is larger than {most / 2**20:g} MB", fix)
+
+
 class Guard:
     """ASGI middleware around all routes."""
 
@@ -70,13 +77,16 @@ class Guard:
             await self._app(scope, receive, send)
             return
         began = time.perf_counter()
-        answer = _Answer(send, self._more_headers(scope))
+        answer = _Response(send, self._more_headers(scope))
         self._at_work += 1
         try:
-            if (refused := self._refusal(scope)) is not None:
+            headers = _headers(scope)
+            refused = self._of_stranger(scope, headers) or self._of_too_much(scope, headers)
+            if refused is not None:
                 raise refused
             streamed = self._limits.is_streamed(scope["path"])
-            body = _Body(receive, self._most_bytes(scope), self._limits.seconds, streamed=streamed)
+            most = self._limits.bytes_of(scope["path"])
+            body = _Body(receive, most, self._limits.seconds, streamed=streamed)
             await self._app(scope, body, answer)
         except Refused as refused:
             if not answer.status:
@@ -85,12 +95,18 @@ class Guard:
                 await refused.response(scope, receive, answer)
         finally:
             self._at_work -= 1
-            self._note(scope, answer.status, time.perf_counter() - began)
-
-    def _refusal(self, scope: Scope) -> Refused | None:
-        """Why a request is not answered; None: it is."""
-        headers = _headers(scope)
-        return self._of_stranger(scope, headers) or self._of_too_much(scope, headers)
+            seconds = time.perf_counter() - began
+            route = getattr(scope.get("route"), "path", "none")
+            self._metrics.request(scope["method"], route, answer.status, seconds)
+            if self._log:
+                line = {
+                    "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+                    "method": scope["method"],
+                    "path": printable_line(scope["path"]),
+                    "status": answer.status,
+                    "seconds": round(seconds, 4),
+                }
+                sys.stderr.write(json.dumps(line) + "\n")
 
     def _of_stranger(self, scope: Scope, headers: Mapping[str, str]) -> Refused | None:
         """Why this sender is not answered."""
@@ -99,7 +115,12 @@ class Guard:
         if not self._limits.token and not local:
             message = "this server answers to the names of its own machine only"
             return Refused(421, message, "Ask http://127.0.0.1, or start it with --token-from.")
-        if method != "OPTIONS" and path not in OPEN and not self._knows_token(scope, headers):
+        token, given = self._limits.token, headers.get("authorization", "")
+        if not given and _is_reconciliation(path):  # table editors send no headers
+            query = parse_qs(scope["query_string"].decode("latin-1"))
+            given = f"Bearer {query.get('token', [''])[0]}"
+        is_open = method == "OPTIONS" or path in OPEN
+        if token and not is_open and not knows_token(given, token):
             return Refused(401, "the token is missing or wrong", "Authorization: Bearer TOKEN")
         if method not in _SAFE and not _is_reconciliation(path):
             origin = headers.get("origin")
@@ -111,27 +132,16 @@ class Guard:
     def _of_too_much(self, scope: Scope, headers: Mapping[str, str]) -> Refused | None:
         """Why this is more than the server does."""
         path = scope["path"]
-        if self._limits.read_only and _changes(scope["method"], path):
+        reads = scope["method"] in _SAFE or path.startswith(_READING)
+        if self._limits.read_only and not reads:
             return Refused(403, "this server changes nothing", "It was started with --read-only.")
-        most = self._most_bytes(scope)
+        most = self._limits.bytes_of(path)
         length = headers.get("content-length", "0")
         if most and length.isdecimal() and int(length[:15]) > most:
-            return _too_large(most)
+            return _TooLarge(most)
         if self._at_work > self._limits.waiting and path not in OPEN:
             return Refused(503, f"{self._at_work:,} requests are at work", "Ask again later.")
         return None
-
-    def _knows_token(self, scope: Scope, headers: Mapping[str, str]) -> bool:
-        if not self._limits.token:
-            return True
-        given = headers.get("authorization", "")
-        if not given and _is_reconciliation(scope["path"]):  # table editors send no headers
-            asked = parse_qs(scope["query_string"].decode("latin-1"))
-            given = f"Bearer {asked.get('token', [''])[0]}"
-        return knows_token(given, self._limits.token)
-
-    def _most_bytes(self, scope: Scope) -> int:
-        return self._limits.bytes_of(scope["path"])
 
     def _more_headers(self, scope: Scope) -> dict[str, str]:
         """The headers of every answer; those that let other sites read it, where they may."""
@@ -151,35 +161,9 @@ class Guard:
                 }
         return more
 
-    def _note(self, scope: Scope, status: int, seconds: float) -> None:
-        route = getattr(scope.get("route"), "path", "none")
-        self._metrics.request(scope["method"], route, status, seconds)
-        if self._log:
-            line = {
-                "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-                "method": scope["method"],
-                "path": printable_line(scope["path"]),
-                "status": status,
-                "seconds": round(seconds, 4),
-            }
-            sys.stderr.write(json.dumps(line) + "\n")
-
 
 def _is_reconciliation(path: str) -> bool:
     return path == "/reconcile" or path.startswith("/reconcile/")
-
-
-def _changes(method: str, path: str) -> bool:
-    reads = ("/link", "/explain", "/nif", "/resolve", "/reconcile")
-    return method not in _SAFE and not path.startswith(reads)
-
-
-def _too_large(most: int) -> Refused:
-    return Refused(
-        _TOO_LARGE,
-        f"the body is larger than {most / 2**20:g} MB",
-        "Send less at once; --body-mb and --upload-mb raise the limits.",
-    )
 
 
 async def _read_away(receive: Receive) -> None:
@@ -206,36 +190,39 @@ def _host_of(address: str) -> str:
 
 
 class _Body:
-    """What comes, within its limits of bytes and time."""
+    """What comes, within its limits of bytes and time.
+
+    ``streamed``: the seconds are those between two parts, else those of the whole.
+    """
 
     def __init__(self, receive: Receive, most: int, seconds: float, *, streamed: bool) -> None:
-        """``streamed``: the seconds are those between two parts, else those of the whole."""
         self._receive = receive
         self._most = most
-        self._streamed = streamed
-        self._deadline = time.monotonic() + seconds
         self._seconds = seconds
+        self._deadline = None if streamed else time.monotonic() + seconds
         self._read = 0
         self._done = False
 
     async def __call__(self) -> Message:
         if self._done:  # what comes now is that the client has gone
             return await self._receive()
-        left = self._seconds if self._streamed else self._deadline - time.monotonic()
+        left = self._seconds
+        if self._deadline is not None:
+            left = max(0.0, self._deadline - time.monotonic())
         try:
-            message = await asyncio.wait_for(self._receive(), max(0.0, left))
+            message = await asyncio.wait_for(self._receive(), left)
         except TimeoutError:
             raise Refused(
                 408, f"the body did not come within {self._seconds:g} s", "Send it faster."
             ) from None
         self._read += len(message.get("body", b""))
         if self._most and self._read > self._most:
-            raise _too_large(self._most)
+            raise _TooLarge(self._most)
         self._done = not message.get("more_body", False)
         return message
 
 
-class _Answer:
+class _Response:
     """What goes out, with headers of its own; ``status`` is 0 until it has begun."""
 
     def __init__(self, send: Send, headers: Mapping[str, str]) -> None:
@@ -255,8 +242,3 @@ class _Answer:
             ]
             message = {**message, "headers": own}
         await self._send(message)
-
-
-def preflight() -> Response:
-    """The answer to a browser that asks whether a page may ask."""
-    return Response(status_code=204)

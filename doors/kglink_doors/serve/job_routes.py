@@ -1,4 +1,4 @@
-"""Routes of long work: uploads of KBs, and jobs."""
+"""Routes of long work, uploads of KBs and jobs, and of what it made: spaces, runs, reports."""
 
 from __future__ import annotations
 
@@ -8,25 +8,22 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Request, Response
-from pydantic import BaseModel, ConfigDict
 from starlette.concurrency import run_in_threadpool
 
-from kglink.errors import UsageError
+from kglink.errors import UnknownNameError, UsageError
 from kglink.files.atomic import sync_file
 from kglink.store.ingest import check_kb_name
-from kglink_doors.serve.answers import Here, Names, json_response
+from kglink_doors.serve.answers import Body, Here, Names, json_response
 from kglink_doors.serve.changes import refuse_corrections
-from kglink_doors.serve.jobs import Job
+from kglink_doors.serve.jobs import Job, report_path
 
 router = APIRouter()
 #: What a file that was uploaded may be called: its ending tells what it is.
 _NO_NAME = re.compile(r"[^A-Za-z0-9._-]+")
 
 
-class NewJob(BaseModel):
+class NewJob(Body):
     """A job that needs no file."""
-
-    model_config = ConfigDict(extra="forbid")
 
     kind: Literal["learn", "overlaps", "build", "report"]
     kb: str | None = None
@@ -105,3 +102,46 @@ def job(job: str, here: Here) -> Response:
 def cancel(job: str, here: Here) -> Response:
     """Stop a job at its next step."""
     return json_response(here.jobs.cancel(job).as_json())
+
+
+#: A report draws with scripts of its own, and may touch nothing else of this server.
+_ALONE = (
+    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
+    "sandbox allow-scripts"
+)
+
+
+@router.get("/spaces", tags=["training"])
+def spaces(here: Here) -> Response:
+    """The spaces: the JSON of `kglink spaces --json`."""
+    return json_response([one.as_json() for one in here.workspace.spaces()])
+
+
+@router.get("/runs", tags=["training"])
+def runs(here: Here) -> Response:
+    """The runs of training, and whether each has a report."""
+    found = here.workspace.runs()
+    return json_response(
+        [
+            {**one.as_json(), "report": report_path(here.workspace, one.info.name).is_file()}
+            for one in found
+        ]
+    )
+
+
+@router.get("/runs/{run}", tags=["training"])
+def run(run: str, here: Here) -> Response:
+    """A run with its settings and its curve: the JSON of `kglink runs NAME --json`."""
+    return json_response(here.workspace.run(run).whole_as_json())
+
+
+@router.get("/reports/{run}", tags=["training"])
+def report(run: str, here: Here) -> Response:
+    """The page that a job `report` has made of a run."""
+    path = report_path(here.workspace, here.workspace.run(run).info.name)
+    if not path.is_file():
+        raise UnknownNameError(
+            "report", run, None, hint='POST /jobs {"kind": "report", "run": ...}'
+        )
+    headers = {"content-security-policy": _ALONE}
+    return Response(path.read_bytes(), media_type="text/html; charset=utf-8", headers=headers)

@@ -12,24 +12,23 @@ import shutil
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-from kglink import Progress
+from kglink import Progress, Workspace
 from kglink.errors import KglinkError, SpaceBusyError, UnknownNameError
 from kglink.files.atomic import LockedError, file_lock, write_atomically
+from kglink.space.build import BuildReport
 from kglink.workspace.folder import SCRATCH_FOLDER
+from kglink_cli.report_page.page import page_of
 from kglink_doors.serve.errors import BusyError, error_shape
 
-if TYPE_CHECKING:
-    from kglink import Workspace
-    from kglink.space.build import BuildReport
-
 State = Literal["waiting", "running", "done", "failed", "cancelled"]
-#: Jobs that may wait, and jobs that are done and still told of.
+KINDS = ("add-kb", "learn", "overlaps", "build", "report")
+#: Jobs that may wait, and jobs that are done and still listed.
 _MOST_WAITING = 16
 _MOST_TOLD = 100
 _FILE = "job.json"
@@ -88,51 +87,34 @@ def _built(workspace: Workspace, job: Job) -> BuildReport:
             time.sleep(_PAUSE)
 
 
-def _add_kb(workspace: Workspace, job: Job) -> object:
+def _work(workspace: Workspace, job: Job) -> object:
+    """Do a job; what comes of it is its answer."""
     options = dict(job.options)
-    source = job.folder / options.pop("file")
-    added = workspace.add_kb(options.pop("kb"), source, **options, progress=job.tell)
-    _built(workspace, job)
-    return added.as_json()
+    match job.kind:
+        case "add-kb":
+            source = job.folder / options.pop("file")
+            added = workspace.add_kb(options.pop("kb"), source, **options, progress=job.tell)
+            _built(workspace, job)
+            return added.as_json()
+        case "learn":
+            return {"surfaces": workspace.learn(options["kb"], progress=job.tell)}
+        case "overlaps":
+            found = workspace.find_overlaps(progress=job.tell)
+            return [{"left": one.left, "right": one.right, "kept": one.kept} for one in found]
+        case "build":
+            built = _built(workspace, job)
+            return {"encoded_rows": built.encoded_rows, "version": workspace.space().version}
 
-
-def _learn(workspace: Workspace, job: Job) -> object:
-    return {"surfaces": workspace.learn(job.options["kb"], progress=job.tell)}
-
-
-def _overlaps(workspace: Workspace, job: Job) -> object:
-    found = workspace.find_overlaps(progress=job.tell)
-    return [{"left": one.left, "right": one.right, "kept": one.kept} for one in found]
-
-
-def _build(workspace: Workspace, job: Job) -> object:
-    report = _built(workspace, job)
-    return {"encoded_rows": report.encoded_rows, "version": workspace.space().version}
+    run = options["run"]
+    path = report_path(workspace, run)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, page_of(workspace.report(run, progress=job.tell)))
+    return {"page": f"/reports/{run}"}
 
 
 def report_path(workspace: Workspace, run: str) -> Path:
     """Where the page that reports on a run lies."""
     return workspace.folder / SCRATCH_FOLDER / "reports" / f"{run}.html"
-
-
-def _report(workspace: Workspace, job: Job) -> object:
-    from kglink_cli.report_page.page import page_of
-
-    run = job.options["run"]
-    page = page_of(workspace.report(run, progress=job.tell))
-    path = report_path(workspace, run)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, page)
-    return {"page": f"/reports/{run}"}
-
-
-_WORK: Mapping[str, Callable[[Workspace, Job], object]] = {
-    "add-kb": _add_kb,
-    "learn": _learn,
-    "overlaps": _overlaps,
-    "build": _build,
-    "report": _report,
-}
 
 
 class Jobs:
@@ -150,6 +132,23 @@ class Jobs:
             self._take_up()
         self._thread = threading.Thread(target=self._run, name="kglink-jobs", daemon=True)
         self._thread.start()
+
+    def _take_up(self) -> None:
+        """Go on with what a process before this one left; uploads that never became jobs go."""
+        for folder in sorted(self._folder.glob("*"), key=lambda one: one.stat().st_mtime):
+            try:
+                self._hold(folder)
+                accepted = json.loads((folder / _FILE).read_text(encoding="utf-8"))
+                kind, options = accepted["kind"], accepted["options"]
+                name = str(options.get("file", ""))
+            except LockedError:
+                continue  # another server's
+            except (OSError, ValueError, TypeError, LookupError, AttributeError):
+                kind = name = ""
+            if kind in KINDS and "/" not in name:
+                self._jobs[folder.name] = Job(folder.name, kind, options, folder)
+            else:
+                self.drop(folder)
 
     def all(self) -> list[Job]:
         """All jobs, the newest first."""
@@ -214,23 +213,10 @@ class Jobs:
         for held in self._held.values():
             held.close()
 
-    def _take_up(self) -> None:
-        """Go on with what a process before this one left; uploads that never became jobs go."""
-        for folder in sorted(self._folder.glob("*"), key=lambda one: one.stat().st_mtime):
-            try:
-                self._hold(folder)
-                job = _read_job(folder)
-            except LockedError:
-                continue  # another server's
-            except (OSError, ValueError):
-                self.drop(folder)
-            else:
-                self._jobs[job.id] = job
-
     def _run(self) -> None:
         while job := self._next():
             try:
-                self._end(job, "done", _WORK[job.kind](self._workspace, job))
+                self._end(job, "done", _work(self._workspace, job))
             except _StoppedError:
                 if job.stop == "ending":
                     return  # its folder stays: it is done after the next start
@@ -260,13 +246,3 @@ class Jobs:
             ended = [one.id for one in self._jobs.values() if one.state not in live]
             for name in ended[:-_MOST_TOLD]:
                 del self._jobs[name]
-
-
-def _read_job(folder: Path) -> Job:
-    """A job as it was accepted; `ValueError` where the folder is none."""
-    told = json.loads((folder / _FILE).read_text(encoding="utf-8"))
-    kind = told.get("kind") if isinstance(told, dict) else None
-    options = told.get("options") if kind in _WORK else None
-    if not isinstance(options, dict) or "/" in str(options.get("file", "")):
-        raise ValueError("no job")
-    return Job(folder.name, str(kind), options, folder)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 from urllib.parse import parse_qs
 
 from fastapi import APIRouter, Depends, Query, Request, Response
@@ -17,13 +17,9 @@ from starlette.concurrency import run_in_threadpool
 
 from kglink import Entity, EntityId, LinkedDocument, Span, TextInput
 from kglink.errors import UnknownNameError, UsageError
+from kglink.linking.scoring import Scoring
 from kglink_doors.serve.answers import Here, json_response
 from kglink_doors.serve.batches import BATCH_TEXTS, LinkOptions
-from kglink_doors.serve.guard import preflight
-
-if TYPE_CHECKING:
-    from kglink.linking.scoring import Scoring
-    from kglink_doors.serve.served import Served
 
 router = APIRouter(tags=["reconciliation"])
 VERSION = "0.2"
@@ -79,7 +75,7 @@ class _Extend(BaseModel):
     properties: list[dict[str, Any]] = Field(max_length=100)
 
 
-class Asked:
+class NamedKB:
     """The KB that a path names, or all, and how its entities are named there."""
 
     def __init__(self, request: Request, here: Here, kb: str = "") -> None:
@@ -107,14 +103,14 @@ class Asked:
         return {ids[id_]: one for id_, one in self.here.workspace.store.get_entities(ids).items()}
 
 
-Service = Annotated[Asked, Depends(Asked)]
+Service = Annotated[NamedKB, Depends(NamedKB)]
 
 
 @router.options("/reconcile")
 @router.options("/reconcile/{rest:path}")
 async def options(rest: str = "") -> Response:
     """What a browser asks before a page of another site may ask."""
-    return preflight()
+    return Response(status_code=204)
 
 
 @router.get("/reconcile/suggest/{kind}")
@@ -126,7 +122,7 @@ def suggest(kind: str, service: Service, prefix: str = "", cursor: int = 0) -> R
     elif kind == "type":
         found = [{"id": one, "name": one} for one in _types(service)]
     elif kind == "entity":
-        found = _suggested(service, prefix) if prefix.strip() else []
+        found = _entities_like(service, prefix) if prefix.strip() else []
     else:
         raise UnknownNameError("kind of suggestion", kind, ("entity", "property", "type"))
     if kind != "entity":
@@ -156,8 +152,8 @@ def preview(service: Service, id: Annotated[str, Query(max_length=2000)]) -> Res
 @router.get("/reconcile/{kb}/properties")
 def propose(service: Service, type: str = "") -> Response:  # noqa: A002 - the API's word
     """What may be fetched of entities that cells were matched with."""
-    told = [{"id": key, "name": name} for key, name in PROPERTIES.items()]
-    return json_response({"type": type, "properties": told})
+    properties = [{"id": key, "name": name} for key, name in PROPERTIES.items()]
+    return json_response({"type": type, "properties": properties})
 
 
 @router.get("/reconcile")
@@ -181,7 +177,7 @@ async def reconcile_form(request: Request, service: Service) -> Response:
     return await _answer(service, fields.get("queries"), fields.get("extend"))
 
 
-async def _answer(service: Asked, queries: str | None, extend: str | None) -> Response:
+async def _answer(service: NamedKB, queries: str | None, extend: str | None) -> Response:
     if queries is not None:
         return json_response(await _reconciled(service, queries))
     if extend is not None:
@@ -189,7 +185,7 @@ async def _answer(service: Asked, queries: str | None, extend: str | None) -> Re
     return json_response(_manifest(service))
 
 
-def _manifest(service: Asked) -> dict[str, object]:
+def _manifest(service: NamedKB) -> dict[str, object]:
     """What the service is and can do."""
 
     def at(path: str) -> dict[str, str]:
@@ -209,13 +205,13 @@ def _manifest(service: Asked) -> dict[str, object]:
     }
 
 
-def _types(service: Asked) -> list[str]:
+def _types(service: NamedKB) -> list[str]:
     store = service.here.workspace.store
     kbs = service.kbs or tuple(one.name for one in store.kbs() if one.entities)
     return sorted({one for kb in kbs for one in store.types_of(kb)} - {""})
 
 
-async def _reconciled(service: Asked, queries: str) -> dict[str, object]:
+async def _reconciled(service: NamedKB, queries: str) -> dict[str, object]:
     """The candidates of each cell."""
     try:
         cells = _CELLS.validate_json(queries)
@@ -229,30 +225,31 @@ async def _reconciled(service: Asked, queries: str) -> dict[str, object]:
     answers: dict[str, object] = {}
     scoring = (await run_in_threadpool(service.here.workspace.linker, service.kbs)).scoring
     for types in dict.fromkeys(one.types for one in cells.values()):
-        asked = {name: one for name, one in cells.items() if one.types == types}
+        cells_of_type = {name: one for name, one in cells.items() if one.types == types}
         try:
-            found = await _linked(service.here, list(asked.values()), (service.kbs, types))
+            found = await _linked(service, [one.input() for one in cells_of_type.values()], types)
         except UnknownNameError:  # nothing is of a type that no entity has
-            answers |= {name: {"result": []} for name in asked}
+            answers |= {name: {"result": []} for name in cells_of_type}
             continue
-        for (name, cell), document in zip(asked.items(), found, strict=True):
+        for (name, cell), document in zip(cells_of_type.items(), found, strict=True):
             answers[name] = {"result": _results(service, document, scoring)[: cell.limit]}
     return {name: answers[name] for name in cells}
 
 
 async def _linked(
-    here: Served, cells: Sequence[Cell], asked: tuple[tuple[str, ...], tuple[str, ...]]
+    service: NamedKB, cells: Sequence[TextInput], types: tuple[str, ...]
 ) -> list[LinkedDocument]:
-    options = LinkOptions(*asked)
-    inputs = [one.input() for one in cells]
+    here, options = service.here, LinkOptions(service.kbs, types)
     found: list[LinkedDocument] = []
-    for first in range(0, len(inputs), BATCH_TEXTS):
-        part = inputs[first : first + BATCH_TEXTS]
+    for first in range(0, len(cells), BATCH_TEXTS):
+        part = cells[first : first + BATCH_TEXTS]
         found += await here.batches.link(part, options, here.limits.seconds, patient=True)
     return found
 
 
-def _results(service: Asked, document: LinkedDocument, scoring: Scoring) -> list[dict[str, object]]:
+def _results(
+    service: NamedKB, document: LinkedDocument, scoring: Scoring
+) -> list[dict[str, object]]:
     """The candidates of a cell, each with how probably it is right, in percent."""
     (link,) = document.links
     best = link.candidates[0].score if link.candidates else 0.0
@@ -273,7 +270,7 @@ def _results(service: Asked, document: LinkedDocument, scoring: Scoring) -> list
     ]
 
 
-def _suggested(service: Asked, prefix: str) -> list[dict[str, Any]]:
+def _entities_like(service: NamedKB, prefix: str) -> list[dict[str, Any]]:
     found = service.here.workspace.search(prefix[:1000], k=20, kbs=service.kbs, wait=False)
     names = {service.name_of(one.id): one for one in found}
     known = service.entities(names)
@@ -287,7 +284,7 @@ def _suggested(service: Asked, prefix: str) -> list[dict[str, Any]]:
     ]
 
 
-def _extended(service: Asked, extend: str) -> dict[str, object]:
+def _extended(service: NamedKB, extend: str) -> dict[str, object]:
     """What is asked of entities, a row each."""
     try:
         asked = _Extend.model_validate_json(extend)
@@ -301,29 +298,17 @@ def _extended(service: Asked, extend: str) -> dict[str, object]:
     known = service.entities(asked.ids)
     store = service.here.workspace.store
     same = store.counterparts([service.entity_of(name) for name in known])
-    rows = {
-        name: {
-            key: _values(key, service, known.get(name), same.get(service.entity_of(name), ()))
-            for key in wanted
+    rows: dict[str, dict[str, list[dict[str, str]]]] = {}
+    for name in asked.ids:
+        entity = known.get(name) or Entity(name, "")
+        lists: Mapping[str, Sequence[str]] = {
+            "aliases": [one.surface for one in entity.aliases],
+            "parents": entity.parents,
+            "counterparts": [str(one) for one in same.get(service.entity_of(name), ())],
         }
-        for name in asked.ids
-    }
+        values = {key: lists.get(key, (getattr(entity, key, ""),)) for key in wanted}
+        rows[name] = {key: [{"str": one} for one in own if one] for key, own in values.items()}
     return {"meta": [{"id": key, "name": PROPERTIES[key]} for key in wanted], "rows": rows}
-
-
-def _values(
-    key: str, service: Asked, entity: Entity | None, same: Sequence[EntityId]
-) -> list[dict[str, str]]:
-    if entity is None:
-        return []
-    values: Mapping[str, Sequence[str]] = {
-        "aliases": [one.surface for one in entity.aliases],
-        "parents": entity.parents,
-        "counterparts": [str(one) for one in same],
-    }
-    if key in values:
-        return [{"str": one} for one in values[key]]
-    return [{"str": text}] if (text := getattr(entity, key)) else []
 
 
 def _words(value: object) -> str:

@@ -1,25 +1,82 @@
-"""What all routes share: the workspace, what waits to be linked, and what runs beside it."""
+"""What all routes share: the workspace, what waits to be linked, and what is counted."""
 
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TypeVar, cast
 
 from anyio import to_thread
 from fastapi import Request
 
+from kglink import Workspace
 from kglink.config import CONFIG_FILE
 from kglink.errors import StoreError
+from kglink_doors.listening import Limits
 from kglink_doors.serve.batches import Batches
-from kglink_doors.serve.limits import Limits
-from kglink_doors.serve.metrics import Metrics
+from kglink_doors.serve.jobs import Jobs
 
-if TYPE_CHECKING:
-    from kglink import Workspace
-    from kglink_doors.serve.jobs import Jobs
+#: Upper bounds of a request's seconds.
+_BOUNDS = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS"})
+
+
+class Metrics:
+    """Requests by route and status, how long they took, and what was linked."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._requests: Counter[tuple[str, str, int]] = Counter()
+        self._within: Counter[tuple[str, float]] = Counter()
+        self._seconds: defaultdict[str, float] = defaultdict(float)
+        self.texts = 0
+        self.mentions = 0
+
+    def request(self, method: str, route: str, status: int, seconds: float) -> None:
+        """Count a request that is done."""
+        method = method if method in _METHODS else "OTHER"
+        with self._lock:
+            self._requests[method, route, status] += 1
+            self._seconds[route] += seconds
+            for bound in (*_BOUNDS, float("inf")):
+                self._within[route, bound] += seconds <= bound
+
+    def linked(self, texts: int, mentions: int) -> None:
+        """Count texts that were linked."""
+        with self._lock:
+            self.texts += texts
+            self.mentions += mentions
+
+    def text(self, **gauges: float) -> str:
+        """All of it, with some values as they are now."""
+        with self._lock:
+            lines = ["# TYPE kglink_requests_total counter"]
+            lines += [
+                f'kglink_requests_total{{method="{method}",route="{route}",status="{status}"}} {n}'
+                for (method, route, status), n in sorted(self._requests.items())
+            ]
+            lines.append("# TYPE kglink_request_seconds histogram")
+            for route in sorted(self._seconds):
+                for bound in (*_BOUNDS, float("inf")):
+                    name = "+Inf" if bound == float("inf") else f"{bound:g}"
+                    labels = f'route="{route}",le="{name}"'
+                    count = self._within[route, bound]
+                    lines.append(f"kglink_request_seconds_bucket{{{labels}}} {count}")
+                total = f"{self._seconds[route]:.6f}"
+                lines.append(f'kglink_request_seconds_sum{{route="{route}"}} {total}')
+                lines.append(f'kglink_request_seconds_count{{route="{route}"}} {count}')
+            for name, value in (("texts", self.texts), ("mentions", self.mentions)):
+                lines.append(f"# TYPE kglink_{name}_total counter")
+                lines.append(f"kglink_{name}_total {value}")
+            for name, gauge in gauges.items():
+                lines += [f"# TYPE kglink_{name} gauge", f"kglink_{name} {gauge:g}"]
+        return "\n".join(lines) + "\n"
+
 
 T = TypeVar("T")
 

@@ -48,11 +48,11 @@ class ClusterFigures(NamedTuple):
 
     def as_json(self) -> dict[str, object]:
         """By name, in the shape of ``kglink eval --clusters --json``."""
-        told = {
+        figures = {
             name: value._asdict() if isinstance(value, PrecisionRecall) else value
             for name, value in self._asdict().items()
         }
-        return {**told, f"mention_recall@{NEAREST}": told.pop("mention_recall")}
+        return {**figures, f"mention_recall@{NEAREST}": figures.pop("mention_recall")}
 
 
 class _Shared(NamedTuple):
@@ -127,7 +127,7 @@ class Coreference:
     """Gathers of each mention what it means and what was answered, as two clusterings.
 
     Mentions with the same golds are one cluster, and so are mentions with the same answer. In raw
-    texts ``meant`` tells by text and place the golds of mentions that no KB has, in their source's
+    texts ``meant`` has by text and place the golds of mentions that no KB has, in their source's
     words; where mentions are annotated in part (not ``complete``) answers elsewhere do not count.
     """
 

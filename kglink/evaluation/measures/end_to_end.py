@@ -52,8 +52,6 @@ class Score:
 
     def __init__(self) -> None:
         self.right = self.found = self.gold = 0
-        self._texts: list[PrecisionRecall] = []
-        self._with_gold: list[PrecisionRecall] = []
         self._counts: list[tuple[int, int, int]] = []
 
     def add(self, right: int, found: int, gold: int) -> None:
@@ -62,10 +60,6 @@ class Score:
         self.found += found
         self.gold += gold
         self._counts.append((right, found, gold))
-        own = PrecisionRecall.of(right, found, gold)
-        self._texts.append(own)
-        if gold:
-            self._with_gold.append(own)
 
     @property
     def micro(self) -> PrecisionRecall:
@@ -78,7 +72,7 @@ class Score:
 
     def macro(self, *, complete: bool) -> PrecisionRecall:
         """The mean of the texts' figures; where annotated in part, of texts with a mention."""
-        texts = self._texts if complete else self._with_gold
+        texts = [PrecisionRecall.of(*one) for one in self._counts if complete or one[2]]
         if not texts:
             return PrecisionRecall(0.0, 0.0, 0.0)
         return PrecisionRecall(*(sum(each) / len(texts) for each in zip(*texts, strict=True)))
@@ -91,7 +85,7 @@ class Score:
         fields = PrecisionRecall._fields
         known = {name for name in fields if self.gold and (complete or name == "recall")}
 
-        def told(values: Iterable[object]) -> dict[str, object]:
+        def known_only(values: Iterable[object]) -> dict[str, object]:
             named = zip(fields, values, strict=True)
             return {name: value if name in known else None for name, value in named}
 
@@ -99,9 +93,9 @@ class Score:
             "gold": self.gold,
             "found": self.found,
             "right": self.right,
-            "micro": told(self.micro),
-            "intervals": told(map(list, self.intervals())),
-            "macro": told(self.macro(complete=complete)),
+            "micro": known_only(self.micro),
+            "intervals": known_only(map(list, self.intervals())),
+            "macro": known_only(self.macro(complete=complete)),
         }
 
 
@@ -233,7 +227,7 @@ class JudgedText:
         return {name: one.f1 if complete else one.recall for name, one in own.items()}
 
 
-#: Thresholds of links for which it is told what they keep.
+#: Thresholds of links; a report says what each of them keeps.
 THRESHOLDS = (0.3, 0.4, 0.5, 0.65, 0.8, 0.9)
 
 
@@ -298,13 +292,15 @@ class PoolScores:
             for threshold, (links, right) in self._kept.items()
         ]
 
-    def as_json(self, *, complete: bool) -> dict[str, object]:
+    def as_json(self) -> dict[str, object]:
         """In the shape of ``kglink eval --json``."""
+        detection, links = (
+            {name: score.as_json(complete=self._complete) for name, score in scores.items()}
+            for scores in (self.detection, self.links)
+        )
         return {
-            "detection": {
-                name: score.as_json(complete=complete) for name, score in self.detection.items()
-            },
-            "links": {name: score.as_json(complete=complete) for name, score in self.links.items()},
+            "detection": detection,
+            "links": links,
             "calibration": self.calibration.as_json(),
             "operating_points": [
                 {**point._asdict(), "wrong": point.wrong} for point in self.operating_points()
@@ -401,8 +397,8 @@ class EndToEndReport(Shown):
                 "other_types": dict(self.other_types),
             },
             "metrics": {
-                "joint": self.joint.as_json(complete=complete),
-                "kb": {kb: scores.as_json(complete=complete) for kb, scores in self.kb.items()},
+                "joint": self.joint.as_json(),
+                "kb": {kb: scores.as_json() for kb, scores in self.kb.items()},
                 "nil": self.nil.as_json(complete=complete) if self.nil.gold else None,
             },
             "missed": [{"text": text, "count": count} for text, count in self.missed()],

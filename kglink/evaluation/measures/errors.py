@@ -16,7 +16,7 @@ from typing import Any
 from kglink.evaluation.measures.end_to_end import Answer, Gold, JudgedText, overlapping
 from kglink.evaluation.measures.retrieval import RERANKED
 from kglink.evaluation.rankings import JSON_KEYS, Rank, RankedMention, Ranker, rank_mentions
-from kglink.evaluation.seen import LearntFrom
+from kglink.evaluation.retrieval import LearntFrom
 from kglink.records import Candidate, Document, Entity, EntityId, MentionInText
 from kglink.store import Store
 from kglink.text.fold import fold
@@ -63,7 +63,10 @@ class ErrorSummary:
         self._typed |= {gold.kb for gold in case.gold if case.type_of(gold)}
         for name, group in _groups(case):
             self._groups.setdefault(name, {}).setdefault(group, Counter())[case.reason] += 1
-        pair = _confused(case, self.kbs)
+        golds = sorted({gold.kb for gold in case.gold}, key=lambda kb: (kb not in self.kbs, kb))
+        answer = case.answer.kb if case.answer else ""
+        gold = answer if answer in golds else golds[0] if golds else NIL_ROW
+        pair = (gold, answer or (NOTHING if case.found is None else NIL_ROW))
         self._confusion[pair] += 1
         self._right[pair] += case.reason is None
 
@@ -147,14 +150,6 @@ def _first_number(group: str) -> int:
     return int(group.rstrip("+").partition("-")[0])
 
 
-def _confused(case: Case, kbs: Sequence[str]) -> tuple[str, str]:
-    """The KB of the gold and that of the answer; of several golds one in the answer's KB."""
-    golds = sorted({gold.kb for gold in case.gold}, key=lambda kb: (kb not in kbs, kb))
-    answer = case.answer.kb if case.answer else ""
-    gold = answer if answer in golds else golds[0] if golds else NIL_ROW
-    return gold, answer or (NOTHING if case.found is None else NIL_ROW)
-
-
 #: How many characters are shown on each side of a mention.
 _CONTEXT = 160
 #: Mentions whose facts are read from the store together.
@@ -236,20 +231,17 @@ def reason_of(case: Case, counterparts: Collection[EntityId], *, right: bool) ->
     """
     golds = {*case.gold, *(counterparts if right else ())}
     place = case.mention.start, case.mention.end
+    is_candidate = any(one.id in golds for one in case.candidates)
     tests = {
         "not detected": case.found is None,
         "other ends": case.found != place,
         None: case.answer in golds or (not golds and case.answer is None),
-        "NIL mistaken": not golds or (case.answer is None and _is_candidate(golds, case)),
+        "NIL mistaken": not golds or (case.answer is None and is_candidate),
         "counterpart": case.answer in counterparts,
-        "not retrieved": not _is_candidate(golds, case),
+        "not retrieved": not is_candidate,
         "outranked": True,
     }
     return next(reason for reason, holds in tests.items() if holds)
-
-
-def _is_candidate(golds: Collection[EntityId], case: Case) -> bool:
-    return any(one.id in golds for one in case.candidates)
 
 
 class ErrorAnalysis:
@@ -355,7 +347,7 @@ class ErrorAnalysis:
         for case in cases:
             others = {other for gold in case.gold for other in same.get(gold, ())}
             surface = case.mention.surface
-            told = replace(
+            judged = replace(
                 case,
                 reason=reason_of(case, others, right=self._counterparts),
                 bearers=bearers[fold(surface)],
@@ -363,8 +355,8 @@ class ErrorAnalysis:
                 times_learnt=self._learnt.times(case.gold) if self._learnt else None,
                 entities=known,
             )
-            self._summary.add(told)
-            self._each(told)
+            self._summary.add(judged)
+            self._each(judged)
 
 
 def _cases(text: JudgedText, answers: Sequence[Answer]) -> Iterator[Case]:

@@ -121,8 +121,8 @@ class OverlapTest:
 
     def as_json(self) -> dict[str, object]:
         """As ``kglink eval --json`` prints it."""
-        told = {"queries": self.queries, "answers": self.answers, "figure": self.figure}
-        return {**told, **self.test.as_json()}
+        names = {"queries": self.queries, "answers": self.answers, "figure": self.figure}
+        return {**names, **self.test.as_json()}
 
 
 def compare_overlaps(
@@ -142,7 +142,14 @@ def compare_overlaps(
     found = []
     for left, right in combinations(both, 2):
         sides = [_accepted(store, part[left], part[right], least) for part in parts]
-        pairs = [_pairs(part, own) for part, own in zip(parts, sides, strict=True)]
+        # The keys of both members of each overlap.
+        pairs = [
+            [
+                (part[left].keys[one], part[right].keys[other])
+                for one, other in zip(own[0].rows.tolist(), own[1].rows.tolist(), strict=True)
+            ]
+            for part, own in zip(parts, sides, strict=True)
+        ]
         shared = set(pairs[0]) & set(pairs[1])
         if not shared:
             continue
@@ -157,12 +164,6 @@ def compare_overlaps(
                 test = randomization_test(ours, theirs, rounds=rounds, seed=seed)
                 found.append(OverlapTest(*names, figure, test))
     return found
-
-
-def _pairs(segments: Mapping[str, Segment], sides: tuple[Side, Side]) -> list[tuple[str, ...]]:
-    """The keys of both members of each overlap."""
-    keys = ([segments[side.kb].keys[row] for row in side.rows.tolist()] for side in sides)
-    return list(zip(*keys, strict=True))
 
 
 def _values(
@@ -203,7 +204,8 @@ def ranks_of_counterparts(
             # The row that an answer would have in this KB: rows before it win ties with it.
             border = np.array([segment.row_count("text") if kb in earlier else 0])
             place = right if kb == answers.kb else border
-            for start, rows in _blocks(segment):
+            for start in range(0, segment.row_count("text"), _ROWS):
+                rows = _unit(segment.vectors("text", slice(start, start + _ROWS)))
                 scores = vectors @ rows.T
                 if kb == queries.kb:
                     columns = asking - start
@@ -237,11 +239,6 @@ def _accepted(store: Store, left: Segment, right: Segment, least: float) -> tupl
     ]
     rows = np.array([pair for pair in pairs if min(pair) >= 0], np.int64).reshape(-1, 2)
     return Side(left.kb, rows[:, 0]), Side(right.kb, rows[:, 1])
-
-
-def _blocks(segment: Segment) -> Iterator[tuple[int, FloatArray]]:
-    for start in range(0, segment.row_count("text"), _ROWS):
-        yield start, _unit(segment.vectors("text", slice(start, start + _ROWS)))
 
 
 def _unit(vectors: FloatArray) -> FloatArray:

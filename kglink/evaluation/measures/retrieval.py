@@ -64,9 +64,18 @@ def values_of(ks: Sequence[int], *, depth: int | None = None) -> dict[str, Value
 
 
 def figures_of(retrieved: Ranks, reranked: Ranks, ks: Sequence[int]) -> dict[str, float]:
-    """Every figure by its name; AP@1, MAP@10 and nDCG@10 are of the order after re-ranking."""
-    ranks = {"ranks": retrieved, "reranked": reranked}
-    return {name: _mean(ranks[which], value) for name, (which, value) in values_of(ks).items()}
+    """Every figure by its name, 0 where there are no mentions.
+
+    AP@1, MAP@10 and nDCG@10 are of the order after re-ranking.
+    """
+    found = {}
+    for name, (which, value) in values_of(ks).items():
+        ranks = retrieved if which == "ranks" else reranked
+        # In one order: the same counts give the same sum, in whatever order they came.
+        ordered = sorted(ranks.items(), key=lambda item: item[0] or 0, reverse=True)
+        whole = sum(ranks.values())
+        found[name] = sum(n * value(rank) for rank, n in ordered) / whole if whole else 0.0
+    return found
 
 
 def intervals_of(retrieved: Ranks, reranked: Ranks, ks: Sequence[int]) -> dict[str, Interval]:
@@ -82,14 +91,6 @@ def intervals_of(retrieved: Ranks, reranked: Ranks, ks: Sequence[int]) -> dict[s
         else:
             found[name] = mean_interval(values, counts)
     return found
-
-
-def _mean(ranks: Ranks, value: Callable[[Rank], float]) -> float:
-    """The mean over all mentions; 0 where there are none."""
-    # In one order: the same counts give the same sum, in whatever order they came.
-    ordered = sorted(ranks.items(), key=lambda item: item[0] or 0, reverse=True)
-    total = sum(ranks.values())
-    return sum(count * value(rank) for rank, count in ordered) / total if total else 0.0
 
 
 class Accuracy(NamedTuple):
@@ -204,8 +205,10 @@ class Figures(Shown):
         """The intervals of the figures of `as_json`, by the same keys."""
         return {**self._joint(self.intervals), "kb": {kb: self.intervals(kb) for kb in self.kbs()}}
 
-    def _joint(self, told: Callable[[str], object]) -> dict[str, object]:
-        return {key: told(pool) if pool in self._pools else {} for pool, key in JSON_KEYS.items()}
+    def _joint(self, figures_of: Callable[[str], object]) -> dict[str, object]:
+        return {
+            key: figures_of(pool) if pool in self._pools else {} for pool, key in JSON_KEYS.items()
+        }
 
     def counts_as_json(self) -> dict[str, int]:
         """The mentions of each pool, by the same keys."""
@@ -257,7 +260,10 @@ class RetrievalReport(Figures):
         return {
             kb: dict(
                 sorted(
-                    ((kind, _of_pool(found, kb)) for kind, found in self._domains[kb].items()),
+                    (
+                        (kind, {"mentions": found.mentions[kb], **found.of(kb)})
+                        for kind, found in self._domains[kb].items()
+                    ),
                     key=lambda item: (-item[1]["mentions"], item[0]),
                 )
             )
@@ -303,7 +309,3 @@ def macro(each: Collection[Accuracy]) -> dict[str, float]:
 
 def _whole(figures: Figures) -> dict[str, object]:
     return {"mentions": figures.counts_as_json(), "metrics": figures.as_json()}
-
-
-def _of_pool(figures: Figures, kb: str) -> dict[str, Any]:
-    return {"mentions": figures.mentions[kb], **figures.of(kb)}

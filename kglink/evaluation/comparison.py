@@ -17,7 +17,7 @@ from kglink.errors import UsageError
 from kglink.evaluation.measures.end_to_end import Answer, JudgedText
 from kglink.evaluation.measures.retrieval import AP_AT_1, MAP_AT_10, MRR, RERANKED, values_of
 from kglink.evaluation.rankings import JSON_KEYS, RankedMention
-from kglink.evaluation.significance import ROUNDS, RandomizationTest, randomization_test
+from kglink.evaluation.significance import ALPHA, ROUNDS, RandomizationTest, randomization_test
 from kglink.records import EntityId
 from kglink.sources import Problems, Source
 
@@ -60,7 +60,7 @@ class KeptWriter:
         self._out = out
         self._write({"format": FORMAT, **asdict(evaluated)})
 
-    def add(self, mention: RankedMention) -> None:
+    def add_ranked(self, mention: RankedMention) -> None:
         """Write one mention."""
         record = _identity(mention) | {"ranks": dict(mention.ranks)}
         if mention.reranked is not mention.ranks:
@@ -98,12 +98,12 @@ class _Beside:
         self._count = 0
         first = next(self._lines, None)
         values = first[1] if first else {}
-        told: dict[str, Any] = {field.name: values.get(field.name) for field in fields(Evaluated)}
-        lists = {name: tuple(told[name] or ()) for name in ("docs", "kbs")}
-        is_ours = values.get("format") == FORMAT and type(told["depth"]) is int
-        if not is_ours or None in told.values() or () in lists.values():
+        facts: dict[str, Any] = {field.name: values.get(field.name) for field in fields(Evaluated)}
+        lists = {name: tuple(facts[name] or ()) for name in ("docs", "kbs")}
+        is_ours = values.get("format") == FORMAT and type(facts["depth"]) is int
+        if not is_ours or None in facts.values() or () in lists.values():
             raise unreadable(path, "not what `kglink eval --keep` of this kglink writes")
-        kept = Evaluated(**told | lists)
+        kept = Evaluated(**facts | lists)
         if differences := evaluated.differences(kept):
             raise self._misfit(f"another evaluation ({'; '.join(differences)})")
         self.kept = kept
@@ -125,6 +125,18 @@ class _Beside:
 
     def _other(self, number: int, named: str) -> UsageError:
         return self._misfit(f"other {self.things} (its line {number} is not {named})")
+
+    def as_json(self, comparisons: int, seed: int = 0) -> dict[str, Any]:
+        """The tests of the differences, as `kglink eval --against --json` prints them."""
+        kept = self.kept
+        return {
+            "file": str(self.path),
+            "space": kept.space,
+            "model": kept.model,
+            "evidence": kept.evidence,
+            "alpha": ALPHA,
+            "comparisons": comparisons,
+        }
 
     def _misfit(self, why: str) -> UsageError:
         return UsageError(
@@ -154,14 +166,15 @@ class Comparison(_Beside):
         self._ours: dict[tuple[str, str], array[float]] = {}
         self._theirs: dict[tuple[str, str], array[float]] = {}
 
-    def add(self, mention: RankedMention) -> None:
+    def add_ranked(self, mention: RankedMention) -> None:
         """Compare one mention; the kept file must hold the same at this place."""
         named = f"{mention.surface!r} of document {mention.document!r} with gold in the same KBs"
         number, record = self._next(_identity(mention), named)
         retrieved = record.get("ranks")
         theirs: dict[str, Any] = {"ranks": retrieved, "reranked": record.get("reranked", retrieved)}
         for found in theirs.values():
-            if not isinstance(found, dict) or not all(map(_is_rank, found.values())):
+            ranks = found.values() if isinstance(found, dict) else [""]
+            if not all(rank is None or (type(rank) is int and rank >= 1) for rank in ranks):
                 raise unreadable(self.path, f"line {number} has no ranks")
         ours = {"ranks": mention.ranks, "reranked": mention.reranked}
         if any(theirs[which].keys() != ours[which].keys() for which in ours):
@@ -183,6 +196,14 @@ class Comparison(_Beside):
             found.setdefault(pool, {})[metric] = test
         return found
 
+    def as_json(self, comparisons: int, seed: int = 0) -> dict[str, Any]:
+        """By pool and figure."""
+        tests = {
+            JSON_KEYS.get(pool, pool): _tests_as_json(found, comparisons)
+            for pool, found in self.tests(seed=seed).items()
+        }
+        return {**super().as_json(comparisons), "tests": tests}
+
 
 class AnswerComparison(_Beside):
     """This evaluation of whole answers against a kept one, text by text, both judged alike."""
@@ -191,9 +212,11 @@ class AnswerComparison(_Beside):
 
     def __init__(self, path: Path, evaluated: Evaluated) -> None:
         super().__init__(path, evaluated)
+        self.complete = False
+        """Whether F1 is compared, or recall: not all mentions are annotated."""
         self._judged: list[tuple[JudgedText, Sequence[Answer], Sequence[Answer]]] = []
 
-    def add(self, text: JudgedText, answers: Sequence[Answer]) -> None:
+    def add_answers(self, text: JudgedText, answers: Sequence[Answer]) -> None:
         """Compare one text; the kept file must hold the same at this place."""
         named = f"the document {text.source.id!r} with the same text and mentions"
         number, record = self._next(_identity_of_text(text), named)
@@ -209,12 +232,10 @@ class AnswerComparison(_Beside):
             raise unreadable(self.path, f"line {number} has no answers") from error
         self._judged.append((text, answers, theirs))
 
-    def tests(
-        self, *, complete: bool, rounds: int = ROUNDS, seed: int = 0
-    ) -> dict[str, RandomizationTest]:
+    def tests(self, *, rounds: int = ROUNDS, seed: int = 0) -> dict[str, RandomizationTest]:
         """The test of the texts' own F1, or recall where partial; the kept ones on the right."""
         pairs = [
-            (text.values(ours, complete=complete), text.values(theirs, complete=complete))
+            (text.values(ours, complete=self.complete), text.values(theirs, complete=self.complete))
             for text, ours, theirs in self._judged
         ]
         found = {}
@@ -225,9 +246,18 @@ class AnswerComparison(_Beside):
                 found[name] = randomization_test(here, there, rounds=rounds, seed=seed)
         return found
 
+    def as_json(self, comparisons: int, seed: int = 0) -> dict[str, Any]:
+        """By what is compared."""
+        tests = _tests_as_json(self.tests(seed=seed), comparisons)
+        figure = "f1" if self.complete else "recall"
+        return {**super().as_json(comparisons), "figure": figure, "tests": tests}
 
-def _is_rank(value: object) -> bool:
-    return value is None or (type(value) is int and value >= 1)
+
+def _tests_as_json(tests: Mapping[str, RandomizationTest], comparisons: int) -> dict[str, Any]:
+    return {
+        name: {**test.as_json(), "significant": test.is_significant(comparisons=comparisons)}
+        for name, test in tests.items()
+    }
 
 
 def _identity(mention: RankedMention) -> dict[str, object]:

@@ -1,0 +1,178 @@
+"""`kglink serve` and `kglink mcp`: the workspace over HTTP with a page, and for agents by MCP."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kglink.errors import UsageError
+from kglink_cli.build import ensure_space
+from kglink_cli.console import note
+from kglink_cli.interrupts import stop_at_once
+from kglink_cli.session import session_of
+from kglink_doors.listening import (
+    LOOPBACK,
+    Host,
+    Limits,
+    Port,
+    TokenFrom,
+    address,
+    knows_token,
+    listen,
+    token_of,
+)
+
+if TYPE_CHECKING:
+    from mcp.server.transport_security import TransportSecuritySettings
+
+_ORIGIN = re.compile(r"https?://[A-Za-z0-9.-]+(:\d{1,5})?")
+
+
+def serve(
+    context: typer.Context,
+    host: Host = "127.0.0.1",
+    port: Port = 8017,
+    token_from: TokenFrom = "",
+    origin: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allow-origin",
+            help="A site whose pages may ask the reconciliation service; may be repeated.",
+        ),
+    ] = None,
+    read_only: Annotated[
+        bool, typer.Option("--read-only", help="Answer, and change nothing.")
+    ] = False,
+    body_mb: Annotated[
+        float, typer.Option("--body-mb", help="The largest body of a request, in MB.", min=0.001)
+    ] = 2.0,
+    upload_mb: Annotated[
+        float, typer.Option("--upload-mb", help="The largest file of a KB, in MB.", min=0.001)
+    ] = 1000.0,
+    seconds: Annotated[
+        float, typer.Option("--seconds", help="The longest time for an answer.", min=0.1)
+    ] = 60.0,
+    waiting: Annotated[
+        int, typer.Option("--waiting", help="Requests at work at once; more get 503.", min=1)
+    ] = 64,
+    log: Annotated[
+        bool, typer.Option("--log", help="Write a line of JSON for each request.")
+    ] = False,
+) -> None:
+    """Serve the workspace over HTTP: a page, and the commands as routes.
+
+    The page links texts that are pasted, shows why, takes corrections, and reviews what KBs have
+    in common. Programs find the routes in /openapi.json; OpenRefine reconciles columns with
+    /reconcile. Ctrl-C answers what waits, and ends.
+    """
+    try:
+        from kglink_doors.serve.app import run
+    except ModuleNotFoundError as error:
+        if error.name not in ("fastapi", "uvicorn", "starlette"):
+            raise
+        raise UsageError(
+            f"serving needs {error.name}", hint="Install it with: pip install 'kglink[serve]'"
+        ) from error
+    limits = Limits(
+        body_mb=body_mb,
+        upload_mb=upload_mb,
+        seconds=seconds,
+        waiting=waiting,
+        token=token_of(token_from, host),
+        origins=frozenset(map(_checked_origin, origin or ())),
+        read_only=read_only,
+    )
+    with session_of(context).open() as workspace:
+        if workspace.kbs():
+            ensure_space(workspace, wait=False)
+        run(workspace, host, port, limits, log=log, tell=lambda line: note("serving", line))
+
+
+def _checked_origin(origin: str) -> str:
+    if not _ORIGIN.fullmatch(origin):
+        raise UsageError(
+            f"--allow-origin {origin!r} is no origin of pages",
+            hint="Write scheme and host, and the port: https://tables.example.org:8443",
+        )
+    return origin
+
+
+_Scope = MutableMapping[str, Any]
+_App = Callable[[_Scope, Callable[..., Any], Callable[..., Any]], Awaitable[None]]
+
+
+def mcp(
+    context: typer.Context,
+    http: Annotated[
+        bool, typer.Option("--http", help="Answer over HTTP, not on standard input and output.")
+    ] = False,
+    host: Host = "127.0.0.1",
+    port: Port = 8765,
+    token_from: TokenFrom = "",
+) -> None:
+    """Let agents ask this workspace by MCP: link texts, search and show entities."""
+    try:
+        from kglink_doors.mcp_tools import make_server
+    except ImportError as error:
+        raise UsageError(
+            "kglink mcp needs a package that is not installed", hint="pip install 'kglink[mcp]'"
+        ) from error
+    token = token_of(token_from, host) if http else ""
+    with session_of(context).open() as workspace:
+        server = make_server(workspace)
+        if http:
+            import uvicorn
+
+            with listen(host, port) as listening:
+                note("mcp", f"{address(listening, host)}/mcp")
+                app: Any = server.streamable_http_app(
+                    stateless_http=True, json_response=True, transport_security=_checks(host, token)
+                )
+                config = uvicorn.Config(
+                    _with_token(app, token) if token else app, log_level="warning", access_log=False
+                )
+                uvicorn.Server(config).run(sockets=[listening])
+        else:
+            # The command line keeps standard output under another descriptor than the transport
+            # takes it from; all else, such as Python's ``print``, goes to standard error.
+            kept, own = sys.stdout, sys.__stdout__
+            if own is not None and kept is not own:
+                os.dup2(kept.fileno(), own.fileno())
+                sys.stdout = own
+            stop_at_once()  # a line is waited for in a thread
+            server.run("stdio")
+
+
+def _checks(host: str, token: str) -> TransportSecuritySettings:
+    """Refuse other names of this machine, by which a web page could reach it (DNS rebinding).
+
+    Where others can reach it, the token does that: a page does not know it.
+    """
+    from mcp.server.transport_security import TransportSecuritySettings
+
+    names = ("127.0.0.1", "localhost", "[::1]")
+    return TransportSecuritySettings(
+        enable_dns_rebinding_protection=not token or host in LOOPBACK,
+        allowed_hosts=[f"{name}:*" for name in names],
+        allowed_origins=[f"http://{name}:*" for name in names],
+    )
+
+
+def _with_token(app: _App, token: str) -> _App:
+    """The app for those who send the token."""
+
+    async def checked(scope: _Scope, receive: Callable[..., Any], send: Callable[..., Any]) -> None:
+        given = dict(scope.get("headers") or ()).get(b"authorization", b"").decode("latin-1")
+        if scope["type"] == "lifespan" or knows_token(given, token):
+            await app(scope, receive, send)
+            return
+        headers = [(b"www-authenticate", b"Bearer"), (b"content-length", b"0")]
+        await send({"type": "http.response.start", "status": 401, "headers": headers})
+        await send({"type": "http.response.body"})
+
+    return checked
