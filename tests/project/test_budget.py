@@ -60,7 +60,7 @@ MOST: dict[str, Size] = {
     # Memory weighs sources by likeness, and doubts kinds that they leave unmarked.
     "kglink/linking": Size(4_850, 28, 62),
     # Any chain of sentence-transformers in and out, int8 on CPUs, no compiler to read a model;
-    # padding between the two texts of a cross-encoder; brackets of UMLS's names.
+    # padding between the two texts of a cross-encoder; brackets of UMLS's names; attention on GPUs.
     "kglink/models": Size(5_680, 30, 68),
     "kglink/overlap": Size(3_045, 14, 37),
     "kglink/plugins": Size(1_805, 7, 52),
@@ -71,14 +71,14 @@ MOST: dict[str, Size] = {
     "kglink/store": Size(5_240, 27, 45),
     "kglink/testing": Size(1_995, 13, 21),
     "kglink/text": Size(1_160, 11, 7),
-    # Rerankers that go on from another; a part of the mentions.
+    # Rerankers that go on from another; a part of the mentions; mining and judging on a GPU.
     "kglink/training": Size(5_300, 20, 63),
     # Links reviewed by a person; rerankers that learn from lists of a file.
     "kglink/workspace": Size(8_330, 32, 53),
     # Cross-encoders, oracles and clusters as steps of a protocol; BLINK's cross-encoder converted.
     "papers/kglink_papers": Size(2_660, 13, 22),
     # Models, units, and titles without them; dates, and what only joins a name to others; HNSW by
-    # distances.
+    # distances; the exact index on a GPU.
     "plugins/kglink_plugins": Size(7_980, 63, 130),
 }
 #: Private functions that one place of their module calls, as a share of all private functions.
