@@ -67,12 +67,17 @@ def stopped_code() -> int:
     return 128 + _number
 
 
-def tell_of_stop() -> None:
+def _write(message: str) -> None:
+    """Print an error without any library: the program may be at its end, or not begun."""
+    os.write(2, f"error  {message}\n".encode())
+
+
+def tell_of_stop(show: Callable[[str], object] = _write) -> None:
     """Say, once, that the command was stopped, and what goes on with it."""
-    global _told  # noqa: PLW0603 - as above
-    if not _told:
-        os.write(2, f"error  stopped: what was done stays; {_go_on}\n".encode())
-    _told = True
+    global _told
+    before, _told = _told, True
+    if not before:
+        show(f"stopped: what was done stays; {_go_on}")
 
 
 def _stop(number: int, frame: FrameType | None) -> NoReturn:

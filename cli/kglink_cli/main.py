@@ -101,7 +101,7 @@ def run() -> None:
 
 
 def _stopped() -> NoReturn:
-    tell_of_stop()
+    tell_of_stop(print_error)
     code = stopped_code()
     with suppress(SystemExit):
         _finish_output()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sqlite3
 import tempfile
 import time
@@ -72,6 +73,10 @@ class Backend(ABC):
 
         The operating system or server lets go of it when the holder dies, however it dies.
         """
+
+    def run(self, connection: Connection, sql: str, rows: Sequence[Sequence[Any]]) -> None:
+        """Run a statement for many rows of plain values."""
+        connection.exec_driver_sql(sql, [tuple(row) for row in rows])
 
     def upsert(self, table: Table, update: Sequence[str]) -> Insert:
         """An insert that sets the columns ``update`` anew where the primary key exists."""
@@ -286,6 +291,12 @@ def _is_writable(path: Path) -> bool:
     return os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
 
 
+#: An insert of plain values, as it is compiled.
+_INSERT = re.compile(
+    r'INSERT INTO (\w+ \([\w, ]+\)) VALUES \((?:%s(?:::\w+(?: COLLATE "C")?)?(?:, |\)))+'
+)
+
+
 class PostgreSQL(Backend):
     """A database of a server."""
 
@@ -330,6 +341,20 @@ class PostgreSQL(Backend):
             finally:
                 if held:
                     connection.execute(select(func.pg_advisory_unlock(number)))
+
+    def run(self, connection: Connection, sql: str, rows: Sequence[Sequence[Any]]) -> None:
+        """Insert by COPY, which is faster than a statement for each row."""
+        plain = _INSERT.fullmatch(sql)
+        if plain is None:
+            super().run(connection, sql, rows)
+            return
+        driver: Any = connection.connection.driver_connection
+        try:
+            with driver.cursor() as cursor, cursor.copy(f"COPY {plain[1]} FROM STDIN") as copy:
+                for row in rows:
+                    copy.write_row(row)
+        except connection.dialect.loaded_dbapi.Error as error:
+            raise DBAPIError(sql, None, error) from error
 
     def settle(self, connection: Connection) -> None:
         """Sample the tables."""

@@ -121,7 +121,7 @@ class Database:
         The driver gets the tuples as they are: no parameter is looked at in between.
         """
         if rows:
-            connection.exec_driver_sql(self._compiled(statement), list(rows))
+            self.backend.run(connection, self._compiled(statement), rows)
 
     def raw_rows(
         self, connection: Connection, statement: Select[Any], values: Row

@@ -7,10 +7,13 @@ import math
 from dataclasses import replace
 
 import pytest
+from sqlalchemy import create_engine, insert, text
 
-from kglink.errors import RecordError, SourceError, UnknownNameError, UsageError
+from kglink.errors import RecordError, SourceError, StoreError, UnknownNameError, UsageError
 from kglink.records import Alias, Entity, EntityId
 from kglink.store import Store, StoredAlias, suggested_name
+from kglink.store.database import Database
+from kglink.store.schema import aliases
 from store_support import Stopped, broken_off, content_hashes, dump, entity, job, keys
 
 pytest_plugins = ["store_fixtures"]
@@ -275,3 +278,33 @@ def test_a_source_without_usable_records_leaves_the_store_as_it_was(
         store.ingest(job(on_error="skip", fingerprint="2"), records)
     assert dump(url) == before
     assert store.check() == []
+
+
+def test_texts_of_all_kinds_come_back(store: Store) -> None:
+    """COPY and INSERT have characters of their own."""
+    strange = ["a\tb", "a\nb\r", "\\N", "\\.", 'say "so"', "it's", "%s {0}", "\U0001f426 é", " x "]
+    records = [entity(str(at), f"{at}", description=one) for at, one in enumerate(strange)]
+    store.ingest(job(), records)
+    assert [one.description for one in store.entities("kb")] == strange
+
+
+def test_a_session_that_ends_in_a_bulk_write_is_explained(store: Store, url: str) -> None:
+    if not url.startswith("postgresql"):
+        pytest.skip("a file has no sessions")
+    store.ingest(job(), [entity("a", "A")])
+    other = create_engine(url, isolation_level="AUTOCOMMIT")
+    row = (1, 0, "x", "x", "alias", 1)
+    database = Database(url)
+
+    def write() -> None:
+        with database.write() as connection:
+            session = connection.scalar(text("SELECT pg_backend_pid()"))
+            with other.connect() as connected:
+                connected.execute(text(f"SELECT pg_terminate_backend({session})"))
+            database.bulk(connection, insert(aliases), [row])
+
+    with pytest.raises(StoreError, match="does not answer"):
+        write()
+    database.close()
+    other.dispose()
+    assert [one.title for one in store.entities("kb")] == ["A"]
