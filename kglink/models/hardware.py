@@ -95,7 +95,8 @@ def _choose_device(device: str) -> str:
             f"device {device!r} is not there: torch finds {torch.cuda.device_count()} CUDA devices",
             hint="Use device = auto, or install a torch build for this GPU.",
         )
-    torch.cuda.set_device(device)  # indexes are searched on the same one
+    if number:
+        torch.cuda.set_device(int(number))  # indexes are searched on the same one
     return device
 
 

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+import torch
 
 from kglink.errors import ConfigError
 from kglink.models import choose_hardware, hardware
@@ -76,3 +77,13 @@ def test_threads_are_as_asked() -> None:
 def test_impossible_choices_are_refused(arguments: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         choose_hardware(**arguments)  # type: ignore[arg-type] # wrong on purpose
+
+
+def test_a_gpu_with_a_number_is_that_of_the_whole_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen: list[object] = []
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
+    for device in ("auto", "cuda", "cuda:1"):
+        choose_hardware(device, "fp16")
+    assert chosen == [1]

@@ -257,6 +257,21 @@ def test_rows_are_placed_where_the_encoder_computes(monkeypatch: pytest.MonkeyPa
     assert np.array_equal(wanted[1], found[1])
 
 
+def test_a_gpu_without_memory_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    index = FlatBackend().build(batches(VECTORS), DIM)
+    wanted = index.search(QUERIES, 5)
+    index.place(torch.device("cpu"))
+
+    def full(*_: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(torch, "topk", full)
+    for _ in range(2):
+        found = index.search(QUERIES, 5)
+        assert np.array_equal(wanted[0], found[0])
+        assert np.array_equal(wanted[1], found[1])
+
+
 def test_rows_that_do_not_fit_a_gpu_stay_where_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (1000, 2000))
     assert gpu.GpuRows.of(VECTORS, torch.device("cuda")) is None

@@ -135,7 +135,10 @@ class FlatIndex:
         range, and gives them up for a union of ranges.
         """
         if (placed := self._rows_on_gpu()) is not None:
-            return placed.nearest(queries, count, spans)
+            found = placed.nearest(queries, count, spans)
+            if found is not None:
+                return found
+            self._placed = None  # its memory is full; from now on the processor compares
         if len(spans) > _MOST_SEARCHES:
             return self._fetch_selected(queries, count, selector_of(spans, self.size))
         parts = [

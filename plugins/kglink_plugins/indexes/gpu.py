@@ -43,8 +43,19 @@ class GpuRows(NamedTuple):
 
     def nearest(
         self, queries: FloatArray, count: int, spans: Sequence[RowRange]
+    ) -> tuple[FloatArray, IntArray] | None:
+        """The ``count`` rows of these ranges with the highest scores, for each query.
+
+        None: the memory of the GPU is full.
+        """
+        try:
+            return self._nearest(queries, count, spans)
+        except torch.OutOfMemoryError:
+            return None
+
+    def _nearest(
+        self, queries: FloatArray, count: int, spans: Sequence[RowRange]
     ) -> tuple[FloatArray, IntArray]:
-        """The ``count`` rows of these ranges with the highest scores, for each query."""
         asked = torch.from_numpy(queries).to(self.rows.device)
         best = asked.new_full((len(asked), 0), -torch.inf)
         places = torch.zeros(best.shape, dtype=torch.int64, device=best.device)
