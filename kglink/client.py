@@ -137,8 +137,8 @@ class Client:
 def _refusal(error: HTTPError) -> ServerError:
     """What a server says that is wrong."""
     try:
-        told = json.loads(error.read())
-        message, hint = str(told["error"]), str(told["fix"])
+        answer = json.loads(error.read())
+        message, hint = str(answer["error"]), str(answer["fix"])
     except (ValueError, LookupError, TypeError):
         message, hint = f"the server answers {error.code} {error.reason}", ""
     return ServerError(error.code, message, hint)

@@ -153,15 +153,15 @@ def distill(
         )
         return
     likes = (("names", student.names_like), ("texts", student.texts_like))
-    told = ", ".join(f"{what} {like:.3f}" for what, like in likes if like is not None)
+    likenesses = ", ".join(f"{what} {like:.3f}" for what, like in likes if like is not None)
     note(
         "space",
         f"{made.name}: the vectors of {source}, read by {len(student.table):,} tokens that learnt "
         f"from {student.names:,} names and {student.texts:,} texts in "
         f"{time.monotonic() - began:.1f} s",
     )
-    if told:
-        note("likeness", f"{told} (1: as the model of {source} itself)")
+    if likenesses:
+        note("likeness", f"{likenesses} (1: as the model of {source} itself)")
 
 
 EXACT = "flat"

@@ -44,10 +44,10 @@ class _Reader:
         """Where the tag begins that is read now."""
         return self._parser.CurrentByteIndex
 
-    def _begin(self, tag: str, told: dict[str, str]) -> None:
+    def _begin(self, tag: str, attributes: dict[str, str]) -> None:
         self.last, name = self.place, tag.rpartition(":")[2]
         if name == "row":
-            before, self.row = self.row, int(told.get("r") or self.row + 1)
+            before, self.row = self.row, int(attributes.get("r") or self.row + 1)
             if self.row <= before:
                 raise ValueError(f"row {self.row} comes behind row {before}")
             if self.row > MOST_ROWS:
@@ -59,7 +59,7 @@ class _Reader:
             return
         self.is_childless = False
         if name == "c":
-            letters = told.get("r", "").rstrip("0123456789")
+            letters = attributes.get("r", "").rstrip("0123456789")
             self.column = column_index_from_string(letters) if letters else self.column + 1
             self.columns = max(self.columns, self.column)
 

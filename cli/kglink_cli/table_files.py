@@ -125,13 +125,13 @@ class TextTable:
         *before, last = lines
         body = last.text.rstrip("\r\n")
         end = last.text[len(body) :]
-        told = [""] * missing + [harmless(cell) for cell in cells]
+        values = [""] * missing + [harmless(cell) for cell in cells]
         if self.dialect.quoted:
             made = io.StringIO()
-            csv.writer(made, delimiter=self.dialect.delimiter, lineterminator="").writerow(told)
+            csv.writer(made, delimiter=self.dialect.delimiter, lineterminator="").writerow(values)
             more = made.getvalue()
         else:
-            more = self.dialect.delimiter.join(told)
+            more = self.dialect.delimiter.join(values)
         kept = last.raw[: len(last.raw) - len(self._encoded(end))]
         tail = self._encoded(f"{self.dialect.delimiter}{more}{end}")
         return b"".join(line.raw for line in before) + kept + tail
@@ -381,10 +381,12 @@ class ParquetTable:
             self._file = self._parquet.ParquetFile(
                 io.BufferedReader(cast("io.RawIOBase", source.open_raw()))
             )
-            told = self._file.metadata
-            size = sum(told.row_group(at).total_byte_size for at in range(told.num_row_groups))
+            metadata = self._file.metadata
+            size = sum(
+                metadata.row_group(at).total_byte_size for at in range(metadata.num_row_groups)
+            )
             source.limits.check_growth(source.label, source.bytes_total, size)
-            self.rows: int | None = told.num_rows
+            self.rows: int | None = metadata.num_rows
 
     def columns(self) -> Sequence[str]:
         """The names in the schema."""
@@ -419,10 +421,10 @@ class ParquetTable:
                     made.clear()
 
     def _compression(self) -> str:
-        told = self._file.metadata
-        if not told.num_row_groups or not told.num_columns:
+        metadata = self._file.metadata
+        if not metadata.num_row_groups or not metadata.num_columns:
             return "snappy"
-        name = str(told.row_group(0).column(0).compression).lower()
+        name = str(metadata.row_group(0).column(0).compression).lower()
         return "none" if name == "uncompressed" else name
 
 

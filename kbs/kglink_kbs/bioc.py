@@ -143,13 +143,13 @@ class BiocAdapter:
     def _unit(self, parts: list[_Part]) -> Unit:
         if self._settings.offsets != "auto":
             return self._settings.offsets
-        told = [
+        spans = [
             ToldSpan(part.text, *span, words)
             for part in parts
             for one in part.annotations
             if isinstance(words := one.get("text"), str) and (span := part.span(one))
         ]
-        return best_unit(told, ("characters", "bytes"))
+        return best_unit(spans, ("characters", "bytes"))
 
     def _mention(
         self, part: _Part, found: Mapping[int, int], problems: Problems, annotation: _Fields
@@ -424,10 +424,10 @@ def _xml_document(name: str, text: str, found: list[_Annotation]) -> str:
     begin = f"<document><id>{_xml(name)}</id><passage><offset>0</offset>"
     parts = [f"{begin}<text>{_xml(text)}</text>\n"]
     for at, (start, end, infons) in enumerate(found, 1):
-        told = "".join(f'<infon key="{key}">{_xml(infons[key])}</infon>' for key in infons)
+        infon_xml = "".join(f'<infon key="{key}">{_xml(infons[key])}</infon>' for key in infons)
         place = f'<location offset="{start}" length="{end - start}"/>'
         words = f"<text>{_xml(text[start:end])}</text>"
-        parts.append(f'<annotation id="{at}">{told}{place}{words}</annotation>\n')
+        parts.append(f'<annotation id="{at}">{infon_xml}{place}{words}</annotation>\n')
     return "".join([*parts, "</passage></document>\n"])
 
 

@@ -163,9 +163,9 @@ def sniff(head: SourceHead) -> float:
         except (OSError, KglinkError):
             return 0.0
     objects = [] if is_array(head.head) else head_objects(head)
-    needed, told = {"title", "text", "idx"}, {"world", *_PAGE_IDS, *_TITLES}
+    needed, known = {"title", "text", "idx"}, {"world", *_PAGE_IDS, *_TITLES}
     ours = sum(
-        bool(one.keys() & told)
+        bool(one.keys() & known)
         if one.keys() >= _CONTEXTS
         else needed <= one.keys() <= needed | {"entity"}
         for one in objects

@@ -74,10 +74,10 @@ class KeyChoice(NamedTuple):
 
     def tell(self, problems: Problems) -> None:
         """Say which key was chosen, where there was a choice."""
-        told = {name: rank for name, rank in self.others.items() if rank != Rank.WEAK}
-        if told:
-            fates = (f"{one} -> {'alias' if one in self.codes else 'not read'}" for one in told)
-            other = min(told, key=lambda name: (name not in self.codes, told[name]))
+        sure = {name: rank for name, rank in self.others.items() if rank != Rank.WEAK}
+        if sure:
+            fates = (f"{one} -> {'alias' if one in self.codes else 'not read'}" for one in sure)
+            other = min(sure, key=lambda name: (name not in self.codes, sure[name]))
             setting = shlex.quote(f"key={other}")
             problems.tell(
                 "key", f"{self.key} (others: {', '.join(fates)}); --set {setting} chooses another"

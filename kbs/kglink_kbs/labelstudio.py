@@ -117,11 +117,11 @@ class LabelStudioAdapter:
         text = exact_text(data.get(self._settings.text), f"data.{self._settings.text}")
         where = f"{place}, task {name}"
         regions = list(self._regions(results, where, problems))
-        told = [ToldSpan(text, one.start, one.end, one.said) for one in regions]
+        spans = [ToldSpan(text, one.start, one.end, one.said) for one in regions]
         offsets = character_offsets(
             text,
             [offset for one in regions for offset in (one.start, one.end)],
-            best_unit(told, ("characters", "utf16")),
+            best_unit(spans, ("characters", "utf16")),
         )
         mention = partial(self._mention, text, offsets)
         found = good_ones(((where, one) for one in regions), mention, problems, hint=HINT)
@@ -188,10 +188,10 @@ def _results(task: _Fields, of: str) -> list[_Fields] | None:
 
 def _meanings(value: _Fields) -> Iterator[object]:
     """The texts of a control; of a path in a taxonomy its end."""
-    told = value.get("text") if "text" in value and not set(_MEANINGS) & value.keys() else None
+    text = value.get("text") if "text" in value and not set(_MEANINGS) & value.keys() else None
     for name in _MEANINGS:
-        told = value.get(name, told)
-    for one in told if isinstance(told, list) else [told]:
+        text = value.get(name, text)
+    for one in text if isinstance(text, list) else [text]:
         last = one[-1] if isinstance(one, list) and one else one
         if isinstance(last, str) and last.strip():
             yield last.strip()

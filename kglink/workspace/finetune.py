@@ -130,10 +130,10 @@ def finetune(workspace: Opened, job: FinetuneJob, progress: Tell) -> Finetuned:
     finally:
         leave()
     with alone(folder):
-        told, detector = read_settings(folder), None
-        if told.detector:
+        settings, detector = read_settings(folder), None
+        if settings.detector:
             detector = detector_stage(
-                *(workspace.store, folder, told),
+                *(workspace.store, folder, settings),
                 checkpoint_steps=job.checkpoint_steps,
                 tell=progress,
             )
@@ -202,7 +202,7 @@ def _alone(
             build_if_stale(target, progress=progress)
             report, reranker = reranker_run(
                 target.store,
-                lambda told: mentions_to_read(target, told, progress),
+                lambda settings: mentions_to_read(target, settings, progress),
                 *(job, folder),
                 tell=progress,
             )
@@ -326,8 +326,8 @@ def _published(
         if objection and not job.publish:
             for pair in was.compared:
                 workspace.store.save_overlaps(*pair, (), lambda _: None)
-                told = " and ".join(pair)
-                progress(Note(f"the overlaps of {told}, found for this run, are forgotten again"))
+                both = " and ".join(pair)
+                progress(Note(f"the overlaps of {both}, found for this run, are forgotten again"))
             runs.set_destination(name, Destination(space, refused=True))
             return Finetuned(
                 report,
@@ -349,19 +349,19 @@ DEPTH = 64
 MOST_HELD_OUT = 1000
 
 
-def mentions_to_read(opened: Opened, told: RunSettings, progress: OnProgress) -> ToRead:
+def mentions_to_read(opened: Opened, settings: RunSettings, progress: OnProgress) -> ToRead:
     """The mentions of annotated documents with their candidates, divided as for all stages.
 
     Where memory was learnt from the same documents it is asked without what those of the same
     part say themselves.
     """
-    store, section = opened.store, told.recipe.reranker
+    store, section = opened.store, settings.recipe.reranker
     space = opened.space()
     kbs, depth = space.kbs(), max(DEPTH, section.candidates)
     parts: tuple[dict[str, list[Document]], dict[str, list[Document]]] = ({}, {})
-    used = sources_of_documents(store, told.docs)
+    used = sources_of_documents(store, settings.docs)
     for name in used:
-        splits = splits_of(store, name, told.recipe.selection, told.seed)
+        splits = splits_of(store, name, settings.recipe.selection, settings.seed)
         for document, held_back in splits.divided(store):
             parts[held_back].setdefault(name, []).append(document)
     memory_without = memory_of(store, remembered=is_remembered(store, used))
@@ -416,8 +416,8 @@ def _listed(
                 ids = lists[Place(docs, document.id, one.start, one.end)].ids[:depth]
                 candidates = tuple(Candidate(own, "", 1 / (at + 1)) for at, own in enumerate(ids))
                 rankings.append(Ranking(in_text(document, one), candidates))
-            told = described(store, rankings, depth)
-            for ranking, (_, one) in zip(told, batch, strict=True):
+            ranked = described(store, rankings, depth)
+            for ranking, (_, one) in zip(ranked, batch, strict=True):
                 if ranking.candidates:
                     yield JudgedRanking(ranking, frozenset(one.gold or ()))
 

@@ -140,7 +140,7 @@ def add_kb(
         return AddedKB(summary, IN_MEMORY, problems, given.resolve)
     if not isinstance(source, Source):
         source = opened.open_source(source)
-    told = {
+    said = {
         "--adapter": adapter,
         "--links-to": list(links_to),
         "--split": split,
@@ -149,7 +149,7 @@ def add_kb(
         "--resolve": resolve,
         **(options or {}),
     }
-    how = how_to_read(opened, name, source, told, defaults=defaults, merge=merge, on_note=on_note)
+    how = how_to_read(opened, name, source, said, defaults=defaults, merge=merge, on_note=on_note)
     split_random, links_to = how.split_random, how.links_to
     problems = Problems(how.on_error, on_note=on_note)
     reader = opened.registry.create("kb", how.adapter, how.settings)

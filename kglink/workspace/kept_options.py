@@ -68,22 +68,22 @@ def how_to_read(
     opened: Opened,
     kb: str,
     source: Source,
-    told: Options,
+    given: Options,
     *,
     defaults: bool,
     merge: bool,
     on_note: OnNote,
 ) -> HowToRead:
-    """How ``source`` is read into a KB; ``told`` are options, empty where nothing was said.
+    """How ``source`` is read into a KB; ``given`` are options, empty where none was given.
 
     The split of the KB's own source is not that of another one that is merged into it.
     """
     registry = opened.registry
-    told = {
+    given = {
         **{
-            name: told[name]
-            for name in told
-            if not (name in _FLAGS and told[name] in (None, "", [], ()))
+            name: given[name]
+            for name in given
+            if not (name in _FLAGS and given[name] in (None, "", [], ()))
         },
         **_of_source(opened, lambda _: "flag"),
     }
@@ -94,14 +94,14 @@ def how_to_read(
         on_note("defaults", f"left out: {written(before)}")
     flags, own = _split_options({} if defaults else before)
     # Options of the last time in the place of which something else is said now.
-    other = {*_of_source(opened, env_name), *(_SPLITS if merge or _SPLITS & told.keys() else ())}
+    other = {*_of_source(opened, env_name), *(_SPLITS if merge or _SPLITS & given.keys() else ())}
     flags = {name: flags[name] for name in flags if name not in other}
     if "--encoding" in flags and not (encoding := _kept_encoding(source, flags, on_note)):
         del flags["--encoding"]
     elif "--encoding" in flags:
         source.read_as(encoding)
-    flags_told, own_told = _split_options(told)
-    name = _text(told.get("--adapter", "")) or _kept_adapter(registry, flags, on_note)
+    flags_told, own_told = _split_options(given)
+    name = _text(given.get("--adapter", "")) or _kept_adapter(registry, flags, on_note)
     flags = {**flags, **flags_told}
     flags.pop("--adapter", None)
     if name:
@@ -116,7 +116,7 @@ def how_to_read(
     settings = _joined_settings(registry, plugin, own, own_told, on_note)
     kept = _options_to_keep(settings, flags, on_note)
     if adapter_before and not defaults:
-        _tell_kept(before, kept, told, on_note)
+        _tell_kept(before, kept, given, on_note)
     links, on_error = flags.get("--links-to"), flags.get("--on-error")
     return HowToRead(
         plugin.name,
@@ -154,31 +154,31 @@ def _split_options(options: Options) -> tuple[dict[str, object], dict[str, objec
 
 
 def _joined_settings(
-    registry: Registry, plugin: Plugin, kept: Options, told: Options, on_note: OnNote
+    registry: Registry, plugin: Plugin, kept: Options, given: Options, on_note: OnNote
 ) -> PluginSettings:
-    """The settings ``told``, beside those that were kept and that the adapter still takes."""
+    """The settings ``given``, and those that were kept and that the adapter still takes."""
     known = setting_keys(plugin.settings)
     for name in kept.keys() - set(known):
         on_note("kept", f"{plugin.title} has no setting {name!r} any more: it is left out")
     usable = {name: value for name, value in kept.items() if name in known}
     try:
-        return registry.settings_for("kb", plugin.name, {**usable, **told})
+        return registry.settings_for("kb", plugin.name, {**usable, **given})
     except ConfigError as error:
         if not usable:
             raise
-        settings = registry.settings_for("kb", plugin.name, told)
+        settings = registry.settings_for("kb", plugin.name, given)
         on_note("kept", f"left out, they no longer fit: {written(usable)} ({error.message})")
         return settings
 
 
-def _tell_kept(before: Options, now: Options, told: Options, on_note: OnNote) -> None:
+def _tell_kept(before: Options, now: Options, given: Options, on_note: OnNote) -> None:
     """Say which options were used again, and which are other than before."""
-    used = {name: now[name] for name in before if name in now and name not in told}
+    used = {name: now[name] for name in before if name in now and name not in given}
     if used:
         on_note("kept", f"{written(used)} (as the last time; --defaults leaves them out)")
     changes = [
         f"{written({name: now[name]} if name in now else {name: ''})}, was {_text(before[name])!r}"
-        for name in told
+        for name in given
         if name in before and now.get(name) != before[name]
     ]
     changes += [f"{written({name: now[name]})} is new" for name in now if name not in before]

@@ -157,10 +157,10 @@ class _Judging:
         )
 
 
-def _judging(target: Opened, told: RunSettings, space: Space, progress: OnProgress) -> _Judging:
-    held = told.docs, told.recipe.selection, told.seed, space.kbs()
+def _judging(target: Opened, settings: RunSettings, space: Space, progress: OnProgress) -> _Judging:
+    held = settings.docs, settings.recipe.selection, settings.seed, space.kbs()
     documents = [*held_back_documents(target.store, *held)]
-    remembered = is_remembered(target.store, sources_of_documents(target.store, told.docs))
+    remembered = is_remembered(target.store, sources_of_documents(target.store, settings.docs))
     return _Judging(target, documents, remembered, progress)
 
 
@@ -229,11 +229,11 @@ def new_space(
     return NewSpace(joint, model, built, fitted.scoring, replacement, replaces)
 
 
-def fit_to_held_back(target: Opened, told: RunSettings, progress: OnProgress) -> None:
+def fit_to_held_back(target: Opened, settings: RunSettings, progress: OnProgress) -> None:
     """Fit the space of a run's model as if it were published, where nobody has fitted it."""
     space = target.space()
     if read_scoring(space.folder.path, space.manifest.model.fingerprint) is None:
-        judging = _judging(target, told, space, progress)
+        judging = _judging(target, settings, space, progress)
         if judging.documents:
             judging.fit(target.link_setup())
 
@@ -256,7 +256,7 @@ def _published_before(target: Opened, fingerprint: str, progress: Tell) -> Space
 
 # ------------------------------------------------------------------------ a trained reranker
 def publish_reranker(
-    target: Opened, told: RunSettings, trained: RerankerReport, progress: Tell, *, anyway: bool
+    target: Opened, settings: RunSettings, trained: RerankerReport, progress: Tell, *, anyway: bool
 ) -> tuple[RerankerReport, Replacement, str]:
     """Give a reranker to the space, with the weight of what it says, unless answers get worse.
 
@@ -264,7 +264,7 @@ def publish_reranker(
     what the space answers without it and with it, and why it was not given to the space.
     """
     space = target.space()
-    judging = _judging(target, told, space, progress)
+    judging = _judging(target, settings, space, progress)
     link = without_auto(target.settings.link)
     setup = replace(target.link_setup(), link=link, reranker=trained.folder)
     before = setup.changed(evidence="all", rerank=0)

@@ -153,8 +153,8 @@ def _add_errors(app: FastAPI) -> None:
     @app.exception_handler(SQLAlchemyError)
     async def store(request: Request, error: SQLAlchemyError) -> JSONResponse:
         """A store that cannot be read or written, for a reason that it alone knows."""
-        told = str(getattr(error, "orig", None) or type(error).__name__)
-        shape = {"error": f"the store does not answer: {told}", "fix": "kglink doctor says more."}
+        reason = str(getattr(error, "orig", None) or type(error).__name__)
+        shape = {"error": f"the store does not answer: {reason}", "fix": "kglink doctor says more."}
         return JSONResponse(shape, 503)
 
     @app.exception_handler(Exception)

@@ -113,9 +113,9 @@ class _Reading:
         for about in chunks:
             pages["page of other namespaces"] += about["elsewhere"]
             pages.update(about["left_out"])
-        if told := [f"{count:,} x {what}" for what, count in pages.items() if count]:
+        if found := [f"{count:,} x {what}" for what, count in pages.items() if count]:
             raise SourceError(
-                f"{self._source.label} holds no article: {', '.join(told)}",
+                f"{self._source.label} holds no article: {', '.join(found)}",
                 hint=" ".join(hint for what, hint in _TAKE.items() if pages[what]),
             )
 
@@ -204,14 +204,14 @@ def _about(plan: Plan, number: int) -> dict[str, Any]:
 
 def _prepare(plan: Plan) -> None:
     """Prepare the folder; files of another plan are removed."""
-    folder, told = Path(plan.folder), json.dumps([_FORMAT, plan.as_json()])
+    folder, stated = Path(plan.folder), json.dumps([_FORMAT, plan.as_json()])
     told_in = folder / "plan.json"
     try:
-        if told_in.exists() and told_in.read_text(encoding="utf-8") == told:
+        if told_in.exists() and told_in.read_text(encoding="utf-8") == stated:
             return
         for path in folder.iterdir():
             shutil.rmtree(path) if path.is_dir() else path.unlink()
-        told_in.write_text(told, encoding="utf-8")
+        told_in.write_text(stated, encoding="utf-8")
     except OSError as error:
         raise SourceError(f"cannot write to {folder}: {error.strerror or error}") from error
 
@@ -220,8 +220,8 @@ def _joining(plan: Plan, chunks: int, groups: int) -> list[_Jobs]:
     """The steps of `PartResolver`, each for all parts."""
 
     def jobs(do: str, **more: int) -> list[Job]:
-        told = {"do": do, "chunks": chunks, "groups": groups, **more}
-        return [{**told, "part": part} for part in range(plan.parts)]
+        shared = {"do": do, "chunks": chunks, "groups": groups, **more}
+        return [{**shared, "part": part} for part in range(plan.parts)]
 
     # An answer writes two files; the one for the next turn is the last.
     answers = [

@@ -102,8 +102,8 @@ class PartResolver:
             page = pages.pop(title)  # a part of its owner, whose description it may give
             out.add(self._group(page.chunk), f"s\t{page.chunk}\t{page.number}")
             if page.described:
-                told = f"d\t{owner.chunk}\t{owner.number}\t{page.described}"
-                out.add(self._group(owner.chunk), told)
+                line = f"d\t{owner.chunk}\t{owner.number}\t{page.described}"
+                out.add(self._group(owner.chunk), line)
         for title, place in redirects.items():
             out.add(self._group(place.chunk), f"r\t{place.chunk}\t{place.number}\t{title}")
         places = redirects | pages
@@ -141,8 +141,8 @@ class PartResolver:
 
     def _owners(self, part: int) -> dict[str, Place]:
         """The pages that the part's subpages belong to, as the first turn has told them."""
-        told = sorted(self._answers(part, 1), reverse=True)  # what counts most comes last
-        return {title: place for title, rank, place in told if rank}
+        answers = sorted(self._answers(part, 1), reverse=True)  # what counts most comes last
+        return {title: place for title, rank, place in answers if rank}
 
     def _answers(self, part: int, turns: int) -> Iterator[tuple[str, str, Place]]:
         at, parts = self._plan.answered, range(self._plan.parts)

@@ -121,15 +121,15 @@ def _judgement(overlap: Overlap, about: SetInfo) -> dict[str, str]:
             "confidence": f"{overlap.probability:.4g}",
             "comment": unclear,
         }
-    told = told_by(overlap)
+    judge = told_by(overlap)
     stale = "judged before a title or description changed" if overlap.stale else ""
-    author = "" if told else about.author
+    author = "" if judge else about.author
     is_id = author.startswith("orcid:") and " " not in author and "|" not in author
     named = {"author_id": author} if is_id else {"author_label": author.replace("|", " ")}
     return named | {
         "predicate_modifier": "Not" if overlap.verdict == "wrong" else "",
         "confidence": "1",
-        "comment": "; ".join(filter(None, (f"verdict of {told}" if told else "", stale))),
+        "comment": "; ".join(filter(None, (f"verdict of {judge}" if judge else "", stale))),
     }
 
 
