@@ -1,6 +1,7 @@
 """The decision: which candidate a mention means or NIL, and how sure that is.
 
-It comes last, from what retrieval and all stages left. A link is right where its place is a mention
+It is made of what retrieval and all stages left; only what people corrected
+(`kglink.linking.corrected`) overrules it. A link is right where its place is a mention
 and its entity is what is meant there: its probability is the product of both.
 """
 
@@ -28,7 +29,7 @@ class Decision:
     nearness: Callable[[EntityId, EntityId], float]
     """How alike two entities are: the cosine of their texts, or 1 of a name in common."""
     threshold: float
-    """A best candidate that is less probable makes the mention NIL."""
+    """The least probability of a link: below it the mention is NIL."""
     top_k: int
     """The number of candidates that are shown."""
     preferred: Sequence[str] = ()
@@ -36,7 +37,7 @@ class Decision:
     per_kb: bool = False
     """Whether each KB answers for itself as well."""
     stated: Collection[str] = ()
-    """Those of them that answer before all others, however much better the others score."""
+    """KBs of the setting `link.prefer`: of one thing in several KBs theirs answers."""
 
     def link(self, ranking: Ranking) -> Link:
         """Choose the best candidate, or none."""

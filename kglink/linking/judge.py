@@ -2,8 +2,8 @@
 
 A logistic model over a few facts of each proposal and of its best candidate; where proposals
 overlap, those stay that together cover the most characters, each counted by its probability. The
-weights are a table that people can read, `judge.json`; `kglink fit` and `kglink learn` fit them
-anew where documents are annotated whole.
+weights are a table that people can read, `judge.json`. `kglink fit`, and publishing a trained
+model, fit them anew where documents are annotated whole.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class SpanJudge:
     scoring: Scoring
     weights: Mapping[str, float]
     threshold: float
-    """Less probable spans are no mentions."""
+    """The least probability of a mention; the least of a link is the same number."""
     nested: bool = False
     """Whether mentions may lie in others."""
     proper: Mapping[str, float] = field(default_factory=dict)

@@ -107,7 +107,7 @@ class NameSearch:
         places = np.searchsorted(short.entities, long.entities)
         evidence = {kind: values.copy() for kind, values in short.evidence.items()}
         for kind, values in long.evidence.items():
-            if kind != "rarer":  # a namesake by the short form stays one
+            if kind != "rarer":  # it counts against a name: a long form must not lift it
                 np.maximum.at(evidence[kind], places, values)
         evidence["expanded"][places] = long.evidence["exact"]
         return Found(short.entities, evidence)

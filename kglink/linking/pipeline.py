@@ -189,7 +189,7 @@ class Linker:
             for source, before, passed_over in waiting.pop(0):
                 own = list(islice(ordered, len(before)))
                 links = self._clustered(
-                    source.text, [link for one in own if (link := _told(one, decision))]
+                    source.text, [link for one in own if (link := _link_if_shown(one, decision))]
                 )
                 rejected = self._rejected(own, passed_over, decision)
                 document = LinkedDocument(
@@ -416,7 +416,7 @@ def _rejection(link: Link, mention: MentionInText, why: str) -> Rejected:
     return Rejected(*place, link.candidates, mention.score, link.probability, why)
 
 
-def _told(ranking: Ranking, decision: Decision) -> Link | None:
+def _link_if_shown(ranking: Ranking, decision: Decision) -> Link | None:
     """The link of a mention; None of a place that is hardly a mention and that nothing fits."""
     link = decision.link(ranking)
     mention = ranking.mention

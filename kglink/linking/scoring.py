@@ -139,7 +139,7 @@ PLAIN_SCORING = Scoring(
     presence=Calibration(score=5.6, lead=0, nil=5.37, bias=-2.03),
 )
 TRAINED_SCORING = Scoring(Weights.default(RETRIEVED, trained=True), _OF_SIMILARITY)
-#: For names alone, for vectors alone: those of names, or those of mentions in their texts.
+#: For names alone.
 NAME_SCORING = Scoring(
     Weights.of(similar=0.7, title=0.06, case=0.24, rarer=0.22, expanded=0.2),
     Calibration(score=6.4, lead=4.23, nil=3.27, bias=-5.0),
@@ -152,6 +152,7 @@ ALONE = {
     "bm25": Scoring(Weights.of(bm25=1.0), _OF_SIMILARITY),
     "tfidf": Scoring(Weights.of(tfidf=1.0), _OF_SIMILARITY),
 }
+#: For vectors alone: those of names, and those of mentions in their texts.
 ALIAS_SCORING = Scoring(Weights.of(alias=1.0), _OF_SIMILARITY)
 MENTION_SCORING = Scoring(Weights.of(context=1.0), _OF_SIMILARITY)
 #: For a search the words are a name or a description, so the text counts as much as the names.

@@ -1,4 +1,4 @@
-"""What links: a space with its encoder and settings makes searches and linkers, and is fitted."""
+"""`LinkSetup`: a space, its encoder and settings make searches and linkers, and are fitted."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ from kglink.workspace.opened import Opened
 if TYPE_CHECKING:
     from kglink.linking.fit import JudgedMention
 
-#: From this number of documents it is judged whether all are annotated whole or in part.
+#: At most this number of documents of a source shows whether it is annotated whole or in part.
 _JUDGED_BY = 500
 
 
