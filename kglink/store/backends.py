@@ -74,9 +74,9 @@ class Backend(ABC):
         The operating system or server lets go of it when the holder dies, however it dies.
         """
 
-    def run(self, connection: Connection, sql: str, rows: Sequence[Sequence[Any]]) -> None:
+    def run(self, connection: Connection, sql: str, rows: Sequence[tuple[Any, ...]]) -> None:
         """Run a statement for many rows of plain values."""
-        connection.exec_driver_sql(sql, [tuple(row) for row in rows])
+        connection.exec_driver_sql(sql, list(rows))
 
     def upsert(self, table: Table, update: Sequence[str]) -> Insert:
         """An insert that sets the columns ``update`` anew where the primary key exists."""
@@ -342,7 +342,7 @@ class PostgreSQL(Backend):
                 if held:
                     connection.execute(select(func.pg_advisory_unlock(number)))
 
-    def run(self, connection: Connection, sql: str, rows: Sequence[Sequence[Any]]) -> None:
+    def run(self, connection: Connection, sql: str, rows: Sequence[tuple[Any, ...]]) -> None:
         """Insert by COPY, which is faster than a statement for each row."""
         plain = _INSERT.fullmatch(sql)
         if plain is None:
