@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -39,7 +40,8 @@ def link_on_cluster(
     Finished chunks are kept beside the output, and the same command goes on after them. If chunks
     fail, the others are done first. ``reached`` says how far so many texts are in all.
     """
-    from kglink.workspace.ray_workers import Chunk, Failed, linked_by_ray
+    from kglink.workspace.link_job import Failed, job_of
+    from kglink.workspace.ray_workers import Chunk, linked_by_ray
 
     workspace, path = to.workspace, output_of_chunks(to.path, to.format)
     workers, on_error = workspace.settings.link.workers, workspace.settings.ingest.on_error
@@ -59,11 +61,10 @@ def link_on_cluster(
                 elif texts:
                     yield chunk
 
-        job = workspace.link_job()
-        with display() as show:
-            for chunk, answer in linked_by_ray(
-                job, to.exporter, left(), workers, partial(note, "ray")
-            ):
+        job, tell = job_of(workspace), partial(note, "ray")
+        answers = linked_by_ray(job, to.exporter, left(), workers, tell)
+        with display() as show, closing(answers):
+            for chunk, answer in answers:
                 if isinstance(answer, Failed):
                     failed.append(f"{chunk} ({answer.why})")
                     note("failed", failed[-1])

@@ -28,7 +28,7 @@ from kglink.records import (
 )
 from kglink.shown import ShownList
 from kglink.workspace.folder import named
-from kglink.workspace.link_job import link_job
+from kglink.workspace.link_job import job_of
 from kglink.workspace.linker import token_search_of
 from kglink.workspace.opened import MOST_LINKERS, Opened
 from kglink.workspace.spaces import answers, build_if_stale
@@ -283,7 +283,7 @@ def _by_workers(
 
     cores = opened.settings.encoder.threads or os.cpu_count() or 1
     threads = max(1, cores // workers)
-    job = link_job(opened, {**flags, "encoder.threads": threads})
+    job = job_of(opened, {**flags, "encoder.threads": threads})
     waiting: deque[tuple[Sequence[TextInput], Future[list[LinkedDocument]]]] = deque()
     context = get_context("spawn")
     # Workers end when our end of this pipe is closed: by us, or because we were killed.

@@ -14,6 +14,7 @@ from kglink.linking.pipeline import Linker
 from kglink.plugins import Exporter, load_registry
 from kglink.records import LinkedDocument, TextInput
 from kglink.workspace.opened import Opened
+from kglink.workspace.spaces import build_if_stale
 
 
 class ChunkLines(NamedTuple):
@@ -21,6 +22,12 @@ class ChunkLines(NamedTuple):
 
     lines: bytes
     mentions: int
+
+
+class Failed(NamedTuple):
+    """Why a chunk has no answers."""
+
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,19 +84,28 @@ def made_of(opened: Opened) -> tuple[object, ...]:
     return space.version, segments, store.memory_state(), store.overlap_state()
 
 
-def link_job(opened: Opened, flags: Mapping[str, object] | None = None) -> LinkJob:
-    """What any process needs to link texts to the published space, as this workspace does.
+def job_of(opened: Opened, flags: Mapping[str, object] | None = None) -> LinkJob:
+    """The job of linking to the published space as this workspace does, with some settings changed.
 
-    ``flags`` are settings by their full names, such as ``{"link.top_k": 10}``. Each process uses
-    one core, unless ``encoder.threads`` says more.
-
-    >>> job = workspace.link_job()
-    >>> (text,) = job.link([TextInput("1", "A grey heron stood there.")])
-    >>> str(text.links[0].chosen.id)
-    'birds:h'
+    A process uses one core, unless ``encoder.threads`` says more.
     """
     threads = opened.settings.encoder.threads or 1
     own = {"encoder.threads": threads, **(flags or {}), "link.workers": 1}
     # The settings were checked when the workspace was opened, and are not read again.
     resolved = replace(opened.resolved.changed(own), trusted=True)
     return LinkJob(opened.folder.resolve(), resolved, made_of(opened))
+
+
+def link_job(opened: Opened) -> LinkJob:
+    """What links texts as this workspace does, in any process on any machine that sees its folder.
+
+    A space that is missing or older than the store is built first. Each process uses one core,
+    unless ``encoder.threads`` says more.
+
+    >>> job = workspace.link_job()
+    >>> (text,) = job.link([TextInput("1", "A grey heron stood there.")])
+    >>> str(text.links[0].chosen.id)
+    'birds:h'
+    """
+    build_if_stale(opened)
+    return job_of(opened)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import os
 import signal
+import socket
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from itertools import islice
 from typing import Any, Literal, NamedTuple
 
@@ -15,7 +16,7 @@ import kglink
 from kglink.errors import SpaceError, UsageError
 from kglink.plugins import Exporter
 from kglink.records import TextInput
-from kglink.workspace.link_job import ChunkLines, LinkJob
+from kglink.workspace.link_job import ChunkLines, Failed, LinkJob
 
 #: How often a chunk is linked, or a worker started, before it is given up.
 TRIES = 3
@@ -35,12 +36,6 @@ class Chunk(NamedTuple):
         return f"text {first!r}" if len(self.texts) == 1 else f"texts {first!r} to {last!r}"
 
 
-class Failed(NamedTuple):
-    """Why a chunk has no answers."""
-
-    why: str
-
-
 Answer = ChunkLines | Failed
 
 
@@ -50,7 +45,7 @@ def linked_by_ray(
     chunks: Iterator[Chunk],
     workers: int,
     tell: Callable[[str], None] = lambda line: None,
-) -> Iterator[tuple[Chunk, Answer]]:
+) -> Generator[tuple[Chunk, Answer]]:
     """Each chunk with its answers, in the order in which they are ready.
 
     The cluster is that of ``RAY_ADDRESS``, else one that was started on this machine, else one of
@@ -135,7 +130,9 @@ class _Workers:
                 answer = self._ray.get(done)
             except self._ray.exceptions.RayError as error:
                 self._ray.kill(worker)
-                why = " ".join(str(error).split())[:_LONGEST_ERROR]
+                # Without the lines in which Ray says what it calls the worker.
+                said = (line for line in str(error).splitlines() if not line.startswith("\t"))
+                why = " ".join(said)[:_LONGEST_ERROR].rstrip()
                 if isinstance(step, Chunk):
                     self._tell(f"lost a worker that linked {step}: {why}")
                     yield step, Failed(f"its worker was lost: {why}")
@@ -198,7 +195,7 @@ def _worker_class() -> type:
 
         def lines(self, texts: Sequence[TextInput]) -> Answer:
             """The answers to the texts of a chunk."""
-            from kglink.workspace.ray_workers import Failed
+            from kglink.workspace.link_job import Failed  # of the node
 
             try:
                 return self.job.lines(texts, self.exporter)
@@ -227,18 +224,19 @@ def _connect(ray: Any) -> bool:
     if ray.is_initialized():
         return False
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # else Ray reports its use
-    in_main = threading.current_thread() is threading.main_thread()
+    address = os.environ.get("RAY_ADDRESS", "")
+    host, _, port = address.rpartition(":")
     before = signal.getsignal(signal.SIGTERM)
     try:
+        if port.isdecimal() and "/" not in host:  # Ray itself would try for minutes
+            socket.create_connection((host, int(port)), _PATIENCE).close()
         ray.init(log_to_driver=False, logging_level="ERROR")
-    except (ConnectionError, OSError, RuntimeError, ValueError) as error:
-        address = os.environ.get("RAY_ADDRESS", "")
+    except (OSError, RuntimeError, ValueError) as error:
         raise UsageError(
             f"cannot connect to the Ray cluster {address}".rstrip() + f": {error}",
-            hint="RAY_ADDRESS names its head, such as 10.0.0.1:6379; without it one is started "
-            "here.",
+            hint="RAY_ADDRESS names its head, such as 10.0.0.1:6379.",
         ) from error
     finally:
-        if in_main and before is not None:  # Ray takes SIGTERM for itself
-            signal.signal(signal.SIGTERM, before)
+        if before is not None and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, before)  # which Ray takes for itself
     return True
