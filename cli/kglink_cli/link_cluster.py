@@ -46,6 +46,7 @@ def link_on_cluster(
     workspace, path = to.workspace, output_of_chunks(to.path, to.format)
     workers, on_error = workspace.settings.link.workers, workspace.settings.ingest.on_error
     done = mentions = 0
+    names: list[str] = []
     failed: list[str] = []
     with opened_draft(path, [to.made_by, "chunks"]) as (_, file):
         kept = KeptChunks(file)
@@ -56,7 +57,8 @@ def link_on_cluster(
             nonlocal done
             for number, texts in enumerate(text_groups(inputs)):
                 chunk = Chunk(number, texts)
-                if chunk in kept:
+                names.append(name_of(chunk))
+                if names[-1] in kept:
                     done += len(texts)
                 elif texts:
                     yield chunk
@@ -69,7 +71,7 @@ def link_on_cluster(
                     failed.append(f"{chunk} ({answer.why})")
                     note("failed", failed[-1])
                 else:
-                    kept.add(chunk, answer.lines)
+                    kept.add(name_of(chunk), answer.lines)
                     mentions += answer.mentions
                 done += len(chunk.texts)
                 show(reached(done))
@@ -80,7 +82,7 @@ def link_on_cluster(
                 "--on-error skip it writes the answers without them.",
             )
         with whole_file(workspace, path) as out:
-            kept.write(out.buffer)
+            kept.write(names, out.buffer)
     if failed:
         raise _failure(failed, f"{path} has the others; the same command tries these again.")
     remove_drafts(path)
@@ -98,8 +100,8 @@ class KeptChunks:
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
-        #: By the number of a chunk: the digest of its texts, where its lines stand, their length.
-        self._places: dict[int, tuple[str, int, int]] = {}
+        #: By the name of a chunk: where its lines stand, and their length.
+        self._places: dict[str, tuple[int, int]] = {}
         whole = 0
         for head in iter(file.readline, b""):
             if not self._is_read(head):
@@ -110,37 +112,37 @@ class KeptChunks:
 
     def _is_read(self, head: bytes) -> bool:
         try:
-            number, texts, length, digest = json.loads(head)
-            start = self._file.tell()
-            lines = self._file.read(max(0, length))
+            name, length, digest = json.loads(head)
+            place = self._file.tell(), max(0, length)
+            if bytes_digest(self._file.read(place[1])) != digest:
+                return False
+            self._places[name] = place
         except (ValueError, TypeError, RecursionError):
             return False
-        if not isinstance(number, int) or bytes_digest(lines) != digest:
-            return False
-        self._places[number] = texts, start, length
         return True
 
     def __len__(self) -> int:
         return len(self._places)
 
-    def __contains__(self, chunk: Chunk) -> bool:
-        return self._places.get(chunk.number, ("",))[0] == _digest_of(chunk)
+    def __contains__(self, name: str) -> bool:
+        return name in self._places
 
-    def add(self, chunk: Chunk, lines: bytes) -> None:
+    def add(self, name: str, lines: bytes) -> None:
         """Keep the answers to a chunk."""
-        texts = _digest_of(chunk)
-        head = json.dumps([chunk.number, texts, len(lines), bytes_digest(lines)])
+        head = json.dumps([name, len(lines), bytes_digest(lines)])
         self._file.write(head.encode() + b"\n")
-        self._places[chunk.number] = texts, self._file.tell(), len(lines)
+        self._places[name] = self._file.tell(), len(lines)
         self._file.write(lines)
         self._file.flush()
 
-    def write(self, out: BinaryIO) -> None:
-        """Write the answers in the order of the chunks."""
-        for _, (_, start, length) in sorted(self._places.items()):
+    def write(self, names: Iterable[str], out: BinaryIO) -> None:
+        """Write the answers to those of some chunks that are kept, in their order."""
+        for name in names:
+            start, length = self._places.get(name, (0, 0))
             self._file.seek(start)
             out.write(self._file.read(length))
 
 
-def _digest_of(chunk: Chunk) -> str:
-    return text_digest(repr(chunk.texts))
+def name_of(chunk: Chunk) -> str:
+    """Another name for every other place in a run, and for other texts."""
+    return text_digest(f"{chunk.number} {chunk.texts!r}")

@@ -229,7 +229,7 @@ def _connect(ray: Any) -> bool:
     before = signal.getsignal(signal.SIGTERM)
     try:
         if port.isdecimal() and "/" not in host:  # Ray itself would try for minutes
-            socket.create_connection((host, int(port)), _PATIENCE).close()
+            socket.create_connection((host.strip("[]"), int(port)), _PATIENCE).close()
         ray.init(log_to_driver=False, logging_level="ERROR")
     except (OSError, RuntimeError, ValueError) as error:
         raise UsageError(

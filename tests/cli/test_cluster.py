@@ -24,7 +24,7 @@ from kglink.workspace import Workspace
 from kglink.workspace.link_job import ChunkLines
 from kglink.workspace.ray_workers import Chunk, linked_by_ray
 from kglink.workspace.texts import Part
-from kglink_cli.link_cluster import KeptChunks
+from kglink_cli.link_cluster import KeptChunks, name_of
 
 TEXT = "Isolde Heron saw a grey heron near the Skerrow Light. The seal came later. "
 FILLER = "the water went on, as it does. " * 1100  # each text is a chunk of its own
@@ -125,16 +125,17 @@ def test_a_job_links_in_any_process_what_the_command_links(
 def test_kept_chunks_are_known_again_and_written_in_order() -> None:
     file = io.BytesIO()
     kept = KeptChunks(file)
-    kept.add(chunk(1, "later"), b"second\n")
-    kept.add(chunk(0, "sooner"), b"first\n")
+    first, second = name_of(chunk(0, "sooner")), name_of(chunk(1, "later"))
+    kept.add(second, b"second\n")
+    kept.add(first, b"first\n")
     file.seek(0)
     again = KeptChunks(file)
     assert len(again) == 2
-    assert chunk(0, "sooner") in again
-    assert chunk(0, "another text") not in again
-    assert chunk(2, "new") not in again
-    again.add(chunk(2, "new"), b"third\n")
-    again.write(out := io.BytesIO())
+    assert first in again
+    others = [name_of(chunk(0, "another text")), name_of(chunk(2, "sooner"))]
+    assert not any(name in again for name in others)
+    again.add(others[1], b"third\n")
+    again.write([first, others[0], second, others[1]], out := io.BytesIO())
     assert out.getvalue() == b"first\nsecond\nthird\n"
 
 
@@ -142,9 +143,9 @@ def test_kept_chunks_are_known_again_and_written_in_order() -> None:
 def test_a_chunk_that_was_cut_off_or_damaged_is_not_kept(lost: int) -> None:
     file = io.BytesIO()
     kept = KeptChunks(file)
-    kept.add(chunk(0, "a"), b"whole\n")
+    kept.add("a", b"whole\n")
     whole = file.tell()
-    kept.add(chunk(1, "b"), b"cut off in here\n")
+    kept.add("b", b"cut off in here\n")
     for damaged in (file.getvalue()[:-lost], file.getvalue()[:-lost] + b"\0" * lost):
         again = KeptChunks(left := io.BytesIO(damaged))
         assert len(again) == 1
