@@ -21,7 +21,7 @@ from kglink.sources import Problems, Source
 from kglink.workspace.folder import CLUSTERER
 from kglink_cli.build import build_with_progress, ensure_space, tell_names_alone
 from kglink_cli.console import Reached, counted, display, note
-from kglink_cli.outputs import Written, after, exporter_of, format_of, reserved, write_to
+from kglink_cli.outputs import Output, Written, after, exporter_of, format_of, reserved
 from kglink_cli.session import (
     Encoding,
     NotUnder,
@@ -38,6 +38,7 @@ from kglink_cli.session import (
 )
 
 if TYPE_CHECKING:
+    from kglink.linking.pipeline import Linker
     from kglink.space.space import Space
     from kglink.workspace import Workspace
     from kglink.workspace.detectors import DetectorChoice
@@ -119,6 +120,16 @@ def link(
     workers: int | None = Option(
         None, help="Processes that link texts side by side, for many texts.", min=1
     ),
+    engine: str = Option(
+        "processes",
+        help="Where the workers run: processes of this machine, or ray: on a Ray cluster "
+        "(RAY_ADDRESS), with -o FILE.jsonl.",
+    ),
+    part: str | None = Option(
+        None,
+        help="Link only this part of the texts, such as 3/10: of a folder a tenth of its files, of "
+        "a file a tenth of its texts. All parts in their order are the whole.",
+    ),
     wait: bool = Option(
         False,
         "--wait",
@@ -139,11 +150,14 @@ def link(
     KBs that are new, and long to encode, are answered at once by their names alone; their vectors
     are made after the answers, and Ctrl-C keeps those that are made.
     """
-    from kglink.workspace.link import linked_by_workers
-    from kglink.workspace.texts import TextReader
+    from kglink.workspace.link import refuse_stages
+    from kglink.workspace.texts import Part, TextReader
+    from kglink_cli.link_cluster import link_on_cluster, output_of_chunks
 
     streamed = lines and sources == [STDIN]
-    _check(sources, kb, lines, workers or 1)
+    by_ray = _is_ray(engine)
+    divides = {"--engine ray": by_ray, "--part": part, "--workers": (workers or 1) > 1}
+    _check(sources, kb, lines, [name for name, used in divides.items() if used])
     _check_streamed(*((output, encoding) if streamed else (None, None)))
     flags: dict[str, object] = {
         "ingest.on_error": on_error,
@@ -177,6 +191,8 @@ def link(
         asked_format = _asked_format(output_format, as_json, to_stream=lines and output is None)
         name = registry.get("exporter", format_of(asked_format, output)).name
         exporter = exporter_of(registry, name, settings.link, explain=explain)
+        if by_ray:
+            output_of_chunks(output, name)
         problems = InputProblems(settings.ingest.on_error)
         reader = TextReader(
             registry,
@@ -184,6 +200,7 @@ def link(
             adapter=settings.link.input,
             settings=settings.link.input_settings,
             marked=marked,
+            part=Part.parse(part) if part else None,
         )
         # Vectors alone can answer nothing before they are made.
         ensure_space(workspace, wait=wait or settings.link.evidence == "vectors")
@@ -194,48 +211,68 @@ def link(
         clustering = tell_clusterer(workspace)
         found_by = _announced_detector(workspace, published)
         linker = workspace.linker(space=published)
-        answer = linker.link if lines else partial(linked_by_workers, workspace, linker)
-        began, mentions = time.monotonic(), 0
+        if by_ray or part:
+            option = "--engine ray" if by_ray else "--part"
+            refuse_stages(linker, f"{option} divides them", f"Leave {option} out.")
+        began = time.monotonic()
         with ExitStack() as closing:
-            opened = None if streamed else closing.enter_context(workspace.open_source(*sources))
-
-            def linked(written: Sequence[Written]) -> Iterator[LinkedDocument]:
-                nonlocal mentions
-                if opened is None:
-                    arriving = arriving_lines(int(settings.ingest.max_line_mb * 2**20))
-                    inputs = reader.read_lines(arriving, "standard input")
-                elif lines:
-                    read = ((number, line) for number, _, line in opened.byte_lines(problems))
-                    inputs = reader.read_lines(read, opened.label)
-                else:
-                    inputs = reader.read(opened)
-                rest = after(inputs, written, again=linker.sees_all)
-                batches = ([text] for text in rest) if lines else [rest]
-                # A bar would run through a table that is printed to the same terminal.
-                visible = output is not None or not sys.stdout.isatty()
-                documents = (one for batch in batches for one in answer(batch))
-                linked_now = islice(documents, len(written) * linker.sees_all, None)
-                for document in showing_texts(
-                    linked_now, reader, opened, before=len(written), visible=visible
-                ):
-                    mentions += len(document.links)
-                    yield document
-
+            source = None if streamed else closing.enter_context(workspace.open_source(*sources))
             # Overlaps are shown, and weigh in the decision. What a bad text does changes no line
             # before it.
             made_by = [
-                opened and state_of(opened), name, explain, marked, lines,
+                source and state_of(source), part, name, explain, marked, lines,
                 published.manifest.segments, str(linker.scoring), found_by.identity, clustering,
                 workspace.store.overlap_state(),
                 workspace.store.memory_state(),
                 settings.model_dump(mode="json", exclude=_NO_MATTER),
             ]  # fmt: skip
-            write_to(workspace, output, exporter, name, made_by, linked)
+            to = Output(workspace, output, exporter, name, made_by)
+            if by_ray and source:
+                reached = partial(texts_done, reader=reader, source=source)
+                mentions = link_on_cluster(to, reader.read(source), reached)
+            else:
+                mentions = _link_here(to, linker, reader, source, lines=lines)
             sys.stdout.flush()  # who reads the answers needs not wait for what comes now
         tell_stages(workspace)
         _tell_linked(mentions, time.monotonic() - began, output, reader, problems)
         if names_alone:
             _make_vectors(workspace)
+
+
+def _link_here(
+    to: Output, linker: Linker, reader: TextReader, source: Source | None, *, lines: bool
+) -> int:
+    """Write the links of this process and its workers; gives the number of mentions."""
+    from kglink.workspace.link import linked_by_workers
+
+    workspace = to.workspace
+    answer = linker.link if lines else partial(linked_by_workers, workspace, linker)
+    mentions = 0
+
+    def linked(written: Sequence[Written]) -> Iterator[LinkedDocument]:
+        nonlocal mentions
+        if source is None:
+            arriving = arriving_lines(int(workspace.settings.ingest.max_line_mb * 2**20))
+            inputs = reader.read_lines(arriving, "standard input")
+        elif lines:
+            read = ((number, line) for number, _, line in source.byte_lines(reader.problems))
+            inputs = reader.read_lines(read, source.label)
+        else:
+            inputs = reader.read(source)
+        rest = after(inputs, written, again=linker.sees_all)
+        batches = ([text] for text in rest) if lines else [rest]
+        # A bar would run through a table that is printed to the same terminal.
+        visible = to.path is not None or not sys.stdout.isatty()
+        documents = (one for batch in batches for one in answer(batch))
+        linked_now = islice(documents, len(written) * linker.sees_all, None)
+        for document in showing_texts(
+            linked_now, reader, source, before=len(written), visible=visible
+        ):
+            mentions += len(document.links)
+            yield document
+
+    to.write(linked)
+    return mentions
 
 
 def _make_vectors(workspace: Workspace) -> None:
@@ -270,16 +307,22 @@ def _asked_format(output_format: str | None, as_json: bool, *, to_stream: bool) 
     return output_format or ("json" if as_json else "jsonl" if to_stream else None)
 
 
-def _check(sources: Sequence[str], kb: str | None, lines: bool, workers: int) -> None:
-    """Refuse what cannot be meant."""
+def _is_ray(engine: str) -> bool:
+    if engine not in ("processes", "ray"):
+        raise UsageError(f"there is no engine {engine!r}", hint="There is: processes, ray.")
+    return engine == "ray"
+
+
+def _check(sources: Sequence[str], kb: str | None, lines: bool, divides: Sequence[str]) -> None:
+    """Refuse what cannot be meant; ``divides``: the options that divide the texts."""
     if lines and len(sources) > 1:
         raise UsageError(
             f"--lines reads one file, and {len(sources)} were named",
             hint=f"One after the other: cat {shlex.join(sources)} | kglink link - --lines",
         )
-    if lines and workers > 1:
+    if lines and divides:
         raise UsageError(
-            "--lines answers one text after the other, and --workers links many side by side",
+            f"--lines answers one text after the other, and {divides[0]} divides the texts",
             hint="Leave one of the two away.",
         )
     words = " ".join(sources).strip()

@@ -37,7 +37,7 @@ _FORMAT_OF_SUFFIX = {
     ".csv": "csv", ".pubtator": "pubtator", ".ann": "brat", ".ttl": "nif",
 }  # fmt: skip
 #: The format that can be written piece by piece, so that an interrupted run can go on.
-_RESUMABLE = "kglink/jsonl"
+RESUMABLE = "kglink/jsonl"
 
 #: Gives the links of all inputs but the first ones, which are written already.
 LinkRest = Callable[[Sequence["Written"]], Iterable[LinkedDocument]]
@@ -111,25 +111,26 @@ def reserved(workspace: Workspace, output: Path | None, sources: Sequence[str]) 
         yield
 
 
-def write_to(
-    workspace: Workspace,
-    output: Path | None,
-    exporter: Exporter,
-    name: str,
-    made_by: object,
-    link: LinkRest,
-) -> None:
-    """Write everything that ``link`` gives, leaving out the documents that are written already.
+class Output(NamedTuple):
+    """Where the links of a run go, and how they are written."""
 
-    ``made_by`` is all that decides the output: only a run with the same goes on with a file.
-    """
-    if output is None:
-        exporter.export(link(()), sys.stdout)
-    elif name == _RESUMABLE and output.suffix.lower() not in PACKED:
-        _write_resumable(output, exporter, made_by, link)
-    else:
-        with whole_file(workspace, output) as out:
-            exporter.export(link(()), out)
+    workspace: Workspace
+    path: Path | None
+    """None: to standard output."""
+    exporter: Exporter
+    format: str
+    made_by: object
+    """All that decides the output: only a run with the same goes on with a file."""
+
+    def write(self, link: LinkRest) -> None:
+        """Write everything that ``link`` gives, except for documents that are written already."""
+        if self.path is None:
+            self.exporter.export(link(()), sys.stdout)
+        elif self.format == RESUMABLE and self.path.suffix.lower() not in PACKED:
+            _write_resumable(self.path, self.exporter, self.made_by, link)
+        else:
+            with whole_file(self.workspace, self.path) as out:
+                self.exporter.export(link(()), out)
 
 
 def after(
@@ -174,29 +175,41 @@ def _refuse_inputs(output: Path, source: str) -> None:
 
 
 def _write_resumable(output: Path, exporter: Exporter, made_by: object, link: LinkRest) -> None:
-    target = output.resolve()  # A link is written through: the file that it names is replaced.
-    fingerprint = text_digest(json.dumps(made_by, sort_keys=True, default=str), size=8)
-    draft = target.with_name(f".{target.name}.{fingerprint}.partial")
-    try:
-        raw = _opened_draft(draft)
-    except OSError as error:
-        raise cannot_write(output, error) from error
-    with naming_full_disk(output), raw:
+    with opened_draft(output, made_by) as (draft, raw):
         written = list(_whole_lines(raw))
         if written:
             note("resumed", f"after {counted(len(written), 'document')} of an interrupted run")
         with io.TextIOWrapper(raw, encoding="utf-8", newline="\n") as out:
             exporter.export(link(written), out)
     try:
-        replace_file(draft, target)
+        replace_file(draft, output.resolve())
     except OSError as error:
         raise cannot_write(output, error) from error
-    # Of runs with other settings or another content: nobody can want them beside the output.
+    remove_drafts(output)
+
+
+@contextmanager
+def opened_draft(output: Path, made_by: object) -> Iterator[tuple[Path, BinaryIO]]:
+    """The hidden file in which the same run keeps what it has done before its output is whole."""
+    target = output.resolve()  # A link is written through: the file that it names is replaced.
+    fingerprint = text_digest(json.dumps(made_by, sort_keys=True, default=str), size=8)
+    draft = target.with_name(f".{target.name}.{fingerprint}.partial")
+    try:
+        raw = _our_own(draft)
+    except OSError as error:
+        raise cannot_write(output, error) from error
+    with naming_full_disk(output), raw:
+        yield draft, raw
+
+
+def remove_drafts(output: Path) -> None:
+    """Remove all drafts: nobody can want those of other settings or texts beside the output."""
+    target = output.resolve()
     for stale in target.parent.glob(f".{glob.escape(target.name)}.{'[0-9a-f]' * 16}.partial"):
         stale.unlink()
 
 
-def _opened_draft(path: Path) -> BinaryIO:
+def _our_own(path: Path) -> BinaryIO:
     """A draft of our own; one that somebody else made, or may write to, is begun anew.
 
     A link that somebody planted in its place is not followed.

@@ -30,7 +30,12 @@ def digest_of(value: object, *, size: int = 8) -> str:
 
 def text_digest(text: str, *, size: int = 16) -> str:
     """A hexadecimal digest of ``size`` bytes of a text."""
-    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=size).hexdigest()
+    return bytes_digest(text.encode("utf-8", "surrogatepass"), size=size)
+
+
+def bytes_digest(data: bytes, *, size: int = 16) -> str:
+    """A hexadecimal digest of ``size`` bytes of some bytes."""
+    return hashlib.blake2b(data, digest_size=size).hexdigest()
 
 
 def file_digest(path: Path, algorithm: Literal["blake2b", "sha256"] = "blake2b") -> str:

@@ -8,11 +8,8 @@ import signal
 import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from kglink.config import ResolvedSettings
 from kglink.errors import SpaceError, UsageError
 from kglink.linking.candidates import CandidateSearch
 from kglink.linking.explain import Explanation
@@ -20,7 +17,6 @@ from kglink.linking.kinds import joint_ranking
 from kglink.linking.pipeline import Linker, text_groups
 from kglink.linking.reading import PlainReader, TrainedReader
 from kglink.linking.scoring import SEARCH_SCORING
-from kglink.plugins import load_registry
 from kglink.records import (
     Candidate,
     Entity,
@@ -32,6 +28,7 @@ from kglink.records import (
 )
 from kglink.shown import ShownList
 from kglink.workspace.folder import named
+from kglink.workspace.link_job import job_of
 from kglink.workspace.linker import token_search_of
 from kglink.workspace.opened import MOST_LINKERS, Opened
 from kglink.workspace.spaces import answers, build_if_stale
@@ -252,14 +249,6 @@ _AHEAD = 2
 _NO_CTRL_C = (signal.SIG_BLOCK, {signal.SIGINT})
 
 
-class _Work(NamedTuple):
-    """What a worker links with: the workspace, and the version of its space."""
-
-    folder: Path
-    resolved: ResolvedSettings
-    version: str
-
-
 def linked_by_workers(
     opened: Opened,
     linker: Linker,
@@ -274,13 +263,15 @@ def linked_by_workers(
     workers = opened.settings.link.workers
     if workers == 1:
         return linker.link(texts)
+    refuse_stages(linker, f"link.workers is {workers}", "Link with one worker: --workers 1.")
+    return _by_workers(opened, workers, texts, flags or {})
+
+
+def refuse_stages(linker: Linker, but: str, hint: str) -> None:
+    """Refuse stages where each process sees a part of the texts alone."""
     if linker.stages:
         names = ", ".join(stage.name for stage in linker.stages)
-        raise UsageError(
-            f"{names} sees the texts of a run together, and link.workers is {workers}",
-            hint="Link with one worker: --workers 1.",
-        )
-    return _by_workers(opened, workers, texts, flags or {})
+        raise UsageError(f"{names} sees the texts of a run together, and {but}", hint=hint)
 
 
 def _by_workers(
@@ -292,22 +283,20 @@ def _by_workers(
 
     cores = opened.settings.encoder.threads or os.cpu_count() or 1
     threads = max(1, cores // workers)
-    own = {"encoder.threads": threads, "link.workers": 1}
-    resolved = opened.resolved.changed({**flags, **own})
-    work = _Work(opened.folder.resolve(), resolved, opened.space().version)
+    job = job_of(opened, {**flags, "encoder.threads": threads})
     waiting: deque[tuple[Sequence[TextInput], Future[list[LinkedDocument]]]] = deque()
     context = get_context("spawn")
     # Workers end when our end of this pipe is closed: by us, or because we were killed.
     theirs, ours = context.Pipe(duplex=False)
     pool = ProcessPoolExecutor(
-        workers, mp_context=context, initializer=_begin, initargs=(work, threads, theirs)
+        workers, mp_context=context, initializer=_begin, initargs=(threads, theirs)
     )
     # A stop comes to the main thread alone, so that no process is left half started; and a Ctrl-C
     # never to a worker, which cannot leave it to its parent before it has loaded its modules.
     starter = ThreadPoolExecutor(1, "workers", signal.pthread_sigmask, _NO_CTRL_C)
     try:
         for group in text_groups(texts):
-            waiting.append((group, starter.submit(pool.submit, _link, group).result()))
+            waiting.append((group, starter.submit(pool.submit, job.link, group).result()))
             if len(waiting) > _AHEAD * workers:
                 yield from waiting[0][1].result()
                 waiting.popleft()
@@ -331,15 +320,10 @@ def _by_workers(
         theirs.close()
 
 
-#: Of a worker: its work, once it has begun.
-_begun: list[_Work] = []
-
-
-def _begin(work: _Work, threads: int, parent: Connection) -> None:
-    """A worker begins: it takes this work, leaves Ctrl-C to its parent, and ends with it."""
+def _begin(threads: int, parent: Connection) -> None:
+    """A worker begins: it leaves Ctrl-C to its parent, and ends with it."""
     from multiprocessing.connection import wait
 
-    _begun.append(work)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.environ["OMP_NUM_THREADS"] = str(threads)  # of libraries that are loaded from now on
 
@@ -348,21 +332,3 @@ def _begin(work: _Work, threads: int, parent: Connection) -> None:
         os._exit(1)
 
     threading.Thread(target=end_with_parent, daemon=True).start()
-
-
-@cache
-def _linker() -> Linker:
-    """The linker of this worker; an error of it reaches the parent with the first answer."""
-    (work,) = _begun
-    opened = Opened(work.folder, work.resolved, load_registry())
-    space = opened.space()
-    if space.version != work.version:
-        raise SpaceError(
-            f"space {space.folder.name!r} was published anew while texts were linked",
-            hint="Run the same command again.",
-        )
-    return opened.linker(space=space)
-
-
-def _link(texts: Sequence[TextInput]) -> list[LinkedDocument]:
-    return list(_linker().link(texts))

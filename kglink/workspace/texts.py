@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 from kglink.errors import ConfigError, RecordError, SourceError, UsageError
 from kglink.plugins import KBAdapter, PluginSettings, Registry
@@ -17,6 +19,25 @@ from kglink.workspace.opened import Opened
 AUTO = "auto"
 DOCUMENTS = "kglink/documents"
 _JSON_NAMES = (".jsonl", ".ndjson", ".json")
+
+
+class Part(NamedTuple):
+    """Which of several parts of the texts is read; in their order they are all texts."""
+
+    number: int
+    of: int
+
+    @classmethod
+    def parse(cls, text: str) -> Part:
+        """The part that ``3/10`` names."""
+        number, _, of = text.partition("/")
+        if not (number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of)):
+            raise UsageError(f"{text!r} names no part", hint="The third of ten parts is 3/10.")
+        return cls(int(number), int(of))
+
+    def cut(self, count: int) -> slice:
+        """The places of this part among those of a number of things."""
+        return slice(count * (self.number - 1) // self.of, count * self.number // self.of)
 
 
 def texts(
@@ -43,7 +64,8 @@ class TextReader:
 
     With ``adapter`` ``auto`` each file is read by the adapter that knows its format, and
     ``settings`` go to all adapters that have them. ``marked``: files that are no JSON are plain
-    texts in which the mentions are marked.
+    texts in which the mentions are marked. ``part``: `read` gives this part alone, of a folder
+    some of its files, and of a file some of its texts.
     """
 
     def __init__(
@@ -54,15 +76,17 @@ class TextReader:
         adapter: str = AUTO,
         settings: Mapping[str, object] | None = None,
         marked: bool = False,
+        part: Part | None = None,
     ) -> None:
         self.left_out: dict[str, str] = {}
         """A folder's files that are not text, each with how to make it one; empty: it is none."""
         self.files_begun = self.files_left = self.texts_read = 0
         """How far `read` is: files, those that are still to be read, and their texts."""
         self._registry = registry
-        self._problems = problems
+        self.problems = problems
         self._adapter = adapter if adapter == AUTO else registry.get("kb", adapter).name
         self._marked = marked
+        self._part = part
         self._settings = dict(settings or {})
         self._check_settings()
         self._made: dict[str, KBAdapter] = {}
@@ -76,11 +100,17 @@ class TextReader:
     def _texts_of(self, source: Source) -> Iterator[TextInput]:
         if not source.is_folder:
             self.files_begun = 1
-            yield from self._read(source)
+            texts = self._read(source)
+            if self._part:
+                cut = self._part.cut(sum(1 for _ in self._read(source)))
+                texts = islice(texts, cut.start, cut.stop)
+            yield from texts
             return
         files = source.files()
         if not files:
             raise SourceError(f"{source.path} holds no file", hint="Name a folder of texts.")
+        if self._part:
+            files = files[self._part.cut(len(files))]
         for number, file in enumerate(files, 1):
             self.files_begun, self.files_left = number, len(files) - number
             try:
@@ -95,9 +125,9 @@ class TextReader:
             except RecordError:
                 raise  # one that was reported, and stops the run
             except SourceError as error:
-                if self._problems.on_error == "stop":
+                if self.problems.on_error == "stop":
                     raise
-                self._problems.report(RecordError(error.message, where=file.name, hint=error.hint))
+                self.problems.report(RecordError(error.message, where=file.name, hint=error.hint))
 
     def read_lines(self, lines: Iterable[tuple[int, bytes]], where: str) -> Iterator[TextInput]:
         """A text for each line, as soon as it comes; its id is its number.
@@ -111,7 +141,7 @@ class TextReader:
             except SourceError as error:
                 place = f"{where}, line {number}"
                 reason = error.reason if isinstance(error, RecordError) else error.message
-                self._problems.report(RecordError(reason, where=place, hint=error.hint))
+                self.problems.report(RecordError(reason, where=place, hint=error.hint))
 
     def _line(self, line: Source, number: str) -> Iterator[TextInput]:
         with line.open() as stream:
@@ -131,7 +161,7 @@ class TextReader:
         if not source.bytes_total:  # An empty text is a text.
             yield TextInput(source.name, "")
             return
-        yield from self._inputs(self._name_of(source), source, self._problems)
+        yield from self._inputs(self._name_of(source), source, self.problems)
 
     def _inputs(self, name: str, source: Source, problems: Problems) -> Iterator[TextInput]:
         if name not in self._made:

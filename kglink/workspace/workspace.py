@@ -9,6 +9,7 @@ from kglink.workspace import evaluate as evaluate_verbs
 from kglink.workspace import index as index_verbs
 from kglink.workspace import kbs as kbs_verbs
 from kglink.workspace import link as link_verbs
+from kglink.workspace import link_job as link_job_verbs
 from kglink.workspace import memory as memory_verbs
 from kglink.workspace import overlaps as overlaps_verbs
 from kglink.workspace import report as report_verbs
@@ -71,6 +72,7 @@ class Workspace(Opened):
     # texts
     texts = texts_verbs.texts
     link = link_verbs.link
+    link_job = link_job_verbs.link_job
     explain = link_verbs.explain
     search = link_verbs.search
     resolve = resolve_verbs.resolve

@@ -1,0 +1,323 @@
+"""`kglink link --engine ray` and `--part`: the bytes of one process, whatever is lost."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Kglink
+
+from fake_distributions import FakeEnvironment
+from kglink.errors import SpaceError, UsageError
+from kglink.records import TextInput
+from kglink.workspace import Workspace
+from kglink.workspace.link_job import ChunkLines
+from kglink.workspace.ray_workers import Chunk, linked_by_ray
+from kglink.workspace.texts import Part
+from kglink_cli.link_cluster import KeptChunks, name_of
+
+TEXT = "Isolde Heron saw a grey heron near the Skerrow Light. The seal came later. "
+FILLER = "the water went on, as it does. " * 1100  # each text is a chunk of its own
+#: A detector that fails, or kills its process, where a text asks for it.
+MOODY = """
+    import os
+    from kglink.records import Span
+
+    class Moody:
+        def __init__(self, settings, names):
+            pass
+
+        def detect(self, text):
+            if "killer" in text:
+                os._exit(9)
+            if "trouble" in text:
+                raise RuntimeError("a text of trouble")
+            start = text.find("heron")
+            return [Span(start, start + 5)] if start >= 0 else []
+
+    @hookimpl
+    def register_detectors(register):
+        register("acme/moody", Moody, summary="Finds herons, if it is in the mood")
+"""
+
+
+def chunk(number: int, *texts: str) -> Chunk:
+    return Chunk(number, [TextInput(f"{number}-{at}", text) for at, text in enumerate(texts)])
+
+
+def long_texts(folder: Path, count: int, **others: str) -> Path:
+    made = folder / "texts"
+    made.mkdir()
+    for at in range(count):
+        (made / f"{at:02}.txt").write_text(FILLER + others.get(f"t{at:02}", TEXT))
+    return made
+
+
+# ------------------------------------------------------------------------------------- parts
+@pytest.mark.parametrize("count", [0, 1, 7, 30])
+@pytest.mark.parametrize("of", [1, 3, 10])
+def test_parts_in_their_order_are_the_whole(count: int, of: int) -> None:
+    things = list(range(count))
+    parts = [things[Part(number, of).cut(count)] for number in range(1, of + 1)]
+    assert [one for part in parts for one in part] == things
+    assert max(map(len, parts)) - min(map(len, parts)) <= 1
+
+
+@pytest.mark.parametrize("text", ["", "3", "0/3", "4/3", "1/x", "-1/3", "1/2/3"])
+def test_what_names_no_part_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="names no part"):
+        Part.parse(text)
+
+
+def test_the_parts_of_a_folder_and_of_a_file_are_the_whole(
+    demo: Path, kglink: Kglink, tmp_path: Path
+) -> None:
+    folder, lines = tmp_path / "texts", tmp_path / "texts.jsonl"
+    folder.mkdir()
+    with lines.open("w") as out:
+        for at in range(5):
+            (folder / f"{at}.txt").write_text(f"{at}: {TEXT}")
+            out.write(json.dumps({"id": str(at), "text": f"{at}: {TEXT}"}) + "\n")
+    for source in (folder, lines):
+        whole = kglink("link", source, "--format", "jsonl").out
+        parts = [kglink("link", source, "--part", f"{one}/3", "-f", "jsonl") for one in (1, 2, 3)]
+        assert "".join(part.out for part in parts) == whole
+        assert [len(part.out.splitlines()) for part in parts] == [1, 2, 2]
+
+
+def test_a_job_links_in_any_process_what_the_command_links(
+    demo: Path, kglink: Kglink, tmp_path: Path
+) -> None:
+    job_file, texts = tmp_path / "job", [TEXT, "A seal."]
+    with Workspace.open(demo) as workspace:
+        import pickle
+
+        job_file.write_bytes(pickle.dumps(workspace.link_job()))
+    code = (
+        "import pickle, sys; from kglink import TextInput\n"
+        "job = pickle.load(open(sys.argv[1], 'rb'))\n"
+        "for at, text in enumerate(sys.argv[2:], 1):\n"
+        "    for document in job.link([TextInput(str(at), text)]):\n"
+        "        print([str(link.chosen.id) for link in document.links if link.chosen])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, job_file, *texts], capture_output=True, text=True, check=True
+    )
+    found = [
+        [f"{one['kb']}:{one['key']}" for one in json.loads(line)["entities"] if one["key"]]
+        for line in kglink("link", "-", "--lines", stdin="\n".join(texts)).out.splitlines()
+    ]
+    assert done.stdout.splitlines() == list(map(str, found))
+    assert all(found)
+
+
+# -------------------------------------------------------------------------------- kept chunks
+def test_kept_chunks_are_known_again_and_written_in_order() -> None:
+    file = io.BytesIO()
+    kept = KeptChunks(file)
+    first, second = name_of(chunk(0, "sooner")), name_of(chunk(1, "later"))
+    kept.add(second, b"second\n")
+    kept.add(first, b"first\n")
+    file.seek(0)
+    again = KeptChunks(file)
+    assert len(again) == 2
+    assert first in again
+    others = [name_of(chunk(0, "another text")), name_of(chunk(2, "sooner"))]
+    assert not any(name in again for name in others)
+    again.add(others[1], b"third\n")
+    again.write([first, others[0], second, others[1]], out := io.BytesIO())
+    assert out.getvalue() == b"first\nsecond\nthird\n"
+
+
+@pytest.mark.parametrize("lost", range(1, 20))
+def test_a_chunk_that_was_cut_off_or_damaged_is_not_kept(lost: int) -> None:
+    file = io.BytesIO()
+    kept = KeptChunks(file)
+    kept.add("a", b"whole\n")
+    whole = file.tell()
+    kept.add("b", b"cut off in here\n")
+    for damaged in (file.getvalue()[:-lost], file.getvalue()[:-lost] + b"\0" * lost):
+        again = KeptChunks(left := io.BytesIO(damaged))
+        assert len(again) == 1
+        assert len(left.getvalue()) == whole
+
+
+def test_what_a_cluster_cannot_write_is_refused(demo: Path, kglink: Kglink) -> None:
+    for options in ((), ("--json",), ("-o", "answers.csv"), ("-o", "a.gz", "-f", "jsonl")):
+        told = kglink("link", "-", "--engine", "ray", *options, stdin=TEXT, code=2).err
+        assert "-o answers.jsonl" in told
+    told = kglink("link", "-", "--engine", "spark", stdin=TEXT, code=2).err
+    assert "processes, ray" in told
+    told = kglink("link", "-", "--lines", "--part", "1/2", stdin=TEXT, code=2).err
+    assert "--part" in told
+
+
+def test_a_cluster_that_is_not_there_is_named(
+    demo: Path, kglink: Kglink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:9")
+    output = tmp_path / "out.jsonl"
+    told = kglink("link", "-", "--engine", "ray", "-o", output, stdin=TEXT, code=2).err
+    assert "127.0.0.1:9" in told
+
+
+# --------------------------------------------------------------------------------- a cluster
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """The head of a cluster; all of its nodes know the plugin `acme/moody`."""
+    from ray.cluster_utils import Cluster
+
+    folder = tmp_path_factory.mktemp("plugins")
+    FakeEnvironment(folder).install("acme", "1", MOODY)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(folder))
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        made = Cluster(
+            initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False}
+        )
+        patch.setenv("RAY_ADDRESS", made.address)
+        yield made
+        made.shutdown()
+
+
+@pytest.fixture
+def nodes(cluster: Any) -> Iterator[list[Any]]:
+    """Two nodes with a core each."""
+    made = [cluster.add_node(num_cpus=1) for _ in range(2)]
+    yield made
+    for node in made:
+        if node in cluster.worker_nodes:
+            cluster.remove_node(node, allow_graceful=False)
+
+
+def begun(source: Path, output: Path, *more: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "kglink_cli", "link", str(source), "-o", str(output)]
+    ray = ["--engine", "ray", "--workers", "2", *more]
+    return subprocess.Popen([*command, *ray], stderr=subprocess.PIPE, text=True)
+
+
+def ended(running: subprocess.Popen[str], code: int = 0) -> str:
+    _, told = running.communicate(timeout=400)
+    assert running.returncode == code, told
+    assert "Traceback" not in told
+    return told
+
+
+def wait_for_chunks(running: subprocess.Popen[str], output: Path, count: int) -> int:
+    """Wait until so many chunks are kept; how many there are then."""
+    until = time.monotonic() + 200
+    while time.monotonic() < until:
+        assert running.poll() is None, running.communicate()
+        for draft in output.parent.glob(f".{output.name}.*.partial"):
+            lines = draft.read_bytes().splitlines()
+            if len(lines) >= 2 * count:  # a head and an answer each
+                return len(lines) // 2
+        time.sleep(0.02)
+    raise AssertionError("no chunks")
+
+
+@pytest.mark.slow
+def test_a_lost_node_and_a_lost_driver_change_no_byte(
+    demo_copy: Path, kglink: Kglink, tmp_path: Path, cluster: Any, nodes: list[Any]
+) -> None:
+    texts, alone, output = long_texts(tmp_path, 24), tmp_path / "alone.jsonl", tmp_path / "r.jsonl"
+    kglink("link", texts, "-o", alone)
+    running = begun(texts, output)
+    wait_for_chunks(running, output, 3)
+    os.kill(running.pid, signal.SIGKILL)
+    running.communicate()
+    (draft,) = tmp_path.glob(".r.jsonl.*.partial")
+    kept = len(draft.read_bytes().splitlines()) // 2
+    assert 3 <= kept < 20
+
+    running = begun(texts, output)
+    wait_for_chunks(running, output, kept + 2)
+    cluster.remove_node(nodes[0], allow_graceful=False)
+    told = ended(running)
+    assert f"after {kept} chunks" in told
+    assert "lost a worker that linked text '" in told
+    assert output.read_bytes() == alone.read_bytes()
+    assert not list(tmp_path.glob(".r.jsonl.*"))
+
+
+@pytest.mark.slow
+def test_chunks_that_always_fail_are_named_and_the_rest_is_done(
+    demo_copy: Path, kglink: Kglink, tmp_path: Path, cluster: Any, nodes: list[Any]
+) -> None:
+    texts = long_texts(tmp_path, 6, t01="a heron, trouble", t04="a heron, killer")
+    output, alone = tmp_path / "r.jsonl", tmp_path / "alone.jsonl"
+    told = ended(begun(texts, output, "--detector", "acme/moody"), 1)
+    assert "2 chunks failed" in told
+    assert "text '01.txt' (RuntimeError: a text of trouble)" in told
+    assert "text '04.txt' (its worker was lost" in told
+    assert not output.exists()
+
+    again = ended(begun(texts, output, "--detector", "acme/moody", "--on-error", "skip"), 1)
+    assert "after 4 chunks" in again
+    assert "2 chunks failed" in again
+    for bad in ("01", "04"):
+        (texts / f"{bad}.txt").unlink()
+    command = [sys.executable, "-m", "kglink_cli", "link", str(texts), "-o", str(alone)]
+    subprocess.run([*command, "--detector", "acme/moody"], check=True, capture_output=True)
+    assert output.read_bytes() == alone.read_bytes()
+    assert len(alone.read_bytes().splitlines()) == 4
+
+
+@pytest.mark.slow
+def test_nodes_that_are_not_as_they_should_be_are_named(
+    demo_copy: Path, kglink: Kglink, tmp_path: Path, cluster: Any
+) -> None:
+    FakeEnvironment(tmp_path).describe("kglink", "0.0.9", "kglink")
+    old = cluster.add_node(num_cpus=2, env_vars={"PYTHONPATH": str(tmp_path)})
+    told = ended(begun(long_texts(tmp_path, 2), tmp_path / "r.jsonl"), 1)
+    assert "has kglink 0.0.9, and the run kglink 0.1.0" in told
+    cluster.remove_node(old, allow_graceful=False)
+
+
+@pytest.mark.slow
+def test_a_workspace_that_a_node_does_not_see_is_named(
+    demo_copy: Path, tmp_path: Path, cluster: Any, nodes: list[Any]
+) -> None:
+    with Workspace.open(demo_copy) as workspace:
+        job = workspace.link_job()
+        exporter = workspace.registry.create("exporter", "kglink/jsonl", {})
+    elsewhere = replace(job, folder=tmp_path / "elsewhere")
+    with pytest.raises(SpaceError, match=r"^node \S+: there is no workspace at .*elsewhere"):
+        list(linked_by_ray(elsewhere, exporter, iter([chunk(0, TEXT)]), 2))
+    (answer,) = linked_by_ray(job, exporter, iter([chunk(0, TEXT)]), 2)
+    assert isinstance(answer[1], ChunkLines)
+    assert answer[1].mentions == answer[1].lines.count(b'"start"')
+    other = replace(job, made_of=("another version",))
+    with pytest.raises(SpaceError, match="is not as it was when the run began"):
+        list(linked_by_ray(other, exporter, iter([chunk(0, TEXT)]), 2))
+
+
+@pytest.mark.slow
+def test_workers_share_the_gpus_of_a_cluster(demo_copy: Path, tmp_path: Path, cluster: Any) -> None:
+    import ray
+
+    node = cluster.add_node(num_cpus=3, num_gpus=2)  # as Ray counts them
+    with Workspace.open(demo_copy) as workspace:
+        job = workspace.link_job()
+        exporter = workspace.registry.create("exporter", "kglink/jsonl", {})
+    ray.init(logging_level="ERROR", log_to_driver=False)
+    try:
+        chunks = (chunk(at, TEXT) for at in range(12))
+        until = time.monotonic() + 60
+        for _ in linked_by_ray(job, exporter, chunks, 3):
+            while ray.available_resources().get("GPU") != 0.5 and time.monotonic() < until:
+                time.sleep(0.1)
+        assert time.monotonic() < until, "three workers take half of a GPU each"
+    finally:
+        ray.shutdown()
+        cluster.remove_node(node, allow_graceful=False)
