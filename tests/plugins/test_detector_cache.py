@@ -18,7 +18,6 @@ from kglink.files.digest import user_key
 from kglink.files.manifest import file_info
 from kglink.records import Span
 from kglink_plugins.detectors.dictionary import cache
-from kglink_plugins.detectors.dictionary.compiled import compile_lexicon
 from kglink_plugins.detectors.dictionary.finder import dictionary_detector
 from kglink_plugins.plugin import DictionarySettings
 
@@ -102,7 +101,7 @@ def test_a_cache_that_a_stranger_forged_is_not_read(
         strangers.setenv("XDG_CONFIG_HOME", str(tmp_path / "stranger"))
         other_key = user_key()
         assert other_key not in (key, None)
-        cache.save(compile_lexicon(Names(["Eve", "Eva"]), DictionarySettings()), folder, other_key)
+        cache.save(Names(["Eve", "Eva"]), DictionarySettings(), folder, other_key)
     assert dictionary_detector(DictionarySettings(), names).detect("Ada Eve") == [Span(0, 3, 1.0)]
     assert names.reads == 2
     dictionary_detector(DictionarySettings(), names)
@@ -185,7 +184,7 @@ def test_a_full_disk_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def refuse(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
-    def failing_save(lexicon: object, folder: Path, key: bytes) -> None:
+    def failing_save(*_: object) -> None:
         raise OSError(number, {errno.ENOSPC: "No space left on device"}.get(number, "Read-only"))
 
     monkeypatch.setattr(cache, "save", failing_save)
