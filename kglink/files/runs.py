@@ -16,8 +16,8 @@ import numpy.typing as npt
 Column = npt.NDArray[Any]
 Hashes = npt.NDArray[np.uint64]
 
-#: Records of a run, and of a block that is read: with what sorting them takes some 50 MB.
-MOST_RECORDS = 1 << 20
+#: Records of a run, and of a block that is read: with what sorting them takes some 30 MB.
+MOST_RECORDS = 1 << 19
 _RANGE_BITS = 8
 _RANGES = 1 << _RANGE_BITS
 #: The first hash of each range but the first.
