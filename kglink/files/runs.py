@@ -37,7 +37,7 @@ class SortedRuns:
         self._most = most
         self._waiting: list[list[Column]] = []
         self._count = self._written = 0
-        self._edges: list[list[int]] = []
+        self._edges: list[npt.NDArray[np.int64]] = []
         """For each run the records at which its ranges begin."""
 
     def add(self, hashes: Hashes, *columns: npt.ArrayLike) -> None:
@@ -60,10 +60,10 @@ class SortedRuns:
         """The columns of some ranges, by their hashes; records of one hash as they were added."""
         columns = []
         for path, kind in zip(self._paths, self._kinds, strict=True):
-            slices = ((edges[first], edges[stop] - edges[first]) for edges in self._edges)
+            slices = (edges[[first, stop]].tolist() for edges in self._edges)
             parts = (
-                np.fromfile(path, kind, count, offset=start * kind.itemsize)
-                for start, count in slices
+                np.fromfile(path, kind, end - start, offset=start * kind.itemsize)
+                for start, end in slices
             )
             columns.append(np.concatenate([np.empty(0, kind), *parts]))
         order = np.argsort(columns[0], kind="stable")
@@ -74,7 +74,7 @@ class SortedRuns:
         self._waiting = []
         order = np.argsort(columns[0], kind="stable")
         inside = np.searchsorted(columns[0][order], _EDGES)
-        self._edges.append((self._written + np.array([0, *inside, len(order)])).tolist())
+        self._edges.append(self._written + np.array([0, *inside, len(order)], dtype=np.int64))
         self._written += len(order)
         for path, column in zip(self._paths, columns, strict=True):
             with path.open("ab") as file:
