@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import errno
 import json
+import signal
+import subprocess
+import sys
+import tempfile
 import threading
 from pathlib import Path
 
@@ -181,6 +185,46 @@ def test_a_full_disk_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     refuse(monkeypatch, errno.ENOSPC)
     with pytest.raises(StoreError, match="cannot keep the compiled aliases: No space left"):
         dictionary_detector(DictionarySettings(), Names(["Ada"], tmp_path))
+
+
+def test_a_full_disk_is_said_where_nothing_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
+    with pytest.raises(StoreError, match="none: cannot compile the aliases there: No such file"):
+        dictionary_detector(DictionarySettings(), Names(["Ada"]))
+
+
+def test_what_a_killed_process_left_is_swept(tmp_path: Path) -> None:
+    program = """
+import os, signal, sys
+from pathlib import Path
+from kglink.plugins import NameRow
+from kglink_plugins.detectors.dictionary import compiled
+from kglink_plugins.detectors.dictionary.finder import dictionary_detector
+from kglink_plugins.plugin import DictionarySettings
+
+class Names:
+    cache_dir, fingerprint = Path(sys.argv[1]), "some"
+    def __iter__(self):
+        for number in range(100):
+            yield NameRow(f"Ada {number}", f"ada {number}", "kb", 1)
+            if number == 60:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+compiled._ROWS_AT_ONCE = 10
+dictionary_detector(DictionarySettings(), Names())
+"""
+    done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=False)
+    assert done.returncode == -signal.SIGKILL
+    (draft,) = tmp_path.iterdir()
+    assert list(draft.rglob("rows.jsonl"))
+    names = Names([f"Ada {number}" for number in range(100)], tmp_path)
+    detector = dictionary_detector(DictionarySettings(), names)
+    assert detector.detect("Ada 99") == [Span(0, 6, 1.0)]
+    (folder,) = tmp_path.iterdir()
+    assert folder.name.startswith("dictionary-")
+    assert all(path.is_file() for path in folder.iterdir())
 
 
 def refuse(monkeypatch: pytest.MonkeyPatch, number: int) -> None:

@@ -15,6 +15,7 @@ import shutil
 import time
 import unicodedata
 from pathlib import Path
+from tempfile import gettempdir
 
 from kglink.errors import DamagedFileError, NewerFileError, StoreError
 from kglink.files.atomic import atomic_folder, sweep_drafts
@@ -62,7 +63,7 @@ def open_lexicon(names: Names, settings: DictionarySettings) -> Lexicon:
     """The compiled aliases of ``names``: from the cache, else compiled and cached."""
     key = user_key()
     if names.cache_dir is None or key is None:
-        return compile_lexicon(names, settings)
+        return _kept_nowhere(names, settings)
     folder = names.cache_dir / f"dictionary-{_digest(names.fingerprint, settings, key)}"
     lexicon = load(folder, key)
     if lexicon is not None:
@@ -72,12 +73,22 @@ def open_lexicon(names: Names, settings: DictionarySettings) -> Lexicon:
     except OSError as error:
         if error.errno in _READ_ONLY:
             # Somebody else's workspace: the compiled aliases live as long as this process.
-            return compile_lexicon(names, settings)
+            return _kept_nowhere(names, settings)
         raise StoreError(
             f"{folder}: cannot keep the compiled aliases: {error.strerror}",
             hint="Free some space there, or open the workspace on another disk.",
         ) from error
-    return load(folder, key) or compile_lexicon(names, settings)
+    return load(folder, key) or _kept_nowhere(names, settings)
+
+
+def _kept_nowhere(names: Names, settings: DictionarySettings) -> Lexicon:
+    try:
+        return compile_lexicon(names, settings)
+    except OSError as error:
+        raise StoreError(
+            f"{gettempdir()}: cannot compile the aliases there: {error.strerror}",
+            hint="Free some space there, or name another folder in the variable TMPDIR.",
+        ) from error
 
 
 def save(names: Names, settings: DictionarySettings, folder: Path, key: bytes) -> None:

@@ -167,9 +167,10 @@ class _Compiler:
 
     def _trie(self, name: str, words: Iterable[str]) -> marisa_trie.Trie:
         """Write a trie; it is mapped, for that takes less memory than what was built."""
-        path = str(self._folder / f"{name}.marisa")
-        marisa_trie.Trie(words).save(path)
-        return marisa_trie.Trie().mmap(path)
+        path = self._folder / f"{name}.marisa"
+        # Its own `save` does not tell of a full disk.
+        path.write_bytes(marisa_trie.Trie(words).tobytes())
+        return marisa_trie.Trie().mmap(str(path))
 
     def _filter_bits(self, keys: marisa_trie.Trie, shapes: Bytes) -> Bytes:
         slots = 1 << max(10, (len(keys) * _SLOTS_PER_ALIAS).bit_length())
