@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -70,7 +72,7 @@ def test_runs_of_a_killed_process_are_not_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize("count", [0, 1, 9, 20_000])
 @pytest.mark.parametrize("kind", [np.float32, np.int64, np.uint8])
 def test_a_column_is_the_file_that_numpy_writes(tmp_path: Path, count: int, kind: type) -> None:
-    values = (np.arange(count) % 100).astype(kind)
+    values: npt.NDArray[Any] = (np.arange(count) % 100).astype(kind)
     with ColumnWriter(tmp_path / "own.npy", kind) as column:
         for value in values[: count // 2].tolist():
             column.append(value)
