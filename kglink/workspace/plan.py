@@ -145,7 +145,11 @@ def _sample(
 
 def _cost(opened: Opened, folder: Path, entities: Sequence[Entity], *, vectors: bool) -> _Cost:
     """Store some entities in a new workspace, and link a text by their names or their vectors."""
-    flags = {"store.url": "sqlite:///kglink.db", "link.evidence": "names", "link.workers": 1}
+    model = opened.joint_space.encoder.info
+    flags = {
+        "store.url": "sqlite:///kglink.db", "link.evidence": "names", "link.workers": 1,
+        "encoder.model": str(opened.folder / model.path) if model.path else model.name,
+    }  # fmt: skip
     resolved = replace(opened.resolved.changed(flags), trusted=True)
     with Opened(init_workspace(folder), resolved, opened.registry) as scratch:
         began = time.perf_counter()
