@@ -155,6 +155,7 @@ def _as_json(done: Finetuned) -> dict[str, Any]:
             "recall": best.recall,
             "f1": best.f1,
             "dictionary_f1": made.compared.dictionary if made.compared else None,
+            "together_f1": made.compared.together if made.compared else None,
             "elsewhere": {name: one.model_dump() for name, one in made.elsewhere.items()},
             "used": made.is_better,
         }
@@ -237,10 +238,12 @@ def _detector_text(detector: DetectorReport) -> str:
     )
     if compared is None:
         return f"{text}; no space has it yet"
-    use = (
-        "used from now on" if detector.manifest.is_better else "not used: the dictionary is better"
-    )
-    return f"{text}; the dictionary {compared.dictionary:.3f}; {use}"
+    made = detector.manifest
+    use = "used from now on" if made.finds_alone else "used beside the dictionary from now on"
+    if not made.is_better:
+        use = "not used: the dictionary is better"
+    both = f"the dictionary {compared.dictionary:.3f}, both {compared.together:.3f}"
+    return f"{text}; {both}; {use}"
 
 
 def _tell(done: Finetuned) -> None:

@@ -18,8 +18,10 @@ from kglink.text.fold import fold
 
 #: The number of likeliest proposals for each thousand characters that are looked at.
 MOST_PER_THOUSAND = 150
-#: The score assumed for a detector that does not propose a place.
+#: The score assumed for a detector that does not propose a place, unless it names its own.
 UNPROPOSED = 0.27
+#: How much a further detector counts, since what it sees the first one sees in part.
+_FURTHER = 0.5
 _PAIRS = {"(": ")", "[": "]", "{": "}"}
 
 
@@ -31,8 +33,12 @@ def proposals_of(texts: Sequence[str], detectors: Mapping[str, Detector]) -> lis
         else [detector.detect(text) for text in texts]
         for name, detector in detectors.items()
     }
+    absent = {
+        name: log_odds(getattr(detector, "unproposed", UNPROPOSED))
+        for name, detector in detectors.items()
+    }
     return [
-        _proposals(text, {name: spans[at] for name, spans in by_detector.items()})
+        _proposals(text, {name: spans[at] for name, spans in by_detector.items()}, absent)
         for at, text in enumerate(texts)
     ]
 
@@ -42,29 +48,38 @@ def proposals(text: str, detectors: Mapping[str, Detector]) -> list[Span]:
     return proposals_of([text], detectors)[0]
 
 
-def _proposals(text: str, spans_of: Mapping[str, Sequence[Span]]) -> list[Span]:
+def _proposals(
+    text: str, spans_of: Mapping[str, Sequence[Span]], absent: Mapping[str, float]
+) -> list[Span]:
+    """``absent``: for each detector the log odds of a place that it does not propose."""
     found: dict[tuple[int, int], dict[str, Span]] = {}
     for name, proposed in spans_of.items():
         for span in proposed:
             if _is_balanced(text[span.start : span.end]):
                 own = found.setdefault((span.start, span.end), {})
                 own[name] = max(own.get(name, span), span, key=lambda one: one.score)
-    spans = [_united(list(own.values()), len(spans_of)) for own in found.values()]
+    first, *further = absent
+    # A further detector that proposes nothing at all does not read such texts.
+    counted = {name: absent[name] for name in (first, *filter(spans_of.get, further))}
+    spans = [_united(own, counted) for own in found.values()]
     spans = _best_of_each([*spans, *_short_forms(text, spans)])
     most = MOST_PER_THOUSAND * (1 + len(text) // 1000)
     likeliest = sorted(spans, key=lambda one: (-one.score, one.start, -one.end))[:most]
     return sorted(likeliest, key=lambda one: (one.start, -one.end))
 
 
-def _united(spans: Sequence[Span], detectors: int) -> Span:
-    """One proposal of those of some detectors: with the mean of their odds, in logarithms."""
-    best = max(spans, key=lambda one: one.score)
-    if detectors == 1:
+def _united(spans: Mapping[str, Span], absent: Mapping[str, float]) -> Span:
+    """One proposal of those of some detectors: the odds of the first, and what the others add."""
+    best = max(spans.values(), key=lambda one: one.score)
+    if len(absent) == 1:
         return best
-    odds = [*(log_odds(one.score) for one in spans)]
-    odds += [log_odds(UNPROPOSED)] * (detectors - len(spans))
-    name = next((one.name for one in spans if one.name), "")
-    return replace(best, score=probability(sum(odds) / detectors), name=name)
+    odds = [
+        log_odds(spans[name].score) if name in spans else unproposed
+        for name, unproposed in absent.items()
+    ]
+    added = sum(one - log_odds(UNPROPOSED) for one in odds[1:])
+    name = next((one.name for one in spans.values() if one.name), "")
+    return replace(best, score=probability(odds[0] + _FURTHER * added), name=name)
 
 
 def log_odds(score: float) -> float:

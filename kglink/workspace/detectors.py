@@ -35,9 +35,13 @@ class DetectorChoice(NamedTuple):
 def chosen_detector(
     folder: SpaceFolder, link: LinkSection, encoder: EncoderSection
 ) -> DetectorChoice:
-    """The detectors that the settings name; with ``auto`` the trained one, if it is good enough."""
-    name, note = _automatic(folder) if AUTO in link.detector else ("", "")
-    names = tuple(name if one == AUTO else one for one in link.detector)
+    """The detectors that the settings name; the dictionary comes first.
+
+    ``auto``: of the dictionary, the trained one and both, what was best on held-out documents.
+    """
+    automatic, note = _automatic(folder) if AUTO in link.detector else ((), "")
+    named = [name for one in link.detector for name in (automatic if one == AUTO else (one,))]
+    names = tuple(sorted(named, key=lambda name: name.rpartition("/")[2] != "dictionary"))
     if not {LEARNED, LEARNED.rpartition("/")[2]}.intersection(names):
         return DetectorChoice(link.model_copy(update={"detector": names}), note)
     own = {
@@ -61,23 +65,20 @@ def without_auto(link: LinkSection) -> LinkSection:
     return link.model_copy(update={"detector": names})
 
 
-def _automatic(folder: SpaceFolder) -> tuple[str, str]:
-
+def _automatic(folder: SpaceFolder) -> tuple[tuple[str, ...], str]:
+    """The names of the detectors that are asked, and what is said of them."""
     if not TAGGER.is_there(folder.detector):
-        return DICTIONARY, ""
+        return (DICTIONARY,), ""
     manifest = TAGGER.read(folder.detector, check=False)
     trained = f"the detector trained on {', '.join(manifest.documents)}"
-    compared = manifest.compared
-    if compared is None:
-        return LEARNED, f"found by {trained}"
-    figures = (
-        f"F1 {compared.learned:.2f} on held-out documents, the dictionary {compared.dictionary:.2f}"
-    )
-    if manifest.is_better:
-        worse = manifest.worse_elsewhere
-        other = f"; texts like those of {worse} are for `--detector dictionary`" if worse else ""
-        return LEARNED, f"found by {trained} ({figures}){other}"
-    return DICTIONARY, f"found by the dictionary; {trained} is worse ({figures})"
+    figures = f" (held-out documents: {manifest.compared.as_text})" if manifest.compared else ""
+    if not manifest.is_better:
+        return (DICTIONARY,), f"found by the dictionary; {trained} is worse{figures}"
+    worse = manifest.worse_elsewhere
+    other = f"; texts like those of {worse} are for `--detector dictionary`" if worse else ""
+    if manifest.finds_alone:
+        return (LEARNED,), f"found by {trained}{figures}{other}"
+    return (DICTIONARY, LEARNED), f"found by the dictionary and {trained}{figures}{other}"
 
 
 class NamesWithMemory:
@@ -181,15 +182,22 @@ def detector_settings(registry: Registry, settings: LinkSection) -> dict[str, Pl
                 hint=f"Write it in kglink.toml, or for one command: {env_name(setting)}={value}",
             )
         name, dot, key = setting.rpartition(".")
-        full = registry.get("detector", name).name if dot else names[0]
-        if full not in raw or (len(names) > 1 and not dot):
+        owners = [registry.get("detector", name).name] if dot else names
+        if len(owners) > 1:
+            owners = [one for one in owners if key in _keys(registry, one)]
+        if len(owners) != 1 or owners[0] not in raw:
             raise ConfigError(
                 f"link.detector_settings: {setting!r} is no setting of the detectors in use",
                 hint=f"Write NAME.setting, with one of: {', '.join(names)}.",
             )
-        raw[full][key] = value
+        raw[owners[0]][key] = value
     if settings.language != "auto":
         for name, own in raw.items():
-            if "language" in setting_keys(registry.get("detector", name).settings):
+            if "language" in _keys(registry, name):
                 own.setdefault("language", settings.language)
     return {name: registry.settings_for("detector", name, own) for name, own in raw.items()}
+
+
+def _keys(registry: Registry, name: str) -> Collection[str]:
+    """The settings that a detector has."""
+    return setting_keys(registry.get("detector", name).settings)

@@ -287,28 +287,32 @@ def publish_reranker(
 def publish_detector(opened: Opened, trained: DetectorReport) -> DetectorReport:
     """Give a trained detector to the space, with how the dictionary does on the same documents.
 
-    Both are also asked for the mentions of documents that the store has besides: a detector may be
-    good on texts like those that it has learnt from, and bad on others.
+    Each alone and both together find the mentions of documents held back, and of documents that
+    the store has besides: a detector may be good on texts like those that it has learnt from, and
+    bad on others.
     """
-    held_out = trained.texts.held_out[:_MOST_COMPARED]
-    compared = Comparison(
-        learned=round(trained.held_out.f1, 4),
-        dictionary=_f1(opened, _DICTIONARY_ALONE, trained.texts.documents, held_out),
+    model = {"link.detector_settings": {f"{LEARNED}.model": str(trained.folder)}}
+    both = {"link.detector": (DICTIONARY, LEARNED), **model}
+    alone = {"link.detector": (LEARNED,), **model}
+
+    documents, held_out = trained.texts.documents, trained.texts.held_out[:_MOST_COMPARED]
+    here = Comparison(
+        learned=_f1(opened, alone, documents, held_out),
+        together=_f1(opened, both, documents, held_out),
+        dictionary=_f1(opened, _DICTIONARY_ALONE, documents, held_out),
         documents=len(held_out),
     )
-    own = {
-        "link.detector": (LEARNED,),
-        "link.detector_settings": {f"{LEARNED}.model": str(trained.folder)},
-    }
+    is_alone = here.learned > here.together
     elsewhere = {
         name: Comparison(
-            learned=_f1(opened, own, [name], texts),
+            learned=_f1(opened, alone, [name], texts) if is_alone else 0.0,
+            together=0.0 if is_alone else _f1(opened, both, [name], texts),
             dictionary=_f1(opened, _DICTIONARY_ALONE, [name], texts),
             documents=len(texts),
         )
         for name, texts in _other_texts(opened.store, trained.texts)
     }
-    manifest = trained.manifest.model_copy(update={"compared": compared, "elsewhere": elsewhere})
+    manifest = trained.manifest.model_copy(update={"compared": here, "elsewhere": elsewhere})
     TAGGER.publish(trained.folder, opened.space().folder.detector, manifest)
     return trained._replace(manifest=manifest)
 

@@ -115,7 +115,7 @@ class LearnedSettings(PluginSettings):
     foreign: bool = Field(
         False,
         description="Read texts of another kind than it has learnt from too; else the dictionary "
-        "reads them.",
+        "reads them alone.",
     )
     device: str = Field("auto", description="cpu, cuda, cuda:N or auto.")
     precision: Precision = Field("auto", description="fp32, bf16, fp16 or auto.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 import pytest
@@ -55,15 +56,27 @@ def test_unbalanced_brackets_are_no_mentions() -> None:
     assert found == ["tumour (of)"]
 
 
-def test_several_detectors_are_united() -> None:
+class Sure(Words):
+    """Says of what it does not propose that it is none."""
+
+    unproposed = 0.01
+
+
+def test_further_detectors_add_half_of_what_they_know() -> None:
     text = "gout and pain"
-    one, other = Words("gout", "pain"), Words("pain")
-    alone = {span.start: span.score for span in proposals(text, {"one": one})}
-    both = {span.start: span.score for span in proposals(text, {"one": one, "other": other})}
-    assert alone == {0: 0.9, 9: 0.9}
-    # What both propose is as sure as before; what one does not propose is less so.
-    assert both[9] == pytest.approx(0.9)
-    assert 0.5 < both[0] < 0.7
+    first = Words("gout", "pain")
+
+    def scores(other: Words) -> dict[int, float]:
+        return {one.start: one.score for one in proposals(text, {"first": first, "other": other})}
+
+    assert scores(Words("ache")) == {0: 0.9, 9: 0.9}  # one that finds nothing says nothing
+    both = scores(Words("pain"))
+    assert both[0] == pytest.approx(0.9)
+    # The odds of .9 are 9; of .27, which nobody proposes, .37: 9 times the root of 9 / .37.
+    odds = 9 * math.sqrt(9 / (0.27 / 0.73))
+    assert both[9] == pytest.approx(odds / (1 + odds))
+    doubted = 9 * math.sqrt((0.01 / 0.99) / (0.27 / 0.73))
+    assert scores(Sure("pain"))[0] == pytest.approx(doubted / (1 + doubted))
 
 
 def test_a_text_has_no_more_proposals_than_can_be_looked_at() -> None:

@@ -21,10 +21,14 @@ from kglink_plugins.plugin import DictionarySettings, LearnedSettings
 
 #: Decimals of a score: what is left depends on which texts were read together.
 _DECIMALS = 4
+#: How probably a place that it does not propose is a mention.
+_UNPROPOSED = 0.01
 
 
 class LearnedDetector:
     """Finds mentions like those of the documents that it has learnt from."""
+
+    unproposed = _UNPROPOSED
 
     def __init__(self, settings: LearnedSettings, names: Names) -> None:
         self._settings = settings
@@ -49,9 +53,13 @@ class LearnedDetector:
         own = [text for text, is_foreign in zip(texts, foreign, strict=True) if not is_foreign]
         proposed = map(self._chosen, self._opened[0].proposals(own))
         return [
-            self._dictionary.detect(text) if is_foreign else next(proposed)
+            self._of_foreign(text) if is_foreign else next(proposed)
             for text, is_foreign in zip(texts, foreign, strict=True)
         ]
+
+    def _of_foreign(self, text: str) -> list[Span]:
+        """What the dictionary finds; nothing where others propose too."""
+        return self._dictionary.detect(text) if self._settings.decides else []
 
     def _chosen(self, spans: Sequence[Span]) -> list[Span]:
         """Those that are mentions, or all that may be if others decide it."""
