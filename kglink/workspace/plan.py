@@ -145,10 +145,12 @@ def _sample(
 
 def _cost(opened: Opened, folder: Path, entities: Sequence[Entity], *, vectors: bool) -> _Cost:
     """Store some entities in a new workspace, and link a text by their names or their vectors."""
-    model = opened.joint_space.encoder.info
+    info = opened.joint_space.encoder.info
+    model = info.path or info.name
+    own = opened.folder / model
     flags = {
         "store.url": "sqlite:///kglink.db", "link.evidence": "names", "link.workers": 1,
-        "encoder.model": str(opened.folder / model.path) if model.path else model.name,
+        "encoder.model": str(own) if own.is_dir() else model,
     }  # fmt: skip
     resolved = replace(opened.resolved.changed(flags), trusted=True)
     with Opened(init_workspace(folder), resolved, opened.registry) as scratch:
@@ -161,12 +163,12 @@ def _cost(opened: Opened, folder: Path, entities: Sequence[Entity], *, vectors: 
         else:
             link(scratch, ["."], wait=False)
         linked = time.perf_counter()
-        info = scratch.store.kb(_KB)
+        kb = scratch.store.kb(_KB)
     spaces = folder_size(folder / SPACES_FOLDER)[0] / 1e6
     store = folder_size(folder)[0] / 1e6 - spaces
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     times = stored - began, linked - stored
-    return _Cost(info.entities, info.aliases, rows, *times, store, spaces, memory)
+    return _Cost(kb.entities, kb.aliases, rows, *times, store, spaces, memory)
 
 
 def _scaled(opened: Opened, sample: _Sample, costs: Sequence[_Cost], machines: int) -> Plan:
