@@ -49,7 +49,7 @@ def measure(folder: Path, count: int) -> None:
         for surface in islice(surfaces, count):
             table.add(fold(surface))
     began = time.monotonic()
-    build_name_index(folder)
+    build_name_index(folder, folder)
     build = time.monotonic() - began
     index = NameIndex(folder)
     queries = [index.folded[at * (count // QUERIES)][:-1] for at in range(QUERIES)]

@@ -6,7 +6,8 @@
 
 The worlds are synthetic: names of one to four words, which follow Zipf's law as popularity does.
 Every step but the updates is a process of its own. For each size it prints seconds, peak memory and
-disk, and last for each step the exponent of its growth: 0 is constant, 1 is linear.
+disk, first those that `kglink plan` foretells, and last for each step the exponent of its growth: 0
+is constant, 1 is linear.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 TEXT = "They met Zorbanek Quillfeather in the harbour of Vardomir."
 #: Runs in one process that has linked once: adds an entity, then changes it.
@@ -85,6 +86,9 @@ def measured(folder: Path, size: int, vectors: bool, store: str) -> Iterator[tup
     """Each step with what it took; that of a folder is its disk in MB."""
     (folder / "world.jsonl").write_text("".join(records(size)), encoding="utf-8")
     with settings(vectors, store):
+        for step in planned(folder)["steps"]:
+            yield f"plan: {step['name']}", Cost(step["seconds"], step["memory_mb"])
+            yield f"plan: disk, {step['name']}", Cost(0.001, step["disk_mb"])
         yield "add-kb", ran(folder, "kglink_cli", "add-kb", "world", "world.jsonl")
         if vectors:
             yield "build", ran(folder, "kglink_cli", "build")
@@ -166,6 +170,14 @@ def ran(folder: Path, module: str, *arguments: str, text: str = "") -> Cost:
             told.seek(0)
             raise SystemExit(f"{' '.join(command)}: {told.read().decode()}")
     return Cost(time.perf_counter() - began, used.ru_maxrss / 1024)
+
+
+def planned(folder: Path) -> dict[str, Any]:
+    """What `kglink plan` says that the world will take."""
+    command = [sys.executable, "-m", "kglink_cli", "plan", "world.jsonl", "--json"]
+    done = subprocess.run(command, cwd=folder, check=True, capture_output=True)
+    told: dict[str, Any] = json.loads(done.stdout)
+    return told
 
 
 def output(folder: Path, program: str) -> str:

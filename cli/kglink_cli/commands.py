@@ -18,6 +18,7 @@ from kglink_cli.kbs import app as kbs_app
 from kglink_cli.link import link
 from kglink_cli.memory import fit, forget, learn
 from kglink_cli.overlap import app as overlap_app
+from kglink_cli.plan import plan
 from kglink_cli.plugins_command import app as plugins_app
 from kglink_cli.resolve import resolve
 from kglink_cli.review import review
@@ -37,6 +38,10 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "kglink add-kb products catalogue.csv --set key=SKU --set title='Product name'",
         "kglink add-kb notes notes.jsonl --links-to products --split train",
         "kglink add-kb products more.csv --merge",
+    ),
+    "plan": (
+        "kglink plan catalogue.csv --set key=SKU",
+        "kglink plan wikidata.json.bz2 --machines 4 --json",
     ),
     "kbs": ("kglink kbs", "kglink kbs --json"),
     "kbs show": ("kglink kbs show products", "kglink kbs show products --examples 10"),
@@ -139,7 +144,7 @@ _NAMES = {"add_kb": "add-kb", "evaluate": "eval"}
 def add_commands(app: typer.Typer) -> None:
     """Add every command, in groups and in the order in which people meet them."""
     groups: list[tuple[str, list[Callable[..., None] | tuple[str, typer.Typer]]]] = [
-        ("Add knowledge bases", [demo, init, add_kb, ("kbs", kbs_app()), show,
+        ("Add knowledge bases", [demo, init, plan, add_kb, ("kbs", kbs_app()), show,
                                  ("overlap", overlap_app())]),
         ("Link texts", [link, resolve, search, explain, discover, promote]),
         ("Measure, and learn from annotated texts", [evaluate, review, learn, forget, fit,

@@ -8,6 +8,7 @@ checked before, and is known not to have been touched since, is opened as it is 
 from __future__ import annotations
 
 import hashlib
+import mmap
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
@@ -31,6 +32,7 @@ _WHOLE = (np.dtype(np.int64), np.dtype(np.int32), np.dtype(np.uint32))
 _BUFFER = 1 << 20
 _CHECKED_TOGETHER = 1 << 20
 _STRINGS_TOGETHER = 1 << 16
+_NUMBERS_TOGETHER = 1 << 14
 
 
 def map_array(path: Path, mode: Literal["r", "c"] = "r") -> npt.NDArray[Any]:
@@ -89,6 +91,15 @@ def map_offsets(
     return offsets
 
 
+def give_back(mapped: npt.NDArray[Any]) -> None:
+    """Give back the memory of a mapped, read-only array; what is read of it comes in once more."""
+    source: Any = mapped
+    while isinstance(source, np.ndarray):
+        source = source.base
+    if isinstance(source, mmap.mmap):
+        source.madvise(mmap.MADV_DONTNEED)
+
+
 class StringTable(Sequence[str]):
     """Strings by number; only the pages that are read come into memory."""
 
@@ -110,6 +121,8 @@ class StringTable(Sequence[str]):
             bounds = np.asarray(self._offsets[first : first + _STRINGS_TOGETHER + 1])
             raw = self._blob[bounds[0] : bounds[-1]].tobytes()
             local = (bounds - bounds[0]).tolist()
+            for mapped in (self._offsets, self._blob):
+                give_back(mapped)
             for start, stop in pairwise(local):
                 yield self._decoded(raw[start:stop])
 
@@ -120,24 +133,67 @@ class StringTable(Sequence[str]):
             raise DamagedFileError(f"{self._path}: not text ({error})") from error
 
 
-class StringWriter:
-    """Writes a table of strings, one after the other."""
+class ColumnWriter:
+    """Writes an array of numbers; how many there are is known in the end."""
 
-    def __init__(self, stem: Path) -> None:
-        self._stem = stem
-        self._blob = stem.with_suffix(".utf8").open("wb", buffering=_BUFFER)
-        self._offsets = array("q", [0])
+    def __init__(self, path: Path, kind: npt.DTypeLike) -> None:
+        self._kind = np.dtype(kind)
+        self._waiting: array[Any] = array(self._kind.char)
+        self._file = path.open("wb", buffering=_BUFFER)
+        self._count = 0
+        self._write_header()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._blob.close()
-        np.save(self._stem.with_suffix(".offsets.npy"), np.frombuffer(self._offsets, np.int64))
+        with self._file:
+            self.add(())
+            self._file.seek(0)
+            self._write_header()
+
+    def append(self, value: float) -> None:
+        """Append one number."""
+        self._waiting.append(value)
+        if len(self._waiting) == _NUMBERS_TOGETHER:
+            self.add(())
+
+    def add(self, values: npt.ArrayLike) -> None:
+        """Append some numbers."""
+        own = np.ascontiguousarray(values, dtype=self._kind)
+        self._file.write(self._waiting)
+        self._file.write(own.data)
+        self._count += len(self._waiting) + len(own)
+        del self._waiting[:]
+
+    def _write_header(self) -> None:
+        """The header of NumPy's format 1.0, of the same length for any number of values."""
+        shape = f"'fortran_order': False, 'shape': ({self._count},), }}"
+        text = f"{{'descr': {np.lib.format.dtype_to_descr(self._kind)!r}, {shape}"
+        self._file.write(np.lib.format.magic(1, 0) + (118).to_bytes(2, "little"))
+        self._file.write(text.ljust(117).encode() + b"\n")
+
+
+class StringWriter:
+    """Writes a table of strings, one after the other."""
+
+    def __init__(self, stem: Path) -> None:
+        self._blob = stem.with_suffix(".utf8").open("wb", buffering=_BUFFER)
+        self._offsets = ColumnWriter(stem.with_suffix(".offsets.npy"), np.int64)
+        self._end = 0
+        self._offsets.append(0)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._blob, self._offsets:
+            pass
 
     def add(self, text: str) -> None:
         """Append one string."""
-        self._offsets.append(self._offsets[-1] + self._blob.write(text.encode("utf-8")))
+        self._end += self._blob.write(text.encode("utf-8"))
+        self._offsets.append(self._end)
 
 
 class PickedStrings(Sequence[str]):

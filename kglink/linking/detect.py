@@ -19,9 +19,10 @@ from kglink.text.fold import fold
 #: The number of likeliest proposals for each thousand characters that are looked at.
 MOST_PER_THOUSAND = 150
 #: The score assumed for a detector that does not propose a place, unless it names its own.
-UNPROPOSED = 0.27
-#: How much a further detector counts, since what it sees the first one sees in part.
-_FURTHER = 0.5
+UNPROPOSED = 0.12
+#: How much the odds of a further detector count: a place that the linker can do nothing with is no
+#: link, however sure a detector is.
+_FURTHER = 0.25
 _PAIRS = {"(": ")", "[": "]", "{": "}"}
 
 
@@ -69,7 +70,7 @@ def _proposals(
 
 
 def _united(spans: Mapping[str, Span], absent: Mapping[str, float]) -> Span:
-    """One proposal of those of some detectors: the odds of the first, and what the others add."""
+    """One proposal of those of some detectors: the odds of the first, which the others change."""
     best = max(spans.values(), key=lambda one: one.score)
     if len(absent) == 1:
         return best
@@ -77,9 +78,8 @@ def _united(spans: Mapping[str, Span], absent: Mapping[str, float]) -> Span:
         log_odds(spans[name].score) if name in spans else unproposed
         for name, unproposed in absent.items()
     ]
-    added = sum(one - log_odds(UNPROPOSED) for one in odds[1:])
     name = next((one.name for one in spans.values() if one.name), "")
-    return replace(best, score=probability(odds[0] + _FURTHER * added), name=name)
+    return replace(best, score=probability(odds[0] + _FURTHER * sum(odds[1:])), name=name)
 
 
 def log_odds(score: float) -> float:

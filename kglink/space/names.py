@@ -26,10 +26,20 @@ from sparse_dot_topn import sp_matmul_topn
 
 from kglink.errors import DamagedFileError
 from kglink.files.digest import text_hash
-from kglink.files.tables import StringTable, map_array, map_column, map_offsets, map_places
+from kglink.files.runs import SortedRuns, merged
+from kglink.files.tables import (
+    ColumnWriter,
+    StringTable,
+    map_array,
+    map_column,
+    map_offsets,
+    map_places,
+)
 
 SHARD_ROWS = 500_000
 BUCKETS = 1 << 18
+#: Names of which the trigrams are counted at once: some 20 MB.
+_NAMES_TOGETHER = 1 << 15
 _BORDER = "\x1f"
 _MULTIPLIERS = np.array([0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D], dtype=np.uint64)
 _MIX = np.uint64(0x27D4EB2F165667C5)
@@ -40,25 +50,33 @@ IntArray = npt.NDArray[np.int64]
 Number = TypeVar("Number", np.int64, np.uint64)
 
 
-def build_name_index(folder: Path, idf: FloatArray | None = None) -> None:
+def build_name_index(folder: Path, scratch: Path, idf: FloatArray | None = None) -> None:
     """Index the names in ``folder/folded`` (written before, one for each alias row).
 
-    ``idf`` weighs the trigrams; None: they are counted.
+    ``idf`` weighs the trigrams; None: they are counted. ``scratch`` takes what is half done.
     """
     names = StringTable(folder / "folded")
-    hashes = np.fromiter((text_hash(name) for name in names), dtype=np.uint64, count=len(names))
-    order = np.argsort(hashes, kind="stable")
-    np.save(folder / "name_hashes.npy", hashes[order])
-    np.save(folder / "name_rows.npy", order.astype(np.uint32))
-
+    runs = SortedRuns(scratch / "hashes", [np.uint32])
+    frequency = np.zeros(BUCKETS, dtype=np.int64)
+    for first, some in _batches(names, _NAMES_TOGETHER):
+        hashes = np.fromiter(map(text_hash, some), np.uint64, len(some))
+        runs.add(hashes, np.arange(first, first + len(some)))
+        if idf is None:
+            frequency += np.bincount(gram_counts(some).indices, minlength=BUCKETS)
+    with (
+        ColumnWriter(folder / "name_hashes.npy", np.uint64) as known,
+        ColumnWriter(folder / "name_rows.npy", np.uint32) as rows,
+    ):
+        for ((hashes, own),) in merged(runs):
+            known.add(hashes)
+            rows.add(own)
     if idf is None:
-        frequency = np.zeros(BUCKETS, dtype=np.int64)
-        for shard in _shards(names):
-            frequency += np.bincount(gram_counts(shard).indices, minlength=BUCKETS)
         idf = inverse_frequency(frequency, len(names))
     np.save(folder / "idf.npy", idf)
-    for number, shard in enumerate(_shards(names)):
-        by_bucket = weighted(gram_counts(shard), idf).T.tocsr()
+    for first, shard in _batches(names, SHARD_ROWS):
+        number = first // SHARD_ROWS
+        parts = [weighted(gram_counts(some), idf) for _, some in _batches(shard, _NAMES_TOGETHER)]
+        by_bucket = sp.vstack(parts, format="csr").T.tocsr()
         for part in ("indptr", "indices", "data"):
             np.save(folder / f"grams{number}.{part}.npy", getattr(by_bucket, part))
 
@@ -165,10 +183,11 @@ def places_in(
     return places, known[places] == wanted
 
 
-def _shards(names: StringTable) -> Iterator[list[str]]:
+def _batches(names: Sequence[str], size: int) -> Iterator[tuple[int, list[str]]]:
+    """Some names after the other, with the number of the first."""
     stream = iter(names)
-    while shard := list(islice(stream, SHARD_ROWS)):
-        yield shard
+    for first in range(0, len(names), size):
+        yield first, list(islice(stream, size))
 
 
 def map_matrices(

@@ -11,7 +11,6 @@ import json
 import os
 import shutil
 import time
-from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -25,7 +24,7 @@ from kglink.errors import DamagedFileError
 from kglink.files.atomic import atomic_folder, replace_folder, sync_tree, write_atomically
 from kglink.files.digest import digest_of, text_hash
 from kglink.files.manifest import file_info, note_checked, read_json
-from kglink.files.tables import StringTable, StringWriter, map_array
+from kglink.files.tables import ColumnWriter, StringTable, StringWriter, map_array
 from kglink.models.source import ModelInfo
 from kglink.records import Alias, Entity, OnProgress, Progress
 from kglink.space.layers import hidden_below, write_places
@@ -310,7 +309,7 @@ def _names(draft: Path, plan: SegmentPlan, progress: OnProgress) -> Counts:
         (draft / _READ).mkdir(parents=True, exist_ok=True)
         if plan.below is None:
             counted = _write_names(draft, _counted(plan.source, progress))
-            build_name_index(draft)
+            build_name_index(draft, draft / _READ)
         else:
             counted = _write_changes(draft, plan.source, plan.below)
         if plan.words:
@@ -328,7 +327,7 @@ def _write_changes(draft: Path, source: SpaceSource, below: Segment) -> Counts:
         raise ValueError(f"KB {source.kb!r} has no history")
     changes = source.history.read(below.info.last_id, below.info.revision)
     counted = _write_names(draft, changes.entities)
-    build_name_index(draft, below.names.idf)
+    build_name_index(draft, draft / _READ, below.names.idf)
     write_places(draft, below, StringTable(draft / "keys"), changes.removed)
     return counted
 
@@ -342,14 +341,18 @@ def _counted(source: SpaceSource, progress: OnProgress) -> Iterator[FoldedEntity
 
 def _write_names(draft: Path, entities: Iterable[FoldedEntity]) -> Counts:
     """The entity and alias tables; one alias row for each folded form, the title's first."""
-    popularity, counts, starts = array("f"), array("f"), array("q", [0])
+    rows = 0
     with (
+        ColumnWriter(draft / "popularity.npy", np.float32) as popularity,
+        ColumnWriter(draft / "alias_counts.npy", np.float32) as counts,
+        ColumnWriter(draft / "alias_starts.npy", np.int64) as starts,
         StringWriter(draft / "keys") as keys,
         StringWriter(draft / "titles") as titles,
         StringWriter(draft / "surfaces") as surfaces,
         StringWriter(draft / "folded") as folded_names,
         StringWriter(draft / _READ / "entities") as read,
     ):
+        starts.append(0)
         for entity, folded_forms in entities:
             keys.add(entity.key)
             titles.add(entity.title)
@@ -359,11 +362,9 @@ def _write_names(draft: Path, entities: Iterable[FoldedEntity]) -> Counts:
                 surfaces.add(surface)
                 folded_names.add(folded)
                 counts.append(count)
-            starts.append(len(counts))
-    np.save(draft / "popularity.npy", np.frombuffer(popularity, dtype=np.float32))
-    np.save(draft / "alias_counts.npy", np.frombuffer(counts, dtype=np.float32))
-    np.save(draft / "alias_starts.npy", np.frombuffer(starts, dtype=np.int64))
-    return {"text": len(popularity), "alias": len(counts)}
+                rows += 1
+            starts.append(rows)
+    return {"text": len(map_array(draft / "popularity.npy")), "alias": rows}
 
 
 def alias_rows(entity: Entity, folded_names: Sequence[str]) -> dict[str, tuple[str, int]]:

@@ -169,18 +169,22 @@ class SpaceNames:
 
     def __iter__(self) -> Iterator[NameRow]:
         for segment in self._segments:
-            counts = segment.alias_counts
-            found = np.full(len(counts), segment.alias_rows is None)
-            if segment.alias_rows is not None:
-                found[segment.alias_rows] = True
-            owners = np.repeat(np.arange(len(segment.keys)), np.diff(segment.alias_starts))
-            key, last = "", -1
             rows = zip(segment.surfaces, segment.names.folded, strict=True)
-            for at, (surface, folded) in enumerate(rows):
-                if found[at]:
-                    if owners[at] != last:
-                        key, last = segment.keys[owners[at]], owners[at]
-                    yield NameRow(surface, folded, segment.kb, int(counts[at]), key)
+            keys, key, last = iter(segment.keys), "", -1
+            for first in range(0, len(segment.surfaces), _BLOCK):
+                some = np.arange(first, min(first + _BLOCK, len(segment.surfaces)))
+                found = np.ones(len(some), dtype=np.bool_)
+                if segment.alias_rows is not None:
+                    found = np.isin(some, segment.alias_rows, assume_unique=True)
+                owners = segment.entity_of(some).tolist()
+                counts = segment.alias_counts[some].tolist()
+                for owner, count, is_found, (surface, folded) in zip(
+                    owners, counts, found, rows, strict=False
+                ):
+                    while last < owner:
+                        key, last = next(keys), last + 1
+                    if is_found:
+                        yield NameRow(surface, folded, segment.kb, int(count), key)
 
 
 #: How many rows are compared one by one, whatever the index; of more the index is asked.

@@ -12,6 +12,7 @@ from kglink.workspace import link as link_verbs
 from kglink.workspace import link_job as link_job_verbs
 from kglink.workspace import memory as memory_verbs
 from kglink.workspace import overlaps as overlaps_verbs
+from kglink.workspace import plan as plan_verbs
 from kglink.workspace import report as report_verbs
 from kglink.workspace import resolve as resolve_verbs
 from kglink.workspace import review as review_verbs
@@ -30,6 +31,7 @@ class Workspace(Opened):
     kb = kbs_verbs.kb
     export = kbs_verbs.export
     remove_kb = kbs_verbs.remove_kb
+    plan = plan_verbs.plan
     # entities
     entities = entities_verbs.entities
     entity = entities_verbs.entity

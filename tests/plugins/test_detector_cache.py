@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import errno
 import json
+import signal
+import subprocess
+import sys
+import tempfile
 import threading
 from pathlib import Path
 
@@ -18,7 +22,6 @@ from kglink.files.digest import user_key
 from kglink.files.manifest import file_info
 from kglink.records import Span
 from kglink_plugins.detectors.dictionary import cache
-from kglink_plugins.detectors.dictionary.compiled import compile_lexicon
 from kglink_plugins.detectors.dictionary.finder import dictionary_detector
 from kglink_plugins.plugin import DictionarySettings
 
@@ -102,7 +105,7 @@ def test_a_cache_that_a_stranger_forged_is_not_read(
         strangers.setenv("XDG_CONFIG_HOME", str(tmp_path / "stranger"))
         other_key = user_key()
         assert other_key not in (key, None)
-        cache.save(compile_lexicon(Names(["Eve", "Eva"]), DictionarySettings()), folder, other_key)
+        cache.save(Names(["Eve", "Eva"]), DictionarySettings(), folder, other_key)
     assert dictionary_detector(DictionarySettings(), names).detect("Ada Eve") == [Span(0, 3, 1.0)]
     assert names.reads == 2
     dictionary_detector(DictionarySettings(), names)
@@ -184,8 +187,48 @@ def test_a_full_disk_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         dictionary_detector(DictionarySettings(), Names(["Ada"], tmp_path))
 
 
+def test_a_full_disk_is_said_where_nothing_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
+    with pytest.raises(StoreError, match="none: cannot compile the aliases there: No such file"):
+        dictionary_detector(DictionarySettings(), Names(["Ada"]))
+
+
+def test_what_a_killed_process_left_is_swept(tmp_path: Path) -> None:
+    program = """
+import os, signal, sys
+from pathlib import Path
+from kglink.plugins import NameRow
+from kglink_plugins.detectors.dictionary import compiled
+from kglink_plugins.detectors.dictionary.finder import dictionary_detector
+from kglink_plugins.plugin import DictionarySettings
+
+class Names:
+    cache_dir, fingerprint = Path(sys.argv[1]), "some"
+    def __iter__(self):
+        for number in range(100):
+            yield NameRow(f"Ada {number}", f"ada {number}", "kb", 1)
+            if number == 60:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+compiled._ROWS_AT_ONCE = 10
+dictionary_detector(DictionarySettings(), Names())
+"""
+    done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=False)
+    assert done.returncode == -signal.SIGKILL
+    (draft,) = tmp_path.iterdir()
+    assert list(draft.rglob("rows.jsonl"))
+    names = Names([f"Ada {number}" for number in range(100)], tmp_path)
+    detector = dictionary_detector(DictionarySettings(), names)
+    assert detector.detect("Ada 99") == [Span(0, 6, 1.0)]
+    (folder,) = tmp_path.iterdir()
+    assert folder.name.startswith("dictionary-")
+    assert all(path.is_file() for path in folder.iterdir())
+
+
 def refuse(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
-    def failing_save(lexicon: object, folder: Path, key: bytes) -> None:
+    def failing_save(*_: object) -> None:
         raise OSError(number, {errno.ENOSPC: "No space left on device"}.get(number, "Read-only"))
 
     monkeypatch.setattr(cache, "save", failing_save)

@@ -15,7 +15,7 @@ from alias_names import Names
 from kglink.linking.scoring import DEFAULT_THRESHOLD
 from kglink.plugins import NameRow
 from kglink.testing.contracts.base import NASTY_TEXTS
-from kglink_plugins.detectors.dictionary.bags import compile_bags
+from kglink_plugins.detectors.dictionary.compiled import compile_lexicon
 from kglink_plugins.detectors.dictionary.detector import (
     NameDetector,
     name_detector,
@@ -254,7 +254,7 @@ def test_a_name_that_very_many_things_have_is_compiled_in_linear_time() -> None:
     def seconds(count: int) -> float:
         rows = [NameRow("Path lamp", "path lamp", "kb", 1, str(key)) for key in range(count)]
         began = time.process_time()
-        compile_bags(rows, lambda _: 0)
+        compile_lexicon(rows, DictionarySettings())
         return time.process_time() - began
 
     seconds(1000)

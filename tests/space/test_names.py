@@ -29,7 +29,7 @@ def index_of(folder: Path, folded: list[str]) -> NameIndex:
     with StringWriter(folder / "folded") as table:
         for name in folded:
             table.add(name)
-    build_name_index(folder)
+    build_name_index(folder, folder)
     return NameIndex(folder)
 
 

@@ -8,21 +8,28 @@ misspelt words are found.
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from enum import IntEnum
-from itertools import accumulate, permutations
-from typing import NamedTuple
+from itertools import permutations
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from kglink.files.digest import text_hash
+from kglink.files.runs import MOST_RECORDS, Hashes, SortedRuns, merged
+from kglink.files.tables import ColumnWriter
 from kglink.plugins import NameRow
 from kglink.text.name_words import name_words
-from kglink_plugins.detectors.dictionary.text_words import MASK, bag_hash, pieces_of, word_hash
+from kglink_plugins.detectors.dictionary.text_words import pieces_of, word_hash
 
-Hashes = npt.NDArray[np.uint64]
+Numbers = npt.NDArray[np.uint32]
+Places = npt.NDArray[np.int64]
+Table = npt.NDArray[Any]
 
 #: What a bag is: a whole name, a part of one entity's names, a name written as one word. And what
 #: a word of a text is: short for a name of several words that stands before it in the text.
@@ -37,8 +44,9 @@ _LONGEST_UNIT = 2
 #: Shorter words are not corrected.
 LEAST_MISSPELT = 4
 #: A larger vocabulary has a neighbour for every word.
-_MOST_CORRECTED = 300_000
-
+MOST_CORRECTED = 300_000
+#: The number of no name.
+_NOTHING = 2**32 - 1
 
 #: KBs that share this part of the names of the smaller one are about the same things.
 _RELATED = 0.2
@@ -73,72 +81,199 @@ class Bags(NamedTuple):
     """The word that each was made of; the number of words, where there are several."""
 
 
-def compile_bags(rows: Iterable[NameRow], id_of: Callable[[str], int]) -> Bags:
-    """The bags of all names; ``id_of`` numbers the surfaces."""
-    entities: dict[tuple[str, str], int] = {}
-    owners: dict[int, dict[int, None]] = {}  # in the order in which they came
-    names: dict[int, str] = {}
-    titles: list[str] = []
-    kbs: list[str] = []
-    kinds: dict[int, int] = {}
-    parts: set[tuple[int, int]] = set()
-    vocabulary: dict[str, list[int]] = {}
-    for row in rows:
-        named = name_words(row.folded)
-        if not named or len(named) > MOST_WORDS:
-            continue
-        entity = entities.setdefault((row.kb, row.key or row.folded), len(entities))
-        if entity == len(titles):
-            titles.append(row.surface)
-            kbs.append(row.kb)
-        for word in set(named):
-            vocabulary.setdefault(word, [0, 0])[0] += 1
-            for piece in pieces_of(word):
-                vocabulary.setdefault(piece, [0, 0])
-        vocabulary[named[-1]][1] += 1
-        bag = bag_hash(named)
-        names.setdefault(bag, row.surface)
-        bearers = owners.setdefault(bag, {})
-        if entity in bearers:
-            continue
-        kinds[bag] = kinds.get(bag, 0) | WHOLE
-        # What another KB calls the same counts as the same thing.
-        first = next(iter(bearers), entity)
-        thing = entity if kbs[first] == row.kb else first
-        bearers[entity] = None
-        parts.update((part, thing) for part in _parts(named))
-        if len(named) == _PAIR:
-            whole = bag_hash(["".join(named)])
-            kinds[whole] = kinds.get(whole, 0) | JOINED
-            names.setdefault(whole, row.surface)
-    for bag, entity in _unique(parts):
-        kinds[bag] = kinds.get(bag, 0) | PART
-        names.setdefault(bag, titles[entity])
-    order = sorted(kinds)
-
-    def kbs_of(bag: int) -> frozenset[str]:
-        return frozenset(kbs[entity] for entity in owners.get(bag, ()))
-
-    agreed = _agreed(Counter(map(kbs_of, owners)))
-    words = sorted(vocabulary, key=word_hash)
-    deleted, deleted_from = _deletions(words)
-    return Bags(
-        np.array(order, dtype=np.uint64),
-        np.array([kinds[bag] for bag in order], dtype=np.uint8),
-        np.array([agreed.get(kbs_of(bag), Agreed.NO) for bag in order], dtype=np.uint8),
-        np.array([id_of(names[bag]) for bag in order], dtype=np.uint32),
-        np.array([word_hash(word) for word in words], dtype=np.uint64),
-        np.array([vocabulary[word][0] for word in words], dtype=np.uint32),
-        np.array([vocabulary[word][1] for word in words], dtype=np.uint32),
-        deleted,
-        deleted_from,
-    )
+_BAG_COLUMNS: Mapping[str, npt.DTypeLike] = {
+    "bags": np.uint64, "bag_kinds": np.uint8, "bag_agreed": np.uint8, "bag_names": np.uint32,
+}  # fmt: skip
+_WORD_COLUMNS: Mapping[str, npt.DTypeLike] = {
+    "words": np.uint64, "word_names": np.uint32, "word_ends": np.uint32,
+}  # fmt: skip
 
 
-def _agreed(names: Mapping[frozenset[str], int]) -> dict[frozenset[str], Agreed]:
+class BagWriter:
+    """Collects names, sorts on disk what is known of their bags, and writes the files of `Bags`.
+
+    Names are numbered as they come. The number of an entity is that of its first name.
+    """
+
+    def __init__(self, scratch: Path, most: int = MOST_RECORDS) -> None:
+        self._most = most
+        self._count = 0
+        self._kbs: dict[str, int] = {}
+        self._kb_of_name = array("I")
+        self._words = _WordCounts(scratch / "words", most)
+        # Each with the number of a name.
+        self._entities, self._wholes, self._joined, self._parts = (
+            SortedRuns(scratch / what, [np.uint32], most)
+            for what in ("entities", "wholes", "joined", "parts")
+        )
+
+    def add(self, rows: Sequence[NameRow]) -> None:
+        """Add some names."""
+        names: dict[int, list[str]] = {}
+        cores: dict[int, list[str]] = {}
+        for number, row in enumerate(rows, self._count):
+            self._kb_of_name.append(self._kbs.setdefault(row.kb, len(self._kbs)))
+            named = name_words(row.folded)
+            if not named or len(named) > MOST_WORDS:
+                continue
+            names[number] = named
+            core = _without_numbers(named)
+            if _PAIR <= len(core) < len(named):
+                cores[number] = core
+        own = [rows[number - self._count] for number in names]
+        entities = (text_hash(f"{row.kb}\0{row.key or row.folded}") for row in own)
+        pairs = {number: "".join(name) for number, name in names.items() if len(name) == _PAIR}
+        self._count += len(rows)
+        self._words.add(names.values())
+        self._entities.add(np.fromiter(entities, np.uint64, len(own)), list(names))
+        self._joined.add(np.fromiter(map(word_hash, pairs.values()), np.uint64), list(pairs))
+        self._wholes.add(self._with_parts(names), list(names))
+        self._parts.add(self._with_parts(cores), list(cores))
+
+    def _with_parts(self, names: Mapping[int, Sequence[str]]) -> Hashes:
+        """Add the parts of some names by number; returns the bags of the whole names."""
+        words = [word for name in names.values() for word in name]
+        hashes = np.fromiter(map(word_hash, words), np.uint64, len(words))
+        letters = np.fromiter(map(len, words), np.int64, len(words))
+        numbers = np.fromiter(names, np.uint32, len(names))
+        sizes = np.fromiter(map(len, names.values()), np.int64, len(names))
+        starts = np.cumsum(sizes) - sizes
+        wholes = np.empty(len(names), dtype=np.uint64)
+        for size in range(1, MOST_WORDS + 1):
+            own = np.flatnonzero(sizes == size)
+            places = starts[own, None] + np.arange(size)
+            parts, lengths = _parts_of(hashes[places]), _parts_of(letters[places])
+            row, column = np.nonzero(lengths >= LEAST_PART)
+            self._parts.add(parts[row, column], numbers[own[row]])
+            wholes[own] = hashes[places].sum(axis=1, dtype=np.uint64)
+        return wholes
+
+    def write(self, folder: Path, ids: npt.NDArray[np.uint32]) -> None:
+        """Write the bags of all names; ``ids`` numbers their surfaces."""
+        self._words.write(folder)
+        things, agreed = self._owners()
+        first = 0
+        with ExitStack() as opened:
+            columns = [
+                opened.enter_context(ColumnWriter(folder / f"{name}.npy", kind))
+                for name, kind in _BAG_COLUMNS.items()
+            ]
+            blocks = merged(self._wholes, self._joined, self._parts, most=self._most)
+            for (bags, rows), (joined, pairs), (parts, holders) in blocks:
+                wholes, at = np.unique(bags, return_index=True)
+                named = {WHOLE: (wholes, rows[at])}
+                is_new = things[pairs] != _NOTHING
+                found, at = np.unique(joined[is_new], return_index=True)
+                named[JOINED] = found, pairs[is_new][at]
+                named[PART] = _unique(parts, things[holders])
+                block = _block(named, agreed[first : first + len(wholes)])
+                first += len(wholes)
+                found_columns: list[npt.ArrayLike] = [*block[:3], ids[block[3]]]
+                for column, values in zip(columns, found_columns, strict=True):
+                    column.add(values)
+
+    def _owners(self) -> tuple[Numbers, npt.NDArray[np.uint8]]:
+        """For each name the entity that its parts are of, and for each whole bag its `Agreed`.
+
+        `_NOTHING` is of names of which the entity has another that is the same bag.
+        """
+        entities = np.zeros(self._count, dtype=np.uint32)
+        for ((hashes, rows),) in merged(self._entities, most=self._most):
+            _, first, inverse = np.unique(hashes, return_index=True, return_inverse=True)
+            entities[rows] = rows[first][inverse]
+        kbs = np.frombuffer(self._kb_of_name, dtype=np.uint32)
+        things = np.full(self._count, _NOTHING, dtype=np.uint32)
+        sets: dict[frozenset[int], int] = {}
+        found = [np.empty(0, dtype=np.uint32)]
+        for ((bags, rows),) in merged(self._wholes, most=self._most):
+            _, starts, bag = np.unique(bags, return_index=True, return_inverse=True)
+            owners, first = entities[rows], rows[starts][bag]
+            # Each entity counts once for a bag.
+            order = np.lexsort((owners, bag))
+            is_new = np.ones(len(order), dtype=np.bool_)
+            is_new[1:] = (np.diff(bag[order]) != 0) | (np.diff(owners[order]) != 0)
+            new = order[is_new]
+            # What another KB calls the same counts as the same thing.
+            same = kbs[rows] == kbs[first]
+            things[rows[new]] = np.where(same, owners, entities[first])[new]
+            found.append(self._sets_of(bag, kbs[rows], sets))
+        of_bags = np.concatenate(found)
+        counts = np.bincount(of_bags, minlength=len(sets)).tolist()
+        agreed = _agreed(dict(zip(sets, counts, strict=True)))
+        return things, np.array([agreed[one] for one in sets], dtype=np.uint8)[of_bags]
+
+    def _sets_of(self, bags: Places, kbs: Numbers, sets: dict[frozenset[int], int]) -> Numbers:
+        """For each of some bags the number of the set of KBs that have it."""
+        pairs = np.unique(bags.astype(np.uint64) << np.uint64(32) | kbs)
+        own = (pairs & np.uint64(_NOTHING)).astype(np.uint32)
+        starts = np.unique(pairs >> np.uint64(32), return_index=True)[1]
+        # The sum of the KBs' hashes tells one set from another.
+        hashes = np.fromiter(map(text_hash, self._kbs), np.uint64, len(self._kbs))
+        sums = np.add.reduceat(hashes[own], starts)
+        _, first, inverse = np.unique(sums, return_index=True, return_inverse=True)
+        stops = [*starts[1:], len(own)]
+        some = (frozenset(own[starts[at] : stops[at]].tolist()) for at in first.tolist())
+        return np.array([sets.setdefault(one, len(sets)) for one in some], dtype=np.uint32)[inverse]
+
+
+class _WordCounts:
+    """Counts in how many names each word stands, and how many end in it."""
+
+    def __init__(self, stem: Path, most: int) -> None:
+        self._counts: dict[str, list[int]] = {}
+        self._has_run = False
+        self._most = most
+        # A word's own hash tells it from others of the same pieces; then its two counts.
+        self._runs = SortedRuns(stem, [np.uint64, np.uint32, np.uint32], most)
+
+    def add(self, names: Iterable[Sequence[str]]) -> None:
+        """Count the words of some names."""
+        counts = self._counts
+        for named in names:
+            for word in dict.fromkeys(named):
+                counts.setdefault(word, [0, 0])[0] += 1
+                for piece in pieces_of(word):
+                    counts.setdefault(piece, [0, 0])
+            counts[named[-1]][1] += 1
+        if len(counts) > MOST_CORRECTED:
+            self._write_run()
+            self._has_run = True
+
+    def write(self, folder: Path) -> None:
+        """Write the words of `Bags`."""
+        words = [] if self._has_run else sorted(self._counts, key=word_hash)
+        self._write_run()
+        count = 0
+        with ExitStack() as opened:
+            columns = [
+                opened.enter_context(ColumnWriter(folder / f"{name}.npy", kind))
+                for name, kind in _WORD_COLUMNS.items()
+            ]
+            for ((hashes, own, names, ends),) in merged(self._runs, most=self._most):
+                order = np.lexsort((own, hashes))
+                is_first = np.ones(len(order), dtype=np.bool_)
+                is_first[1:] = np.diff(own[order]) != 0
+                starts = np.flatnonzero(is_first)
+                first = np.argsort(order[starts])  # words of one hash as they came
+                count += len(first)
+                columns[0].add(hashes[order[starts]][first])
+                columns[1].add(np.add.reduceat(names[order], starts)[first])
+                columns[2].add(np.add.reduceat(ends[order], starts)[first])
+        deleted, places = _deletions(words, count)
+        np.save(folder / "deleted.npy", deleted)
+        np.save(folder / "deleted_from.npy", places)
+
+    def _write_run(self) -> None:
+        words, counts = self._counts, np.array([*self._counts.values()]).reshape(-1, 2)
+        hashes, own = (np.fromiter(map(of, words), np.uint64) for of in (word_hash, text_hash))
+        self._runs.add(hashes, own, counts[:, 0], counts[:, 1])
+        self._counts = {}
+
+
+def _agreed(names: Mapping[frozenset[int], int]) -> dict[frozenset[int], Agreed]:
     """Whether several KBs have the names of just these KBs; ``names`` counts those."""
-    own: Counter[str] = Counter()
-    shared: Counter[tuple[str, str]] = Counter()
+    own: Counter[int] = Counter()
+    shared: Counter[tuple[int, int]] = Counter()
     for kbs, count in names.items():
         for kb in kbs:
             own[kb] += count
@@ -153,23 +288,14 @@ def _agreed(names: Mapping[frozenset[str], int]) -> dict[frozenset[str], Agreed]
     }
 
 
-def _parts(named: list[str]) -> set[int]:
-    """The parts of a name, and of what is left of it without models and sizes."""
-    core = _without_numbers(named)
-    if not _PAIR <= len(core) < len(named):
-        return _parts_of(named)
-    return {*_parts_of(named), bag_hash(core), *_parts_of(core)}
+def _parts_of(words: Table) -> Table:
+    """The beginnings, the ends and the single words of names, and all of them but for one word.
 
-
-def _parts_of(named: list[str]) -> set[int]:
-    """The beginnings, the ends and the single words of a name, and all of it but for one word."""
-    hashes = list(map(word_hash, named))
-    letters = list(map(len, named))
-    sums, lengths = list(accumulate(hashes)), list(accumulate(letters))
-    whole, size = sums[-1], lengths[-1]
-    parts = [*zip(sums[:-1], lengths[:-1], strict=True), *zip(hashes, letters, strict=True)]
-    parts += [(whole - part, size - length) for part, length in parts]
-    return {part & MASK for part, length in parts if length >= LEAST_PART}
+    A row of ``words`` has a number for each word of a name: its hash, or its letters.
+    """
+    sums = np.cumsum(words, axis=1, dtype=words.dtype)
+    parts = np.concatenate([sums[:, :-1], words], axis=1)
+    return np.concatenate([parts, sums[:, -1:] - parts], axis=1)
 
 
 def _without_numbers(named: list[str]) -> list[str]:
@@ -183,13 +309,35 @@ def _without_numbers(named: list[str]) -> list[str]:
     ]
 
 
-def _unique(parts: set[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """The parts of the names of one thing alone, with that entity."""
-    bags = np.fromiter((part for part, _ in parts), np.uint64, len(parts))
-    owners = np.fromiter((entity for _, entity in parts), np.int64, len(parts))
-    found, first, counts = np.unique(bags, return_index=True, return_counts=True)
-    only = counts == 1
-    return zip(found[only].tolist(), owners[first[only]].tolist(), strict=True)
+def _unique(parts: Hashes, things: Numbers) -> tuple[Hashes, Numbers]:
+    """The parts of the names of one thing alone, with that; ``parts`` are in order."""
+    is_known = things != _NOTHING
+    found, starts = np.unique(parts[is_known], return_index=True)
+    least = np.minimum.reduceat(things[is_known], starts)
+    only = least == np.maximum.reduceat(things[is_known], starts)
+    return found[only], least[only]
+
+
+def _block(
+    named: Mapping[int, tuple[Hashes, Numbers]], agreed: npt.NDArray[np.uint8]
+) -> tuple[Hashes, npt.NDArray[np.uint8], npt.NDArray[np.uint8], Numbers]:
+    """Bags in order with their kinds, their `Agreed`, and the first name that each is of.
+
+    ``named``: of each kind the bags and their first names. ``agreed`` is of the whole ones.
+    """
+    bags = np.unique(np.concatenate([own for own, _ in named.values()]))
+    kinds = np.zeros(len(bags), dtype=np.uint8)
+    names = np.full(len(bags), _NOTHING, dtype=np.uint32)
+    for kind, (own, first) in named.items():
+        places = np.searchsorted(bags, own)
+        kinds[places] |= kind
+        # Part of a name it is called only where no whole name is this.
+        least = np.minimum(names[places], first)
+        is_new = names[places] == _NOTHING
+        names[places] = np.where(is_new, first, names[places]) if kind == PART else least
+    of_bags = np.full(len(bags), Agreed.NO, dtype=np.uint8)
+    of_bags[np.searchsorted(bags, named[WHOLE][0])] = agreed
+    return bags, kinds, of_bags, names
 
 
 def deletions(word: str) -> list[int]:
@@ -201,15 +349,19 @@ def deletions(word: str) -> list[int]:
     return [text_hash(f"-{one}") for one in (word, *shorter)]
 
 
-def _deletions(vocabulary: list[str]) -> tuple[Hashes, npt.NDArray[np.uint32]]:
-    pairs = [
-        (deleted, at)
-        for at, word in enumerate(vocabulary)
-        if len(word) >= LEAST_MISSPELT and word.isalpha()
-        for deleted in set(deletions(word))
-    ]
-    if len(vocabulary) > _MOST_CORRECTED:
-        pairs = []
-    both = np.array(sorted(pairs), dtype=np.uint64).reshape(-1, 2)
-    hashes, first, counts = np.unique(both[:, 0], return_index=True, return_counts=True)
-    return hashes, np.where(counts == 1, both[first, 1], len(vocabulary)).astype(np.uint32)
+def _deletions(vocabulary: Sequence[str], count: int) -> tuple[Hashes, Numbers]:
+    """Hashes of words with a letter left out, and the places of the words.
+
+    Where several words are meant the place is ``count``, the number of all words.
+    """
+    found, places = array("Q"), array("I")
+    for at, word in enumerate(vocabulary):
+        if len(word) >= LEAST_MISSPELT and word.isalpha():
+            shorter = set(deletions(word))
+            found.extend(shorter)
+            places.extend([at] * len(shorter))
+    hashes, first, counts = np.unique(
+        np.frombuffer(found, np.uint64), return_index=True, return_counts=True
+    )
+    own = np.frombuffer(places, np.uint32)[first]
+    return hashes, np.where(counts == 1, own, count).astype(np.uint32)

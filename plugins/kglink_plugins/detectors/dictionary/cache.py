@@ -15,26 +15,28 @@ import shutil
 import time
 import unicodedata
 from pathlib import Path
-
-import marisa_trie
-import numpy as np
+from tempfile import gettempdir
 
 from kglink.errors import DamagedFileError, NewerFileError, StoreError
 from kglink.files.atomic import atomic_folder, sweep_drafts
 from kglink.files.digest import digest_of, seal_of, user_key
 from kglink.files.manifest import FileInfo, ManifestPart, damaged_files, file_info, read_manifest
-from kglink.files.tables import map_array
 from kglink.plugins import Names
 from kglink_plugins.detectors.dictionary.bags import Bags
-from kglink_plugins.detectors.dictionary.compiled import Lexicon, compile_lexicon
+from kglink_plugins.detectors.dictionary.compiled import (
+    ARRAYS,
+    TRIES,
+    Lexicon,
+    compile_lexicon,
+    map_lexicon,
+    write_lexicon,
+)
 from kglink_plugins.plugin import DictionarySettings
 
 #: Raise it when the files, the folding or the borders of words change.
 FORMAT = 6
 MANIFEST = "manifest.json"
-_TRIES = ("keys", "surfaces", "articled")
-_ARRAYS = ("counts", "shapes", "bits")
-_VARIANTS = tuple(Bags._fields)
+_FILES = {f"{name}.marisa" for name in TRIES} | {f"{name}.npy" for name in (*ARRAYS, *Bags._fields)}
 #: Parts that were compiled for updates are small; that of a whole KB must not go for them.
 _KEPT_FOLDERS = 16
 #: What marisa-trie ends with on a file that is no trie.
@@ -61,39 +63,42 @@ def open_lexicon(names: Names, settings: DictionarySettings) -> Lexicon:
     """The compiled aliases of ``names``: from the cache, else compiled and cached."""
     key = user_key()
     if names.cache_dir is None or key is None:
-        return compile_lexicon(names, settings)
+        return _kept_nowhere(names, settings)
     folder = names.cache_dir / f"dictionary-{_digest(names.fingerprint, settings, key)}"
     lexicon = load(folder, key)
     if lexicon is not None:
         return lexicon
-    lexicon = compile_lexicon(names, settings)
     try:
-        save(lexicon, folder, key)
+        save(names, settings, folder, key)
     except OSError as error:
         if error.errno in _READ_ONLY:
             # Somebody else's workspace: the compiled aliases live as long as this process.
-            return lexicon
+            return _kept_nowhere(names, settings)
         raise StoreError(
             f"{folder}: cannot keep the compiled aliases: {error.strerror}",
             hint="Free some space there, or open the workspace on another disk.",
         ) from error
-    # The mapped files take less memory than what was just built.
-    return load(folder, key) or lexicon
+    return load(folder, key) or _kept_nowhere(names, settings)
 
 
-def save(lexicon: Lexicon, folder: Path, key: bytes) -> None:
-    """Write the files beside ``folder`` and publish them under its name."""
+def _kept_nowhere(names: Names, settings: DictionarySettings) -> Lexicon:
+    try:
+        return compile_lexicon(names, settings)
+    except OSError as error:
+        raise StoreError(
+            f"{gettempdir()}: cannot compile the aliases there: {error.strerror}",
+            hint="Free some space there, or name another folder in the variable TMPDIR.",
+        ) from error
+
+
+def save(names: Names, settings: DictionarySettings, folder: Path, key: bytes) -> None:
+    """Compile the aliases beside ``folder`` and publish them under its name."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with atomic_folder(folder) as made:
-        for name in _TRIES:
-            getattr(lexicon, name).save(str(made / f"{name}.marisa"))
-        for name in _ARRAYS:
-            np.save(made / f"{name}.npy", getattr(lexicon, name), allow_pickle=False)
-        for name in _VARIANTS:
-            np.save(made / f"{name}.npy", getattr(lexicon.variants, name), allow_pickle=False)
+        longest = write_lexicon(made, names, settings)
         files = {path.name: file_info(path) for path in sorted(made.iterdir())}
         written = {name: _clocks(made / name) for name in files}
-        manifest = _Manifest(longest=lexicon.longest, files=files, written=written)
+        manifest = _Manifest(longest=longest, files=files, written=written)
         manifest = manifest.model_copy(update={"seal": manifest.sealed_by(key, folder.name)})
         (made / MANIFEST).write_text(manifest.model_dump_json(indent=1), encoding="utf-8")
     # Remove compiled aliases of earlier states, and what a killed process left.
@@ -108,9 +113,7 @@ def load(folder: Path, key: bytes) -> Lexicon | None:
     """The aliases compiled there, memory-mapped; None: missing, damaged or somebody else's."""
     try:
         manifest = read_manifest(_Manifest, folder / MANIFEST, newest=FORMAT)
-        if manifest.format != FORMAT or set(manifest.files) != (
-            {f"{name}.marisa" for name in _TRIES} | {f"{name}.npy" for name in _ARRAYS + _VARIANTS}
-        ):
+        if manifest.format != FORMAT or set(manifest.files) != _FILES:
             return None
         if manifest.seal != manifest.sealed_by(key, folder.name):
             return None
@@ -119,10 +122,7 @@ def load(folder: Path, key: bytes) -> Lexicon | None:
             return None
         with contextlib.suppress(OSError):  # somebody else's: what is used is kept the longest
             os.utime(folder)
-        tries = {name: marisa_trie.Trie().mmap(str(folder / f"{name}.marisa")) for name in _TRIES}
-        arrays = {name: map_array(folder / f"{name}.npy") for name in _ARRAYS}
-        variants = Bags(*(map_array(folder / f"{name}.npy") for name in _VARIANTS))
-        return Lexicon(**tries, **arrays, longest=manifest.longest, variants=variants)
+        return map_lexicon(folder, manifest.longest)
     except (DamagedFileError, NewerFileError, FileNotFoundError, *_NO_TRIE):
         return None  # never written, damaged, or replaced by another process while we read
 

@@ -7,28 +7,37 @@ it is a bit table over hashes of the first one and the first two words of every 
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from array import array
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import marisa_trie
 import numpy as np
 import numpy.typing as npt
 
+from kglink.files.runs import MOST_RECORDS, Hashes
+from kglink.files.tables import map_array
 from kglink.plugins import NameRow
-from kglink_plugins.detectors.dictionary.bags import Bags, compile_bags
-from kglink_plugins.detectors.dictionary.borders import Hashes, words_of
-from kglink_plugins.detectors.dictionary.guard import Guard, shape_of
+from kglink_plugins.detectors.dictionary.bags import Bags, BagWriter
+from kglink_plugins.detectors.dictionary.borders import words_of
+from kglink_plugins.detectors.dictionary.guard import FUNCTION, Guard, shape_of
 from kglink_plugins.plugin import DictionarySettings
 
 Bytes = npt.NDArray[np.uint8]
 
+#: The parts of `Lexicon` that are files, besides its variants.
+TRIES, ARRAYS = ("keys", "surfaces", "articled"), ("counts", "shapes", "bits")
 #: Rows of the filter: aliases of one word, those that need a capital, and those of several words.
 ONE_WORD, ONE_CAPITAL_WORD, TWO_WORDS = range(3)
 _SLOTS_PER_ALIAS = 16
 #: A number with this number of digits, such as an EAN, is a name if somebody said that it is one.
 _LONG_NUMBER = 6
-_KEYS_AT_ONCE = 20_000
+_ROWS_AT_ONCE = 20_000
 _MOST_COUNT = 2**32 - 1
 
 
@@ -54,40 +63,131 @@ class Lexicon(NamedTuple):
 
 
 def compile_lexicon(rows: Iterable[NameRow], settings: DictionarySettings) -> Lexicon:
-    """Compile the aliases that a text can match."""
-    guard = guard_of(settings)
-    wanted = [row for row in rows if _wanted(row.folded, settings)]
-    entries, surfaces = _collected(wanted)
-    keys: dict[str, int] = {}
-    for folded, (count, shape) in entries.items():
-        whole = shape | guard.word_shape(folded)
-        if not guard.never(whole):
-            keys[folded] = min(count, _MOST_COUNT) << 8 | whole
-    trie, written = marisa_trie.Trie(keys), marisa_trie.Trie(surfaces)
-    rows_of_keys = np.fromiter(map(trie.key_id, keys), np.int64, len(keys))
-    packed = np.zeros(len(keys), dtype=np.uint64)
-    packed[rows_of_keys] = np.fromiter(keys.values(), np.uint64, len(keys))
-    return Lexicon(
-        keys=trie,
-        surfaces=written,
-        articled=marisa_trie.Trie(_articled(wanted)),
-        counts=(packed >> np.uint64(8)).astype(np.uint32),
-        shapes=packed.astype(np.uint8),
-        bits=_filter_bits(keys, guard),
-        longest=max(map(len, keys), default=0),
-        variants=compile_bags((row for row in wanted if is_text(row.surface)), written.key_id),
-    )
+    """Compile the aliases that a text can match, for this process alone."""
+    with TemporaryDirectory(prefix="kglink-") as made:
+        return map_lexicon(Path(made), write_lexicon(Path(made), rows, settings))
 
 
-def _articled(rows: Sequence[NameRow]) -> set[str]:
-    """The names with an article whose entities do not bear the rest of them."""
-    names: dict[tuple[str, str], dict[str, str]] = {}
-    for row in rows:
-        if article := ARTICLE.match(row.folded):
-            names.setdefault((row.kb, row.key), {})[row.folded[article.end() :]] = row.folded
-    for row in rows:
-        names.get((row.kb, row.key), {}).pop(row.folded, None)
-    return {name for own in names.values() for name in own.values()}
+def map_lexicon(folder: Path, longest: int) -> Lexicon:
+    """The aliases that are compiled in a folder, memory-mapped; ``longest`` key of them."""
+    tries = {name: marisa_trie.Trie().mmap(str(folder / f"{name}.marisa")) for name in TRIES}
+    arrays = {name: map_array(folder / f"{name}.npy") for name in ARRAYS}
+    variants = Bags(*(map_array(folder / f"{name}.npy") for name in Bags._fields))
+    return Lexicon(**tries, **arrays, longest=longest, variants=variants)
+
+
+def write_lexicon(
+    folder: Path, rows: Iterable[NameRow], settings: DictionarySettings, most: int = MOST_RECORDS
+) -> int:
+    """Compile the aliases that a text can match into files; returns the length of the longest.
+
+    ``rows`` are read once and need not fit into memory; ``most`` bounds what is sorted in it.
+    """
+    with TemporaryDirectory(dir=folder) as made:
+        compiler = _Compiler(folder, Path(made), guard_of(settings), most)
+        compiler.read(row for row in rows if _wanted(row.folded, settings))
+        return compiler.write()
+
+
+class _Rows(NamedTuple):
+    """Some aliases as they wait on the disk, column by column."""
+
+    surfaces: list[str | None]
+    """None: a surface that is no text."""
+    folded: list[str]
+    counts: list[int]
+    shapes: list[int]
+    bearers: list[str]
+
+
+class _Compiler:
+    """Compiles aliases; between its steps they wait in a file."""
+
+    def __init__(self, folder: Path, scratch: Path, guard: Guard, most: int) -> None:
+        self._folder = folder
+        self._waiting = scratch / "rows.jsonl"
+        self._bags = BagWriter(scratch, most)
+        self._guard = guard
+        self._function_words: dict[str, int] = {}
+        """The shapes of the aliases that are function words alone."""
+        self._articled: dict[tuple[str, str], str] = {}
+        """Names with an article, by their entity and the rest of the name."""
+
+    def read(self, rows: Iterable[NameRow]) -> None:
+        """Take the aliases, which are read once."""
+        rest = iter(rows)
+        with self._waiting.open("w", encoding="ascii") as file:
+            while some := list(islice(rest, _ROWS_AT_ONCE)):
+                self._bags.add([row for row in some if is_text(row.surface)])
+                columns = _Rows(*map(list, zip(*map(self._waits, some), strict=True)))
+                for bearer, folded, shape in zip(
+                    columns.bearers, columns.folded, columns.shapes, strict=True
+                ):
+                    if shape & FUNCTION:
+                        self._function_words[folded] = self._function_words.get(folded, 0) | shape
+                    if article := ARTICLE.match(folded):
+                        self._articled[bearer, folded[article.end() :]] = folded
+                file.write(f"{json.dumps(columns)}\n")
+
+    def write(self) -> int:
+        """Write the files of `Lexicon`; returns the length of the longest key."""
+        surfaces = (surface for some in self._rows() for surface in some.surfaces if surface)
+        written = self._trie("surfaces", surfaces)
+        never = {key for key, shape in self._function_words.items() if self._guard.never(shape)}
+        keys = self._trie(
+            "keys", (key for some in self._rows() for key in some.folded if key not in never)
+        )
+        counts, shapes = np.zeros(len(keys), np.uint64), np.zeros(len(keys), np.uint8)
+        ids, longest = array("I"), 0
+        for some in self._rows():
+            ids.extend(written.key_id(surface) for surface in some.surfaces if surface)
+            for bearer, folded in zip(some.bearers, some.folded, strict=True):
+                self._articled.pop((bearer, folded), None)
+            kept = [at for at, folded in enumerate(some.folded) if folded not in never]
+            places = [keys.key_id(some.folded[at]) for at in kept]
+            np.add.at(counts, places, np.array(some.counts, dtype=np.uint64)[kept])
+            np.bitwise_or.at(shapes, places, np.array(some.shapes, dtype=np.uint8)[kept])
+            longest = max(longest, *(len(some.folded[at]) for at in kept), 0)
+        self._trie("articled", set(self._articled.values()))
+        np.save(self._folder / "counts.npy", np.minimum(counts, _MOST_COUNT).astype(np.uint32))
+        np.save(self._folder / "shapes.npy", shapes)
+        np.save(self._folder / "bits.npy", self._filter_bits(keys, shapes))
+        self._bags.write(self._folder, np.frombuffer(ids, np.uint32))
+        return longest
+
+    def _waits(self, row: NameRow) -> tuple[str | None, str, int, int, str]:
+        surface = row.surface if is_text(row.surface) else None
+        shape = shape_of(row.surface) | self._guard.word_shape(row.folded)
+        return surface, row.folded, row.count, shape, f"{row.kb}:{row.key}"
+
+    def _rows(self) -> Iterator[_Rows]:
+        with self._waiting.open(encoding="ascii") as file:
+            for line in file:
+                yield _Rows(*json.loads(line))
+
+    def _trie(self, name: str, words: Iterable[str]) -> marisa_trie.Trie:
+        """Write a trie; it is mapped, for that takes less memory than what was built."""
+        path = self._folder / f"{name}.marisa"
+        # Its own `save` does not tell of a full disk.
+        path.write_bytes(marisa_trie.Trie(words).tobytes())
+        return marisa_trie.Trie().mmap(str(path))
+
+    def _filter_bits(self, keys: marisa_trie.Trie, shapes: Bytes) -> Bytes:
+        slots = 1 << max(10, (len(keys) * _SLOTS_PER_ALIAS).bit_length())
+        bits = np.zeros((3, slots // 8), dtype=np.uint8)
+        for some in self._rows():
+            chunk = [key for key in dict.fromkeys(some.folded) if key in keys]
+            own = shapes[[keys.key_id(key) for key in chunk]].tolist()
+            words = words_of("\n".join(chunk))
+            lengths = np.fromiter(map(len, chunk), dtype=np.int64, count=len(chunk))
+            ends = np.cumsum(lengths + 1) - 1
+            first = np.searchsorted(words.starts, ends - lengths)
+            several = words.ends[first] < ends
+            capital = np.fromiter(map(self._guard.needs_capital, chunk, own), np.bool_, len(chunk))
+            _set(bits, ONE_WORD, words.one[first[~several & ~capital]])
+            _set(bits, ONE_CAPITAL_WORD, words.one[first[~several & capital]])
+            _set(bits, TWO_WORDS, words.two[first[several]])
+        return bits
 
 
 def guard_of(settings: DictionarySettings) -> Guard:
@@ -107,47 +207,12 @@ def is_text(surface: str) -> bool:
     return surface.isascii() or not any("\ud800" <= character <= "\udfff" for character in surface)
 
 
-def _collected(rows: Iterable[NameRow]) -> tuple[dict[str, tuple[int, int]], set[str]]:
-    """The sum of counts and the union of shapes of each folded alias, and all surfaces."""
-    entries: dict[str, tuple[int, int]] = {}
-    surfaces: set[str] = set()
-    for row in rows:
-        count, shape = entries.get(row.folded, (0, 0))
-        entries[row.folded] = count + row.count, shape | shape_of(row.surface)
-        if is_text(row.surface):
-            surfaces.add(row.surface)
-    return entries, surfaces
-
-
 def _wanted(folded: str, settings: DictionarySettings) -> bool:
     if len(folded) > settings.max_chars or len(folded) - folded.count(" ") < settings.min_chars:
         return False
     if any(map(str.isalpha, folded)):
         return True
     return sum(map(str.isalnum, folded)) >= (1 if settings.numbers else _LONG_NUMBER)
-
-
-def _filter_bits(keys: dict[str, int], guard: Guard) -> Bytes:
-    slots = 1 << max(10, (len(keys) * _SLOTS_PER_ALIAS).bit_length())
-    bits = np.zeros((3, slots // 8), dtype=np.uint8)
-    for chunk in _chunks(list(keys)):
-        words = words_of("\n".join(chunk))
-        lengths = np.fromiter(map(len, chunk), dtype=np.int64, count=len(chunk))
-        ends = np.cumsum(lengths + 1) - 1
-        first = np.searchsorted(words.starts, ends - lengths)
-        several = words.ends[first] < ends
-        capital = np.fromiter(
-            (guard.needs_capital(key, keys[key] & 0xFF) for key in chunk), np.bool_, len(chunk)
-        )
-        _set(bits, ONE_WORD, words.one[first[~several & ~capital]])
-        _set(bits, ONE_CAPITAL_WORD, words.one[first[~several & capital]])
-        _set(bits, TWO_WORDS, words.two[first[several]])
-    return bits
-
-
-def _chunks(keys: list[str]) -> Iterator[list[str]]:
-    for first in range(0, len(keys), _KEYS_AT_ONCE):
-        yield keys[first : first + _KEYS_AT_ONCE]
 
 
 def _set(bits: Bytes, row: int, hashes: Hashes) -> None:

@@ -1,0 +1,90 @@
+"""`kglink plan`: what a source will take, and what it took."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from conftest import Kglink
+
+from kglink import Workspace
+from kglink.workspace.folder import folder_size
+from kglink.workspace.plan import Plan
+
+
+def lines(count: int) -> Iterator[str]:
+    """A catalogue of things with names of their own."""
+    draw = random.Random(count)
+    words = [f"{one}{two}{three}" for one in "bdfgk" for two in "aeiou" for three in "lmnprst"]
+    for number in range(count):
+        title, alias, about = (" ".join(draw.choices(words, k=k)) for k in (3, 2, 20))
+        record = {"id": f"E{number}", "title": title, "aliases": [alias], "description": about}
+        yield json.dumps(record) + "\n"
+
+
+@pytest.fixture
+def catalogue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file of 60,000 entities, in a folder without a workspace."""
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "catalogue.jsonl"
+    path.write_text("".join(lines(60_000)), encoding="utf-8")
+    return path
+
+
+def test_a_plan_is_what_the_whole_takes(catalogue: Path, tmp_path: Path) -> None:
+    with Workspace.open(tmp_path / "here", create=True) as workspace:
+        planned = workspace.plan(catalogue, records=3000)
+        assert workspace.kbs() == []
+        workspace.add_kb("catalogue", catalogue)
+        workspace.link(["Nothing."], wait=False)
+        (info,) = workspace.kbs()
+    reading, names, _ = planned.steps
+    assert not planned.is_counted
+    assert planned.entities == pytest.approx(info.entities, rel=0.1)
+    assert planned.names == pytest.approx(info.aliases, rel=0.1)
+    store = sum(path.stat().st_size for path in (tmp_path / "here").glob("kglink.db*"))
+    assert 1 / 2 < reading.disk_mb / (store / 1e6) < 2
+    spaces, _ = folder_size(tmp_path / "here" / "spaces")
+    assert 1 / 2 < names.disk_mb / (spaces / 1e6) < 2
+
+
+def test_a_short_source_is_counted_and_nothing_is_kept(
+    kglink: Kglink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with gzip.open(tmp_path / "few.jsonl.gz", "wt", encoding="utf-8") as file:
+        file.writelines(lines(30))
+    ran = kglink("plan", "few.jsonl.gz", "--machines", "4", "--json")
+    found = json.loads(ran.out)
+    assert (found["entities"], found["is_counted"], found["machines"]) == (30, True, 4)
+    assert [step["name"] for step in found["steps"]] == ["read and store", "names", "vectors"]
+    vectors = found["steps"][2]
+    assert vectors["seconds_divided"] == pytest.approx(vectors["seconds"] / 4)
+    table = kglink("plan", "few.jsonl.gz").out.splitlines()
+    assert table[0].split("\t") == ["step", "time", "disk", "memory"]
+    assert len(table) == 1 + 3
+    assert [path.name for path in tmp_path.iterdir()] == ["few.jsonl.gz"]
+
+
+def test_a_source_without_entities_is_refused(
+    kglink: Kglink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "notes.jsonl").write_text('{"id": "1", "text": "A text.", "mentions": []}\n')
+    ran = kglink("plan", "notes.jsonl", code=2)
+    assert "notes.jsonl has no entity" in ran.err
+
+
+def test_times_are_shown_as_people_say_them(capsys: pytest.CaptureFixture[str]) -> None:
+    from kglink.workspace.plan import PlannedStep
+    from kglink_cli.plan import _print
+
+    steps = tuple(PlannedStep("names", own, own / 2, 1234.5, 10) for own in (90, 600, 9000))
+    _print(Plan(3, 4, is_counted=False, machines=2, steps=steps))
+    table = [line.split("\t")[1:3] for line in capsys.readouterr().out.splitlines()]
+    assert table[0] == ["time", "on 2 machines"]
+    assert table[1:] == [["90 s", "45 s"], ["10 min", "5 min"], ["2.5 h", "75 min"]]
