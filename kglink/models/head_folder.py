@@ -86,7 +86,7 @@ class HeadFolder(ManifestFolder[HeadKind]):
 
 # ------------------------------------------------------------------- detector and reranker
 class Comparison(ManifestPart):
-    """Strict F1 on held-out documents: of this detector, of the dictionary, and of both."""
+    """Strict F1 of answers on held-out documents: by this detector, by the dictionary, by both."""
 
     learned: float
     dictionary: float

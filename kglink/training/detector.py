@@ -34,7 +34,7 @@ from kglink.models.tag_inputs import VOCABULARY, Window, WordPieces, unknown_sha
 from kglink.models.tag_spans import ANSWERS, BEGIN, INSIDE, CurvePoint, SpanCalibration, calibrated
 from kglink.models.tagger import Tagger, head_of
 from kglink.models.tower import pack
-from kglink.records import Document
+from kglink.records import Document, EntityId
 from kglink.store import Store
 from kglink.training.checkpoint import StageResult
 from kglink.training.documents import sources_of_documents, splits_of
@@ -68,6 +68,8 @@ class TaggedText:
 
     text: str
     places: tuple[tuple[int, int], ...]
+    golds: tuple[tuple[EntityId, ...] | None, ...] = ()
+    """What each of them means, or none: nobody said it of any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +147,9 @@ def whole_texts(docs: str, documents: Iterable[Document]) -> list[TaggedText]:
 
 def _tagged(text: AnnotatedText, types: Iterable[str]) -> TaggedText:
     wanted = set(types)
-    places = {(one.start, one.end) for one in text.mentions if one.type in wanted}
-    return TaggedText(text.text, tuple(sorted(places)))
+    golds = {(one.start, one.end): one.gold for one in text.mentions if one.type in wanted}
+    places = tuple(sorted(golds))
+    return TaggedText(text.text, places, tuple(golds[one] for one in places))
 
 
 class DetectorReport(NamedTuple):

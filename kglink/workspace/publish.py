@@ -8,7 +8,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import islice, zip_longest
 from typing import Any
 
 from kglink.errors import ModelError, SpaceError
@@ -21,7 +21,7 @@ from kglink.linking.fit import FOLDS, MOST_MENTIONS, fold_of
 from kglink.linking.sameness import Counterparts
 from kglink.linking.scoring import Scoring, read_scoring, write_scoring
 from kglink.models.head_folder import RERANKER, TAGGER, AnswersCompared, Comparison
-from kglink.records import Document, OnProgress, Progress, TextInput
+from kglink.records import Document, EntityId, Link, OnProgress, Progress, TextInput
 from kglink.space.build import BuildReport
 from kglink.space.space import Space
 from kglink.store import Store
@@ -333,7 +333,7 @@ def _other_texts(store: Store, learnt: TaggedTexts) -> Iterator[tuple[str, list[
 def _f1(
     opened: Opened, detector: Mapping[str, Any], sources: Sequence[str], texts: Sequence[TaggedText]
 ) -> float:
-    """Strict F1 of the places that are found with these settings of the detector.
+    """Strict F1 of the answers with these settings of the detector: place and entity, or NIL.
 
     The dictionary asks memory, which must not have learnt from the texts either.
     """
@@ -346,9 +346,20 @@ def _f1(
         linker = use.linker(use.search().with_memory(memory), memory=memory)
         answers = linker.link(TextInput("", one.text) for one in texts)
         for text, linked in zip(texts, answers, strict=True):
-            found = {(one.start, one.end) for one in linked.links}
-            score.add(len(found.intersection(text.places)), len(found), len(text.places))
+            golds = dict(zip_longest(text.places, text.golds))
+            right = sum(_is_right(one, golds) for one in linked.links)
+            score.add(right, len(linked.links), len(text.places))
     return round(score.micro.f1, 4)
+
+
+def _is_right(link: Link, golds: Mapping[tuple[int, int], tuple[EntityId, ...] | None]) -> bool:
+    """Whether a mention stands there and means this; of one whose meaning nobody said, the former."""
+    place = link.start, link.end
+    gold = golds.get(place)
+    if place not in golds or gold is None:
+        return place in golds
+    chosen = {link.chosen.id, *link.chosen.also} if link.chosen else set()
+    return not chosen.isdisjoint(gold) if gold else not chosen
 
 
 def _learnt(
