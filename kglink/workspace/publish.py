@@ -353,7 +353,7 @@ def _f1(
 
 
 def _is_right(link: Link, golds: Mapping[tuple[int, int], tuple[EntityId, ...] | None]) -> bool:
-    """Whether a mention stands there and means this; of one whose meaning nobody said, the former."""
+    """Whether a mention stands there, and means this where somebody said what."""
     place = link.start, link.end
     gold = golds.get(place)
     if place not in golds or gold is None:
