@@ -18,6 +18,7 @@ from kglink.evaluation.measures.retrieval import hit
 from kglink.evaluation.rankings import JOINT, JUDGED_JOINT, rank_mentions
 from kglink.evaluation.significance import RandomizationTest, randomization_test
 from kglink.linking.fit import FOLDS, MOST_MENTIONS, fold_of
+from kglink.linking.memory import Memory
 from kglink.linking.sameness import Counterparts
 from kglink.linking.scoring import Scoring, read_scoring, write_scoring
 from kglink.models.head_folder import RERANKER, TAGGER, AnswersCompared, Comparison
@@ -25,6 +26,8 @@ from kglink.records import Document, EntityId, Link, OnProgress, Progress, TextI
 from kglink.space.build import BuildReport
 from kglink.space.space import Space
 from kglink.store import Store
+from kglink.text.fold import fold
+from kglink.text.name_words import name_key
 from kglink.training.detector import (
     LEAST_HELD_OUT,
     DetectorReport,
@@ -48,8 +51,8 @@ from kglink.workspace.spaces import build_if_stale
 class Replacement:
     """The share of mentions that the old space and the new one answer right (R@1).
 
-    For each KB, and for all that hold an answer together (``[judged joint]``): the new space
-    stands on the left of each test.
+    For each KB, and for all that hold an answer together (``[judged joint]``); of these also for
+    words that memory knows and for others. The new space stands on the left of each test.
     """
 
     tests: Mapping[str, RandomizationTest]
@@ -90,6 +93,8 @@ class Replacement:
         return {"R@1": pools, "worse": list(self.worse)}
 
 
+#: The mentions of ``[judged joint]`` whose words memory knows, and the others.
+KNOWN_WORDS, OTHER_WORDS = "[words that memory knows]", "[other words]"
 #: How many first candidates of each KB are read where the settings say nothing.
 RERANKED = 8
 #: How many held-out documents are enough to compare detectors by.
@@ -133,11 +138,12 @@ class _Judging:
         memory_without = memory_of(self.target.store, remembered=self.remembered)
         found: dict[str, tuple[list[float], list[float]]] = {}
         done = 0
-        for fold in range(FOLDS):
-            part = [one for one in chosen if fold_of(one) == fold]
+        for number in range(FOLDS):
+            part = [one for one in chosen if fold_of(one) == number]
             if part:
                 memory = memory_without(part)
-                old, new = before.search(), after.search(scoring=fitted.without(fold))
+                known_words = _known_words(memory, part)
+                old, new = before.search(), after.search(scoring=fitted.without(number))
                 if known is not None:
                     old = old.with_counterparts(known)
                 ranked = (
@@ -145,16 +151,31 @@ class _Judging:
                     for setup, search in ((before, old), (after, new))
                 )
                 for both in zip(*ranked, strict=True):
+                    is_known = both[0].surface in known_words
+                    named = {JUDGED_JOINT: KNOWN_WORDS if is_known else OTHER_WORDS}
                     for pool in both[0].ranks.keys() - {JOINT}:
-                        values = found.setdefault(pool, ([], []))
-                        for own, mention in zip(values, both, strict=True):
-                            own.append(hit(mention.reranked[pool], 1))
+                        for name in filter(None, (pool, named.get(pool))):
+                            values = found.setdefault(name, ([], []))
+                            for own, mention in zip(values, both, strict=True):
+                                own.append(hit(mention.reranked[pool], 1))
             done += len(part)
             self.progress(Progress("comparing with the space before", done, len(chosen)))
-        in_order = [pool for pool in (*kbs, *found) if pool in found]
+        if KNOWN_WORDS not in found:  # nothing was learnt
+            found.pop(OTHER_WORDS, None)
+        order = (*kbs, JUDGED_JOINT, KNOWN_WORDS, OTHER_WORDS)
+        in_order = [pool for pool in (*order, *found) if pool in found]
         return Replacement(
             {pool: randomization_test(*reversed(found[pool])) for pool in dict.fromkeys(in_order)}
         )
+
+
+def _known_words(memory: Memory | None, documents: Sequence[Document]) -> set[str]:
+    """The surfaces of some documents that meant an entity where memory learnt."""
+    surfaces = {one.surface for document in documents for one in document.mentions}
+    keys = {surface: name_key(fold(surface)) for surface in surfaces}
+    meanings = memory.meanings(keys.values()) if memory is not None else {}
+    meant = {key for key, own in meanings.items() if any(one.entity.key for one in own)}
+    return {surface for surface, key in keys.items() if key in meant}
 
 
 def _judging(target: Opened, settings: RunSettings, space: Space, progress: OnProgress) -> _Judging:

@@ -78,7 +78,7 @@ MOST: dict[str, Size] = {
     "kglink/training": Size(5_300, 20, 63),
     # Links reviewed by a person; rerankers that learn from lists of a file; plans;
     # jobs of chunks, and the workers of a Ray cluster.
-    "kglink/workspace": Size(8_905, 35, 63),
+    "kglink/workspace": Size(8_930, 35, 63),
     # Cross-encoders, oracles and clusters as steps of a protocol; BLINK's cross-encoder converted.
     "papers/kglink_papers": Size(2_660, 13, 22),
     # Models, units, and titles without them; dates, and what only joins a name to others; HNSW by

@@ -169,6 +169,12 @@ def test_a_handful_of_notes_does_not_replace_a_space_that_answers_them(
     ]
     (here / "few.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
     kglink("add-kb", "few", here / "few.jsonl", "--links-to", "known")
+    kglink("learn", "few")
+    told = json.loads(kglink(*finetune(RUINOUS), "--docs", "notes", "--json", code=1).out)
+    answers = {pool: one["mentions"] for pool, one in told["answers"]["R@1"].items()}
+    words = {"[words that memory knows]": 6, "[other words]": 14}
+    assert answers == {"known": 20, "[judged joint]": 20, **words}
+    kglink("forget", "few")
     ran = kglink(*finetune(), "--docs", "few", code=1)
     assert "judged by 1 mention held back" in ran.err
     assert "the space stays as it was: it would answer no more right than before" in ran.err
