@@ -205,12 +205,13 @@ class LinkSection(Section):
         ("auto",),
         min_length=1,
         description="Mention detectors (`kglink plugins`), one or several that propose together; "
-        "`auto`: the one that was trained for the space, if it is not worse than the dictionary on "
-        "held-out documents, else the dictionary.",
+        "`auto`: what answers held-out documents best of the dictionary, the detector that was "
+        "trained for the space, and both.",
     )
     detector_settings: dict[str, str | int | float | bool] = Field(
         default_factory=dict,
-        description="Settings of the detector; of several, each as `NAME.setting`.",
+        description="Settings of the detector; of several, `NAME.setting` where more than one has "
+        "it.",
     )
     nested: bool = Field(False, description="Whether mentions may lie in other mentions.")
 

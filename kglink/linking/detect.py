@@ -59,9 +59,10 @@ def _proposals(
             if _is_balanced(text[span.start : span.end]):
                 own = found.setdefault((span.start, span.end), {})
                 own[name] = max(own.get(name, span), span, key=lambda one: one.score)
-    first, *further = absent
     # A further detector that proposes nothing at all does not read such texts.
-    counted = {name: absent[name] for name in (first, *filter(spans_of.get, further))}
+    counted = {
+        name: odds for at, (name, odds) in enumerate(absent.items()) if not at or spans_of[name]
+    }
     spans = [_united(own, counted) for own in found.values()]
     spans = _best_of_each([*spans, *_short_forms(text, spans)])
     most = MOST_PER_THOUSAND * (1 + len(text) // 1000)
