@@ -41,7 +41,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     ),
     "plan": (
         "kglink plan catalogue.csv --set key=SKU",
-        "kglink plan wikidata.json.bz2 --machines 4 --json",
+        "kglink plan more.csv --machines 4 --json",
     ),
     "kbs": ("kglink kbs", "kglink kbs --json"),
     "kbs show": ("kglink kbs show products", "kglink kbs show products --examples 10"),

@@ -156,7 +156,7 @@ def link(
 
     streamed = lines and sources == [STDIN]
     by_ray = _is_ray(engine)
-    divides = {"--engine ray": by_ray, "--part": part, "--workers": (workers or 1) > 1}
+    divides = {"--engine ray": by_ray, "--part": part is not None, "--workers": (workers or 1) > 1}
     _check(sources, kb, lines, [name for name, used in divides.items() if used])
     _check_streamed(*((output, encoding) if streamed else (None, None)))
     flags: dict[str, object] = {
@@ -200,7 +200,7 @@ def link(
             adapter=settings.link.input,
             settings=settings.link.input_settings,
             marked=marked,
-            part=Part.parse(part) if part else None,
+            part=None if part is None else Part.parse(part),
         )
         # Vectors alone can answer nothing before they are made.
         ensure_space(workspace, wait=wait or settings.link.evidence == "vectors")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from functools import partial
@@ -75,7 +76,7 @@ def link_on_cluster(
                     mentions += answer.mentions
                 done += len(chunk.texts)
                 show(reached(done))
-        if failed and on_error == "stop":
+        if failed and (on_error == "stop" or not kept):
             raise _failure(
                 failed,
                 "The others are done and kept: the same command tries these again, and with "
@@ -102,19 +103,20 @@ class KeptChunks:
         self._file = file
         #: By the name of a chunk: where its lines stand, and their length.
         self._places: dict[str, tuple[int, int]] = {}
-        whole = 0
+        whole, end = file.tell(), file.seek(0, os.SEEK_END)
+        file.seek(whole)
         for head in iter(file.readline, b""):
-            if not self._is_read(head):
+            if not self._is_read(head, end):
                 break  # cut off, or damaged: it is linked again, and what comes after it
             whole = file.tell()
         file.seek(whole)
         file.truncate()
 
-    def _is_read(self, head: bytes) -> bool:
+    def _is_read(self, head: bytes, end: int) -> bool:
         try:
             name, length, digest = json.loads(head)
             place = self._file.tell(), max(0, length)
-            if bytes_digest(self._file.read(place[1])) != digest:
+            if sum(place) > end or bytes_digest(self._file.read(place[1])) != digest:
                 return False
             self._places[name] = place
         except (ValueError, TypeError, RecursionError):

@@ -27,6 +27,7 @@ def plan(
     ),
     machines: int = Option(1, min=1, help="Machines that make the vectors."),
     encoding: Encoding = None,
+    on_error: str | None = Option(None, help="stop or skip at a bad record."),
     as_json: bool = Option(False, "--json", help="Print the plan as JSON."),
 ) -> None:
     """Say how much time, disk and memory a source will take as a KB; nothing is kept.
@@ -39,7 +40,7 @@ def plan(
         folder = find_workspace(named=session_of(context).workspace)
         if folder is None:
             folder = init_workspace(Path(opened.enter_context(TemporaryDirectory())))
-        flags = {"ingest.encoding": encoding}
+        flags = {"ingest.encoding": encoding, "ingest.on_error": on_error}
         workspace = opened.enter_context(Workspace.open(folder, flags=flags))
         with progress() as show:
             planned = workspace.plan(

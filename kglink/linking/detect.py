@@ -18,11 +18,13 @@ from kglink.text.fold import fold
 
 #: The number of likeliest proposals for each thousand characters that are looked at.
 MOST_PER_THOUSAND = 150
-#: The score assumed for a detector that does not propose a place, unless it names its own.
-UNPROPOSED = 0.12
-#: How much the odds of a further detector count: a place that the linker can do nothing with is no
-#: link, however sure a detector is.
-_FURTHER = 0.25
+#: The score assumed for a detector that does not propose a place, where several propose.
+UNPROPOSED = 0.27
+#: The same for one that proposes beside a witness, a detector with an attribute ``unproposed``.
+_WITNESSED = 0.12
+#: How much the odds of a witness count: a place that the linker can do nothing with is no link,
+#: however sure the witness is.
+_WITNESS = 0.25
 _PAIRS = {"(": ")", "[": "]", "{": "}"}
 
 
@@ -34,12 +36,13 @@ def proposals_of(texts: Sequence[str], detectors: Mapping[str, Detector]) -> lis
         else [detector.detect(text) for text in texts]
         for name, detector in detectors.items()
     }
-    absent = {
-        name: log_odds(getattr(detector, "unproposed", UNPROPOSED))
+    witnesses = {
+        name: log_odds(unproposed)
         for name, detector in detectors.items()
+        if (unproposed := getattr(detector, "unproposed", None)) is not None
     }
     return [
-        _proposals(text, {name: spans[at] for name, spans in by_detector.items()}, absent)
+        _proposals(text, {name: spans[at] for name, spans in by_detector.items()}, witnesses)
         for at, text in enumerate(texts)
     ]
 
@@ -50,37 +53,42 @@ def proposals(text: str, detectors: Mapping[str, Detector]) -> list[Span]:
 
 
 def _proposals(
-    text: str, spans_of: Mapping[str, Sequence[Span]], absent: Mapping[str, float]
+    text: str, spans_of: Mapping[str, Sequence[Span]], witnesses: Mapping[str, float]
 ) -> list[Span]:
-    """``absent``: for each detector the log odds of a place that it does not propose."""
+    """``witnesses``: for each the log odds of a place that it does not propose."""
     found: dict[tuple[int, int], dict[str, Span]] = {}
     for name, proposed in spans_of.items():
         for span in proposed:
             if _is_balanced(text[span.start : span.end]):
                 own = found.setdefault((span.start, span.end), {})
                 own[name] = max(own.get(name, span), span, key=lambda one: one.score)
-    # A further detector that proposes nothing at all does not read such texts.
-    counted = {
-        name: odds for at, (name, odds) in enumerate(absent.items()) if not at or spans_of[name]
-    }
-    spans = [_united(own, counted) for own in found.values()]
+    # A witness that proposes nothing does not read such texts.
+    heard = {name: odds for name, odds in witnesses.items() if spans_of[name]}
+    others = [name for name in spans_of if name not in witnesses]
+    spans = [_united(own, others, heard) for own in found.values()]
     spans = _best_of_each([*spans, *_short_forms(text, spans)])
     most = MOST_PER_THOUSAND * (1 + len(text) // 1000)
     likeliest = sorted(spans, key=lambda one: (-one.score, one.start, -one.end))[:most]
     return sorted(likeliest, key=lambda one: (one.start, -one.end))
 
 
-def _united(spans: Mapping[str, Span], absent: Mapping[str, float]) -> Span:
-    """One proposal of those of some detectors: the odds of the first, which the others change."""
+def _united(
+    spans: Mapping[str, Span], others: Sequence[str], witnesses: Mapping[str, float]
+) -> Span:
+    """One proposal of those of some detectors.
+
+    It has the mean of the odds of those that are no witnesses, and what the witnesses add to it.
+    """
     best = max(spans.values(), key=lambda one: one.score)
-    if len(absent) == 1:
+    if len(others) + len(witnesses) == 1:
         return best
-    odds = [
-        log_odds(spans[name].score) if name in spans else unproposed
-        for name, unproposed in absent.items()
-    ]
+    absent = UNPROPOSED if len(others) > 1 else _WITNESSED
+    scores = [spans[name].score if name in spans else absent for name in others]
+    odds = sum(map(log_odds, scores)) / max(len(others), 1)
+    for name, unproposed in witnesses.items():
+        odds += _WITNESS * (log_odds(spans[name].score) if name in spans else unproposed)
     name = next((one.name for one in spans.values() if one.name), "")
-    return replace(best, score=probability(odds[0] + _FURTHER * sum(odds[1:])), name=name)
+    return replace(best, score=probability(odds), name=name)
 
 
 def log_odds(score: float) -> float:

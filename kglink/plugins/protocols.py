@@ -150,8 +150,8 @@ class Detector(Protocol):
         The score of a span is the probability that it is a mention. The answer depends on the
         text and the names alone, not on what was asked before.
 
-        Where several detectors are asked, the first one counts most. A detector with an attribute
-        ``unproposed`` says how probably a place that it does not propose is a mention.
+        A detector with an attribute ``unproposed`` says by it how probably a place that it does not
+        propose is a mention: where others are asked too, it makes their places surer or less sure.
         """
         ...
 

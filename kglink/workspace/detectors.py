@@ -35,14 +35,15 @@ class DetectorChoice(NamedTuple):
 def chosen_detector(
     folder: SpaceFolder, link: LinkSection, encoder: EncoderSection
 ) -> DetectorChoice:
-    """The detectors that the settings name; the dictionary comes first.
+    """The detectors that the settings name.
 
     ``auto``: of the dictionary, the trained one and both, what was best on held-out documents.
     """
     automatic, note = _automatic(folder) if AUTO in link.detector else ((), "")
+    short = LEARNED.rpartition("/")[2]
     named = [name for one in link.detector for name in (automatic if one == AUTO else (one,))]
-    names = tuple(sorted(named, key=lambda name: name.rpartition("/")[2] != "dictionary"))
-    if not {LEARNED, LEARNED.rpartition("/")[2]}.intersection(names):
+    names = tuple(dict.fromkeys(LEARNED if name == short else name for name in named))
+    if LEARNED not in names:
         return DetectorChoice(link.model_copy(update={"detector": names}), note)
     own = {
         "model": str(folder.detector),

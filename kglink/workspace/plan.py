@@ -14,6 +14,7 @@ from kglink.errors import UsageError
 from kglink.records import Entity, OnProgress, Progress
 from kglink.sources import OnNote, Problems, Source, read_records
 from kglink.space.names import SHARD_ROWS
+from kglink.workspace.detectors import DICTIONARY
 from kglink.workspace.folder import SPACES_FOLDER, folder_size, init_workspace
 from kglink.workspace.kbs import add_kb
 from kglink.workspace.kept_options import how_to_read
@@ -28,6 +29,12 @@ _STRETCHES = 4
 #: Memory for each name while names are compiled, and for each of a shard of the name index.
 _BYTES_OF_NAME, _BYTES_IN_SHARD = 130, 500
 _KB = "plan"
+#: Settings of the workspace that mean its own KBs and models.
+_UNLIMITED: Mapping[str, object] = {
+    "link.kbs": (), "link.types": (), "link.under": (), "link.not_under": (), "link.prefer": (),
+    "link.detector": (DICTIONARY,), "link.detector_settings": {}, "link.rerank": 0,
+    "link.reranker": "", "link.clusterer": "", "link.more_evidence": (),
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +157,7 @@ def _cost(opened: Opened, folder: Path, entities: Sequence[Entity], *, vectors: 
     own = opened.folder / model
     flags = {
         "store.url": "sqlite:///kglink.db", "link.evidence": "names", "link.workers": 1,
-        "encoder.model": str(own) if own.is_dir() else model,
+        "encoder.model": str(own) if own.is_dir() else model, **_UNLIMITED,
     }  # fmt: skip
     resolved = replace(opened.resolved.changed(flags), trusted=True)
     with Opened(init_workspace(folder), resolved, opened.registry) as scratch:
@@ -161,7 +168,7 @@ def _cost(opened: Opened, folder: Path, entities: Sequence[Entity], *, vectors: 
         if vectors:
             build(scratch)
         else:
-            link(scratch, ["."], wait=False)
+            list(link(scratch, ["."], wait=False))
         linked = time.perf_counter()
         kb = scratch.store.kb(_KB)
     spaces = folder_size(folder / SPACES_FOLDER)[0] / 1e6

@@ -187,7 +187,7 @@ def _worker_class() -> type:
             """Load the linker; why it cannot be loaded, and how to mend it."""
             self.job, self.exporter = job, exporter
             try:
-                self.job.link(())
+                self.job.link([TextInput("", ".")])  # detectors and models as well
             except Exception as error:  # noqa: BLE001 - said by the driver, which names the node
                 words = getattr(error, "message", f"{type(error).__name__}: {error}")
                 return f"node {self.node()}: {words}", getattr(error, "hint", "")

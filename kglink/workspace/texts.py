@@ -102,7 +102,8 @@ class TextReader:
             self.files_begun = 1
             texts = self._read(source)
             if self._part:
-                cut = self._part.cut(sum(1 for _ in self._read(source)))
+                unsaid = Problems(self.problems.on_error)
+                cut = self._part.cut(sum(1 for _ in self._read(source, unsaid)))
                 texts = islice(texts, cut.start, cut.stop)
             yield from texts
             return
@@ -157,11 +158,11 @@ class TextReader:
             if not data:
                 yield TextInput(number, "")
 
-    def _read(self, source: Source) -> Iterator[TextInput]:
+    def _read(self, source: Source, problems: Problems | None = None) -> Iterator[TextInput]:
         if not source.bytes_total:  # An empty text is a text.
             yield TextInput(source.name, "")
             return
-        yield from self._inputs(self._name_of(source), source, self.problems)
+        yield from self._inputs(self._name_of(source), source, problems or self.problems)
 
     def _inputs(self, name: str, source: Source, problems: Problems) -> Iterator[TextInput]:
         if name not in self._made:

@@ -95,6 +95,19 @@ def test_the_parts_of_a_folder_and_of_a_file_are_the_whole(
         assert [len(part.out.splitlines()) for part in parts] == [1, 2, 2]
 
 
+def test_a_part_counts_bad_texts_once_and_an_empty_name_is_none(
+    demo: Path, kglink: Kglink, tmp_path: Path
+) -> None:
+    lines = tmp_path / "texts.jsonl"
+    good = [json.dumps({"id": str(at), "text": f"{at}: {TEXT}"}) for at in range(4)]
+    lines.write_text("\n".join([good[0], "{broken", *good[1:], ""]))
+    said = kglink("link", lines, "--part", "2/2", "--on-error", "skip", "-f", "jsonl")
+    assert "skipped" in said.err
+    assert "1 bad" in said.err
+    assert [json.loads(line)["id"] for line in said.out.splitlines()] == ["2", "3"]
+    assert "names no part" in kglink("link", lines, "--part", "", code=2).err
+
+
 def test_a_job_links_in_any_process_what_the_command_links(
     demo: Path, kglink: Kglink, tmp_path: Path
 ) -> None:
@@ -150,6 +163,12 @@ def test_a_chunk_that_was_cut_off_or_damaged_is_not_kept(lost: int) -> None:
         again = KeptChunks(left := io.BytesIO(damaged))
         assert len(again) == 1
         assert len(left.getvalue()) == whole
+
+
+def test_a_chunk_that_says_it_is_longer_than_its_file_is_not_kept() -> None:
+    for length in ("9" * 14, "9" * 30):
+        head = f'["a", {length}, "digest"]\n'.encode()
+        assert len(KeptChunks(io.BytesIO(head + b"short\n"))) == 0
 
 
 def test_what_a_cluster_cannot_write_is_refused(demo: Path, kglink: Kglink) -> None:

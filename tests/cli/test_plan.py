@@ -40,7 +40,7 @@ def test_a_plan_is_what_the_whole_takes(catalogue: Path, tmp_path: Path) -> None
         planned = workspace.plan(catalogue, records=3000)
         assert workspace.kbs() == []
         workspace.add_kb("catalogue", catalogue)
-        workspace.link(["Nothing."], wait=False)
+        list(workspace.link(["Nothing."], wait=False))
         (info,) = workspace.kbs()
     reading, names, _ = planned.steps
     assert not planned.is_counted
@@ -68,6 +68,19 @@ def test_a_short_source_is_counted_and_nothing_is_kept(
     assert table[0].split("\t") == ["step", "time", "disk", "memory"]
     assert len(table) == 1 + 3
     assert [path.name for path in tmp_path.iterdir()] == ["few.jsonl.gz"]
+
+
+def test_settings_that_mean_the_workspaces_own_kbs_do_not_matter(
+    kglink: Kglink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "few.jsonl").write_text("".join([*lines(20), "broken\n"]), encoding="utf-8")
+    kglink("init")
+    own = '[link]\nkbs = ["birds"]\ntypes = ["x"]\ndetector = "learned"\nprefer = ["birds"]\n'
+    (tmp_path / "kglink.toml").write_text(own, encoding="utf-8")
+    assert "few.jsonl" in kglink("plan", "few.jsonl", code=1).err
+    found = json.loads(kglink("plan", "few.jsonl", "--on-error", "skip", "--json").out)
+    assert found["entities"] == 20
 
 
 def test_a_source_without_entities_is_refused(

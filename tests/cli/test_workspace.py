@@ -24,6 +24,7 @@ from kglink_cli.main import build_app
 METHODS = {
     "init": ("open",),
     "trust": ("open",),
+    "plan": ("plan",),
     "add-kb": ("add_kb",),
     "kbs": ("kbs",),
     "kbs show": ("kb", "entities"),

@@ -55,26 +55,41 @@ def test_unbalanced_brackets_are_no_mentions() -> None:
     assert found == ["tumour (of)"]
 
 
-class Sure(Words):
+def test_several_detectors_are_united() -> None:
+    text = "gout and pain"
+    one, other = Words("gout", "pain"), Words("pain")
+    alone = {span.start: span.score for span in proposals(text, {"one": one})}
+    both = {span.start: span.score for span in proposals(text, {"one": one, "other": other})}
+    assert alone == {0: 0.9, 9: 0.9}
+    # What both propose is as sure as before; what one does not propose is less so.
+    assert both[9] == pytest.approx(0.9)
+    assert 0.5 < both[0] < 0.7
+
+
+class Witness(Words):
     """Says of what it does not propose that it is none."""
 
     unproposed = 0.01
 
 
-def test_further_detectors_count_by_the_fourth_root_of_their_odds() -> None:
-    text = "gout and pain"
-    first = Words("gout", "pain")
+def test_a_witness_counts_by_the_fourth_root_of_its_odds() -> None:
+    text = "gout and pain, ache"
 
-    def scores(other: Words) -> dict[int, float]:
-        return {one.start: one.score for one in proposals(text, {"first": first, "other": other})}
+    def scores(witness: Words) -> dict[int, float]:
+        names = {"names": Words("gout", "pain"), "witness": witness}
+        return {one.start: one.score for one in proposals(text, names)}
 
-    assert scores(Words("ache")) == {0: 0.9, 9: 0.9}  # one that finds nothing says nothing
-    both = scores(Words("pain"))
-    # The odds of .9 are 9; those of .12, which nobody proposes, .136: a fourth root of each counts.
-    for place, odds in ((9, 9 * 9**0.25), (0, 9 * (0.12 / 0.88) ** 0.25)):
-        assert both[place] == pytest.approx(odds / (1 + odds))
-    doubted = 9 * (0.01 / 0.99) ** 0.25
-    assert scores(Sure("pain"))[0] == pytest.approx(doubted / (1 + doubted))
+    # One that finds nothing does not read such texts.
+    assert scores(Witness("itch")) == {0: 0.9, 9: 0.9}
+    found = scores(Witness("pain", "ache"))
+    # The odds of .9 are 9; those of .01 1 / 99; where the names are silent .12 / .88.
+    odds = {0: 9 * (1 / 99) ** 0.25, 9: 9 * 9**0.25, 15: 0.12 / 0.88 * 9**0.25}
+    for place, wanted in odds.items():
+        assert found[place] == pytest.approx(wanted / (1 + wanted))
+    # It is heard beside several detectors too.
+    three = {"names": Words("gout"), "other": Words("gout"), "witness": Witness("gout")}
+    (alone,) = proposals("gout", three)
+    assert alone.score == pytest.approx(9 * 9**0.25 / (1 + 9 * 9**0.25))
 
 
 def test_a_text_has_no_more_proposals_than_can_be_looked_at() -> None:

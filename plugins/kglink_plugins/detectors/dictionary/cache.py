@@ -75,7 +75,7 @@ def open_lexicon(names: Names, settings: DictionarySettings) -> Lexicon:
             # Somebody else's workspace: the compiled aliases live as long as this process.
             return _kept_nowhere(names, settings)
         raise StoreError(
-            f"{folder}: cannot keep the compiled aliases: {error.strerror}",
+            f"{folder}: cannot keep the compiled aliases: {error.strerror or error}",
             hint="Free some space there, or open the workspace on another disk.",
         ) from error
     return load(folder, key) or _kept_nowhere(names, settings)
@@ -86,7 +86,7 @@ def _kept_nowhere(names: Names, settings: DictionarySettings) -> Lexicon:
         return compile_lexicon(names, settings)
     except OSError as error:
         raise StoreError(
-            f"{gettempdir()}: cannot compile the aliases there: {error.strerror}",
+            f"{gettempdir()}: cannot compile the aliases there: {error.strerror or error}",
             hint="Free some space there, or name another folder in the variable TMPDIR.",
         ) from error
 
