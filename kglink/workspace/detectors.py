@@ -43,6 +43,15 @@ def chosen_detector(
     short = LEARNED.rpartition("/")[2]
     named = [name for one in link.detector for name in (automatic if one == AUTO else (one,))]
     names = tuple(dict.fromkeys(LEARNED if name == short else name for name in named))
+    if automatic:  # settings of the one that is not asked wait until it is
+        unasked = {DICTIONARY, LEARNED}.difference(names)
+        prefixes = tuple(f"{name}." for full in unasked for name in (full, full.rpartition("/")[2]))
+        asked = {
+            key: value
+            for key, value in link.detector_settings.items()
+            if not key.startswith(prefixes)
+        }
+        link = link.model_copy(update={"detector_settings": asked})
     if LEARNED not in names:
         return DetectorChoice(link.model_copy(update={"detector": names}), note)
     own = {

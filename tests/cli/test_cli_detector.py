@@ -75,7 +75,7 @@ def surfaces(kglink: Kglink, *options: str) -> list[str]:
 
 def test_a_trained_detector_finds_the_mentions(kglink: Kglink, here: Path) -> None:
     base = f"model.base={here / 'tiny'}"
-    assert surfaces(kglink) == []
+    assert surfaces(kglink) == surfaces(kglink, "--set", "learned.recall=0.5") == []
     ran = kglink(*FINETUNE, "--set", base, "--set", "detector.epochs=2", "--json")
     done = json.loads(ran.out)
     assert done["run"] == "detector-1"
@@ -88,6 +88,8 @@ def test_a_trained_detector_finds_the_mentions(kglink: Kglink, here: Path) -> No
     said = kglink("link", "-", stdin=TEXT).err
     assert "found by the detector trained on docs (held-out documents: F1 " in said
     assert surfaces(kglink, "--set", "recall=0.99") != []
+    # Settings of the detector that is not asked wait until it is.
+    assert surfaces(kglink, "--set", "dictionary.min_chars=3") == ["mercury"]
     assert "detector-1" in kglink("runs").out
 
     # Worse than the dictionary on held-out documents: not used, and said.
