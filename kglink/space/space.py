@@ -171,15 +171,15 @@ class SpaceNames:
         for segment in self._segments:
             rows = zip(segment.surfaces, segment.names.folded, strict=True)
             keys, key, last = iter(segment.keys), "", -1
+            found = np.full(len(segment.surfaces), segment.alias_rows is None)
+            if segment.alias_rows is not None:
+                found[segment.alias_rows] = True
             for first in range(0, len(segment.surfaces), _BLOCK):
                 some = np.arange(first, min(first + _BLOCK, len(segment.surfaces)))
-                found = np.ones(len(some), dtype=np.bool_)
-                if segment.alias_rows is not None:
-                    found = np.isin(some, segment.alias_rows, assume_unique=True)
                 owners = segment.entity_of(some).tolist()
                 counts = segment.alias_counts[some].tolist()
                 for owner, count, is_found, (surface, folded) in zip(
-                    owners, counts, found, rows, strict=False
+                    owners, counts, found[some], rows, strict=False
                 ):
                     while last < owner:
                         key, last = next(keys), last + 1
