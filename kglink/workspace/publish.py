@@ -323,17 +323,17 @@ def publish_detector(opened: Opened, trained: DetectorReport) -> DetectorReport:
         dictionary=_f1(opened, _DICTIONARY_ALONE, documents, held_out),
         documents=len(held_out),
     )
-    is_alone = here.learned > here.together
+    made = trained.manifest.model_copy(update={"compared": here})
     elsewhere = {
         name: Comparison(
-            learned=_f1(opened, alone, [name], texts) if is_alone else 0.0,
-            together=0.0 if is_alone else _f1(opened, both, [name], texts),
+            learned=_f1(opened, alone, [name], texts) if made.finds_alone else 0.0,
+            together=0.0 if made.finds_alone else _f1(opened, both, [name], texts),
             dictionary=_f1(opened, _DICTIONARY_ALONE, [name], texts),
             documents=len(texts),
         )
         for name, texts in _other_texts(opened.store, trained.texts)
     }
-    manifest = trained.manifest.model_copy(update={"compared": here, "elsewhere": elsewhere})
+    manifest = made.model_copy(update={"elsewhere": elsewhere})
     TAGGER.publish(trained.folder, opened.space().folder.detector, manifest)
     return trained._replace(manifest=manifest)
 
