@@ -107,9 +107,14 @@ def build_with_progress(
 
 
 def _tell_built(workspace: Workspace, made: BuildReport, seconds: float) -> None:
+    from kglink.space.index import DEFAULT_INDEX, IndexChoice
+    from kglink.workspace.index import index_words
+
     manifest = made.manifest
     entities = sum(info.entities for info in workspace.store.kbs())
     size = f"{made.index_bytes / 2**20:,.0f} MB"
+    if manifest.index != DEFAULT_INDEX:
+        size += f" ({index_words(IndexChoice(manifest.index, manifest.index_settings))})"
     note(
         "space",
         f"{manifest.name}: {counted(entities, 'entity')} of {counted(len(manifest.kbs), 'KB')}, "

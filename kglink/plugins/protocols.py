@@ -191,6 +191,11 @@ class VectorIndex(Protocol):
 
     size: int
     exact: bool
+    oversampling: int
+    """How many times as many rows are fetched as are wanted, and compared anew by their vectors.
+
+    1 where the scores are those of the vectors; more where rounded codes blur them.
+    """
 
     def search(
         self, queries: FloatArray, k: int, ranges: Sequence[RowRange] | None = None

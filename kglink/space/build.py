@@ -86,9 +86,7 @@ def build_space(
     ``fresh`` reuses nothing; readers keep the old version until the new one is whole all the same.
     ``replaces``: the models whose space it may replace; none: whichever is published.
     """
-    # Asked for now: an index that cannot be made must not be found out after an hour of encoding.
-    index = chosen_index(settings, folder.usable_manifest())
-    publish = _publisher(folder, model, index, backend_of, recorded_settings, progress)
+    publish = _publisher(folder, model, settings, backend_of, recorded_settings, progress)
     if not sources:
         raise SpaceError("there is no KB with entities yet", hint="Run `kglink add-kb` first.")
     with folder.writing(replaces):
@@ -97,12 +95,13 @@ def build_space(
         if segments and not answers_by_names(folder, sources, model, settings):
             publish(segments)
         # An exact index is its rows; others take long to build, and are built once.
-        by_steps = bool(segments) and index.name == DEFAULT_INDEX
+        by_steps = bool(segments)
         waiting = [
             one for one in sources if one.kb not in segments or not segments[one.kb].info.rows
         ]
         for source in waiting:
             segments[source.kb] = maker.segment(source)
+            by_steps = by_steps and _index_for(folder, settings, segments).name == DEFAULT_INDEX
             if by_steps and source is not waiting[-1]:
                 publish(segments)
         manifest = publish(segments)
@@ -134,8 +133,7 @@ def publish_names(
 
     False: nothing was published, because no KB is new or a build takes but a moment.
     """
-    index = chosen_index(settings, folder.usable_manifest())
-    publish = _publisher(folder, model, index, backend_of, recorded_settings, progress)
+    publish = _publisher(folder, model, settings, backend_of, recorded_settings, progress)
     with folder.writing(replaces):
         maker = _SegmentMaker(folder, model, encoder, settings, False, progress)
         first = maker.names_first(sources)
@@ -149,16 +147,18 @@ def publish_names(
 def _publisher(
     folder: SpaceFolder,
     model: ModelInfo,
-    index: IndexChoice,
+    settings: SpaceSection,
     backend_of: BackendOf,
     recorded_settings: Mapping[str, Any],
     progress: OnProgress,
 ) -> Callable[[Mapping[str, Segment]], SpaceManifest]:
     """What puts some segments, their vectors indexed, in the place of the version before."""
-    backend = backend_of(index.name, index.settings)
+    # Asked for now: an index that cannot be made must not be found out after an hour of encoding.
+    backend_of(*chosen_index(settings, folder.usable_manifest()))
 
     def publish(segments: Mapping[str, Segment]) -> SpaceManifest:
         spans = row_spans(segments)
+        index = _index_for(folder, settings, segments)
         indexed = {
             kb: one.indexed.folder.name for kb, one in segments.items() if one.indexed is not one
         }
@@ -181,6 +181,7 @@ def _publisher(
             elif spans:
                 progress(Progress("building the index"))
                 vectors = vector_batches(segments.values())
+                backend = backend_of(index.name, index.settings)
                 backend.build(vectors, model.dim).save(version / INDEX_FILE)
                 file = file_info(version / INDEX_FILE)
             manifest = SpaceManifest(
@@ -205,6 +206,14 @@ def _publisher(
         return manifest
 
     return publish
+
+
+def _index_for(
+    folder: SpaceFolder, settings: SpaceSection, segments: Mapping[str, Segment]
+) -> IndexChoice:
+    """The index that a space of these segments gets."""
+    spans = row_spans(segments)
+    return chosen_index(settings, folder.usable_manifest(), spans[-1].stop if spans else 0)
 
 
 def make_segment(

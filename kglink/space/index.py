@@ -46,6 +46,11 @@ class IndexChoice(NamedTuple):
     settings: Mapping[str, str | int | float | bool]
 
 
+#: What a space gets instead that grows beyond so many rows: a search of them takes a core 40 ms.
+LARGE_INDEX = IndexChoice("kglink/faiss", {})
+MOST_EXACT = 1_000_000
+
+
 @dataclass(frozen=True, slots=True)
 class IndexChange:
     """What a change did."""
@@ -66,13 +71,21 @@ class TrialIndex:
     seconds: float
 
 
-def chosen_index(settings: SpaceSection, manifest: SpaceManifest | None) -> IndexChoice:
-    """The back end that is set, else that of the published version."""
+def chosen_index(
+    settings: SpaceSection, manifest: SpaceManifest | None, rows: int = 0
+) -> IndexChoice:
+    """The back end that is set, else that of the published version.
+
+    A space that grows beyond `MOST_EXACT` rows gets `LARGE_INDEX` in place of the exact one.
+    """
     if settings.index != AUTO:
         return IndexChoice(settings.index, settings.index_settings)
-    if manifest is None:
-        return IndexChoice(DEFAULT_INDEX, settings.index_settings)
-    return IndexChoice(manifest.index, settings.index_settings or manifest.index_settings)
+    has, before = IndexChoice(DEFAULT_INDEX, {}), 0
+    if manifest is not None:
+        has, before = IndexChoice(manifest.index, manifest.index_settings), manifest.rows
+    if has.name == DEFAULT_INDEX and before <= MOST_EXACT < rows:
+        has = LARGE_INDEX
+    return IndexChoice(has.name, settings.index_settings or has.settings)
 
 
 def vector_batches(segments: Iterable[Segment]) -> Iterator[FloatArray]:

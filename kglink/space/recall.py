@@ -113,15 +113,6 @@ def measure_index(
     return found
 
 
-def vectors_of(space: Space, rows: IntArray) -> FloatArray:
-    """The vectors of some rows of the joint index, from the segments; -1 gives zeros."""
-    vectors = np.zeros((*rows.shape, space.manifest.model.dim), dtype=np.float32)
-    for span in space.manifest.spans:
-        own = (rows >= span.start) & (rows < span.stop)
-        vectors[own] = space.segments[span.kb].indexed.vectors(span.kind, rows[own] - span.start)
-    return vectors
-
-
 def _measure(
     space: Space, index: VectorIndex, exact: VectorIndex, queries: IndexQueries, part: Part
 ) -> PartFigures:
@@ -140,7 +131,7 @@ def _measure(
         best, _ = _without(own, *search(exact, batch, max(KS)))
         for k in KS:  # An index may look further for more rows: each depth is a search of its own.
             _, rows = _without(own, *search(index, batch, k))
-            scores = np.einsum("qkd,qd->qk", vectors_of(space, rows), batch)
+            scores = np.einsum("qkd,qd->qk", space.vectors(rows), batch)
             scores[rows < 0] = -np.inf
             hits[k] += _shares(best[:, :k], scores)
     times = _times(lambda vectors: search(index, vectors, max(KS)), asked)

@@ -28,6 +28,7 @@ from kglink.space.folder import (
 from kglink.space.layers import LayeredSegment, open_segment
 from kglink.space.manifest import RowKind, RowSpan, SpaceManifest, read_part, space_errors
 from kglink.space.names import FloatArray, IntArray
+from kglink.space.rescored import rescored
 from kglink.space.segment import Segment
 from kglink.space.words import WordIndex
 
@@ -63,7 +64,7 @@ class Space:
         self._index: VectorIndex | None = None
         if manifest.index_file is not None:
             backend = backend_of(manifest.index, manifest.index_settings)
-            self._index = backend.load(version / INDEX_FILE)
+            self._index = rescored(backend.load(version / INDEX_FILE), self.vectors)
         if (self._index.size if self._index else 0) != manifest.rows:
             raise DamagedSpaceError(f"{version / INDEX_FILE}: not the index of its segments")
 
@@ -95,6 +96,15 @@ class Space:
         """Whether an entity is of a KB of which some entities alone are found, and none of them."""
         segment = self.segments.get(entity.kb)
         return segment is not None and segment.rows is not None and segment.row(entity.key) < 0
+
+    def vectors(self, rows: IntArray) -> FloatArray:
+        """The vectors of some rows of the joint index, from the segments; -1 gives zeros."""
+        vectors = np.zeros((*rows.shape, self.manifest.model.dim), dtype=np.float32)
+        for span in self.manifest.spans:
+            own = (rows >= span.start) & (rows < span.stop)
+            segment = self.segments[span.kb].indexed
+            vectors[own] = segment.vectors(span.kind, rows[own] - span.start)
+        return vectors
 
     def nearest(
         self, queries: FloatArray, kb: str, kind: RowKind, k: int

@@ -15,7 +15,7 @@ from kglink.plugins import IndexSettings, Registry
 from kglink.records import MentionInText, OnProgress
 from kglink.space.index import DEFAULT_INDEX, IndexChange, IndexChoice, chosen_index, trial_index
 from kglink.space.manifest import RowKind, SpaceManifest
-from kglink.space.recall import IndexQueries, PartFigures, sample_rows, vectors_of
+from kglink.space.recall import IndexQueries, PartFigures, sample_rows
 from kglink.space.space import BackendOf, Space
 from kglink.store import Store
 from kglink.workspace.linker import reader_of
@@ -255,7 +255,7 @@ def index_queries(store: Store, space: Space, reader: Reader, count: int) -> Ind
     mentions = [found[at] for at in sorted(chosen)]
     if not mentions:
         rows = sample_rows(space, count)
-        vectors = vectors_of(space, rows)
+        vectors = space.vectors(rows)
         what = "names" if space.has_rows("alias") else "texts"
         return IndexQueries(
             f"{what} of the space, drawn at random, each less itself",

@@ -579,7 +579,7 @@ class FlatSettings(IndexSettings):
 class FactorySettings(IndexSettings):
     """Which faiss index to build, and how hard to search it."""
 
-    search_only: ClassVar[frozenset[str]] = frozenset({"nprobe", "ef_search"})
+    search_only: ClassVar[frozenset[str]] = frozenset({"nprobe", "ef_search", "oversampling"})
 
     factory: str = Field(
         "SQfp16",
@@ -592,6 +592,13 @@ class FactorySettings(IndexSettings):
         200_000, ge=1, description="Rows drawn at random to train an index that needs it."
     )
     nprobe: int = Field(32, ge=1, description="Lists that an IVF index looks into per query.")
+    oversampling: int = Field(
+        1,
+        ge=1,
+        le=100,
+        description="How many times as many rows are fetched as are wanted, and compared anew by "
+        "their vectors: more than 1 for codes that round.",
+    )
     ef_search: int = Field(128, ge=1, description="Nodes that an HNSW index keeps per query.")
     ef_construction: int = Field(
         200, ge=1, description="Nodes that an HNSW index keeps per row while it is built."

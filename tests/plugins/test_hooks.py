@@ -109,6 +109,7 @@ PLUGINS = """
 
     class Rows:
         exact = True
+        oversampling = 1
 
         def __init__(self, rows):
             self.rows, self.size = rows, len(rows)

@@ -23,7 +23,6 @@ from kglink.space.recall import (
     measure_index,
     parts_of,
     sample_rows,
-    vectors_of,
 )
 from kglink.space.space import Space
 
@@ -80,7 +79,7 @@ def test_a_file_is_kept_where_only_searching_changes(folder: SpaceFolder) -> Non
     assert not change.rebuilt
     assert change.manifest.index_file == first.index_file
     assert folder.has_whole_index()
-    exact = vectors_of(opened(folder), np.arange(300))
+    exact = opened(folder).vectors(np.arange(300))
     queries = exact[::7]
     found = opened(folder).index.search(queries, 3)[1]
     wanted = np.argsort(-(queries @ exact.T), axis=1, kind="stable")[:, :3]
@@ -188,6 +187,7 @@ class Forgetful:
     """An exact index that forgets the rows of some places of its answer, and rounds scores."""
 
     exact = False
+    oversampling = 1
 
     def __init__(self, index: VectorIndex, forgotten: Sequence[int]) -> None:
         self.size, self._index, self._forgotten = index.size, index, list(forgotten)
@@ -244,7 +244,7 @@ def test_equal_rows_are_right_in_any_order(tmp_path: Path) -> None:
     space = opened(folder)
     best = IndexQueries("twins", {kind: space.segments["kb"].vectors(kind, slice(170, 171))
                                   for kind in ("text", "alias")})  # fmt: skip
-    assert vectors_of(space, np.array([179])).shape == (1, 8)
+    assert space.vectors(np.array([179])).shape == (1, 8)
     index = Forgetful(space.index, range(3))
     *_, alias = measure_index(space, index, space.index, best)
     assert alias.recall[1] == alias.recall[10] == 1.0
@@ -260,7 +260,7 @@ def test_a_row_is_left_out_of_its_own_answer(folder: SpaceFolder) -> None:
     assert set(rows.tolist()) <= set(names)
     assert sample_rows(space, 20).tolist() == rows.tolist()
     assert sample_rows(space, 10_000).tolist() == names
-    vectors = vectors_of(space, rows)
+    vectors = space.vectors(rows)
     asked = IndexQueries("own", {"alias": vectors, "text": vectors}, own=rows)
     exact = measure_index(space, space.index, space.index, asked)
     assert all(set(figures.recall.values()) == {1.0} for figures in exact)
@@ -282,7 +282,7 @@ def test_the_parts_are_what_searches_are_limited_to(folder: SpaceFolder) -> None
 def test_vectors_of_rows_by_their_numbers(folder: SpaceFolder) -> None:
     space = opened(folder)
     rows = np.array([[0, 151, -1], [301, 304, 150]])
-    found = vectors_of(space, rows)
+    found = space.vectors(rows)
     kb, two = space.segments["kb"], space.segments["two"]
     places: list[list[tuple[Segment, RowKind, int]]] = [
         [(kb, "text", 0), (kb, "alias", 1)],

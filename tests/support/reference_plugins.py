@@ -124,6 +124,7 @@ class ReferenceIndex:
     """Compares with every row."""
 
     exact = True
+    oversampling = 1
 
     def __init__(self, rows: FloatArray) -> None:
         self.rows = rows

@@ -64,7 +64,9 @@ class FactoryBackend:
         self._empty(dim + more, 0)
         with tempfile.TemporaryFile() as file:
             rows = spool_rows(batches, dim, file)
-            longest = max((_squares(rows[at]).max() for at in _blocks(len(rows))), default=0.0)
+            longest = 0.0
+            if more:
+                longest = max((_squares(rows[at]).max() for at in _blocks(len(rows))), default=0.0)
             index = self._empty(dim + more, len(rows))
             hint = (
                 f"Choose fewer lists (IVF{LISTS} takes as many as suit the rows) or a simpler "
@@ -75,13 +77,13 @@ class FactoryBackend:
                     index.train(self._ready(self._sample(rows), longest))
                 for at in _blocks(len(rows)):
                     index.add(self._ready(rows[at], longest))
-        return _wrap(index)
+        return _wrap(index, self._settings.oversampling)
 
     def load(self, path: Path) -> VectorIndex:
         """Open a file that ``save`` wrote, memory-mapped where its kind allows it."""
         index = read_index(path, distances=self._settings.distances)
         self._tune(index)
-        return _wrap(index)
+        return _wrap(index, self._settings.oversampling)
 
     def _empty(self, dim: int, rows: int) -> Any:
         """A new index of the wanted kind for a number of rows, by products or distances."""
@@ -135,8 +137,9 @@ class FactoryIndex:
 
     exact = False
 
-    def __init__(self, index: Any) -> None:
+    def __init__(self, index: Any, oversampling: int = 1) -> None:
         self.size = int(index.ntotal)
+        self.oversampling = oversampling
         self._index = index
         self._distances = index.metric_type == faiss.METRIC_L2
         self.dim = int(index.d) - self._distances
@@ -227,11 +230,11 @@ def _graph(index: Any) -> _Graph | None:
     return _Graph(rows, index.hnsw.nb_neighbors(0) // 2, index.hnsw.efSearch)
 
 
-def _wrap(index: Any) -> VectorIndex:
+def _wrap(index: Any, oversampling: int = 1) -> VectorIndex:
     """A flat index is exact, whoever made it."""
     products = index.metric_type == faiss.METRIC_INNER_PRODUCT
     flat = isinstance(index, faiss.IndexFlat) and products
-    return FlatIndex(index) if flat else FactoryIndex(index)
+    return FlatIndex(index) if flat else FactoryIndex(index, oversampling)
 
 
 def _core(index: Any) -> Any:

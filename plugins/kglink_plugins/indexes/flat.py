@@ -78,6 +78,7 @@ class FlatIndex:
     """
 
     exact = True
+    oversampling = 1
 
     def __init__(self, index: Any) -> None:
         self.size = int(index.ntotal)

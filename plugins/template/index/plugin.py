@@ -19,6 +19,7 @@ class ScanIndex:
     """The rows as they are."""
 
     exact = True
+    oversampling = 1
 
     def __init__(self, rows: FloatArray) -> None:
         self._rows = rows
