@@ -7,8 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
-from pydantic import Field
-
 from kglink.plugins import PluginSettings
 from kglink.records import Document, EntityId, Mention, Split
 from kglink.sources import Problems
@@ -184,28 +182,21 @@ _SPLITS: Mapping[str, Split] = {
 class DocumentFields(PluginSettings):
     """How annotated texts are read; every field is guessed from its name unless set."""
 
-    text: str = Field(
-        "",
-        description="Field with a document's text, or several whose texts follow each other: "
-        "`title,abstract`; guessed if empty.",
-    )
-    mentions: str = Field("", description="Field with a document's mentions; guessed if empty.")
-    gold: str = Field(
-        "", description="Field of a mention with what is meant (`label_title`); guessed if empty."
-    )
-    gold_ids: GoldIds = Field(
-        "auto",
-        description="What a gold text is: `key` alone, `kb:key`, or `auto`: `kb:key` where what "
-        "stands before the colon could be the name of a KB (lower case, no address).",
-    )
-    offsets: Unit = Field(
-        "characters", description="What offsets count: `characters`, `utf16` units or `bytes`."
-    )
-    join: str = Field(
-        " ",
-        description="Put between context_left, mention and context_right where neither side "
-        "has white space there.",
-    )
+    text: str = ""
+    """Field with a document's text, or several whose texts follow each other: `title,abstract`;
+    guessed if empty."""
+    mentions: str = ""
+    """Field with a document's mentions; guessed if empty."""
+    gold: str = ""
+    """Field of a mention with what is meant (`label_title`); guessed if empty."""
+    gold_ids: GoldIds = "auto"
+    """What a gold text is: `key` alone, `kb:key`, or `auto`: `kb:key` where what stands before the
+    colon could be the name of a KB (lower case, no address)."""
+    offsets: Unit = "characters"
+    """What offsets count: `characters`, `utf16` units or `bytes`."""
+    join: str = " "
+    """Put between context_left, mention and context_right where neither side has white space
+    there."""
 
 
 class DocumentMaker:

@@ -15,8 +15,6 @@ from typing import Any, Literal, NamedTuple, TextIO
 from xml.parsers import expat
 from xml.sax.saxutils import escape
 
-from pydantic import Field
-
 from kglink.errors import SourceError
 from kglink.plugins import PluginSettings
 from kglink.records import Document, EntityId, Link, LinkedDocument, Mention, Record, json_number
@@ -70,22 +68,15 @@ _Fields = dict[str, Any]
 class BiocSettings(PluginSettings):
     """Settings of ``kglink/bioc``."""
 
-    types: str = Field(
-        "",
-        description="Types of annotations to read (the infon `type`), separated by commas; all if "
-        "empty.",
-    )
-    codes: str = Field(
-        CODES, description="Infons that hold the code of what is meant, separated by commas."
-    )
-    no_code: NoCode = Field(
-        "unknown",
-        description="What a mention is whose code is `-`: `unknown`, or `nil` (no entity is meant) "
-        "where the documents link to a KB of the corpus's own vocabulary.",
-    )
-    offsets: Literal["auto", "characters", "bytes"] = Field(
-        "auto", description="What offsets count; `auto`: whatever fits the words of a document."
-    )
+    types: str = ""
+    """Types of annotations to read (the infon `type`), separated by commas; all if empty."""
+    codes: str = CODES
+    """Infons that hold the code of what is meant, separated by commas."""
+    no_code: NoCode = "unknown"
+    """What a mention is whose code is `-`: `unknown`, or `nil` (no entity is meant) where the
+    documents link to a KB of the corpus's own vocabulary."""
+    offsets: Literal["auto", "characters", "bytes"] = "auto"
+    """What offsets count; `auto`: whatever fits the words of a document."""
 
 
 class _Part(NamedTuple):
@@ -357,7 +348,8 @@ class _Elements:
 class BiocWriterSettings(PluginSettings):
     """How BioC is written."""
 
-    syntax: Literal["xml", "json"] = Field("xml", description="XML, or the same as JSON.")
+    syntax: Literal["xml", "json"] = "xml"
+    """XML, or the same as JSON."""
 
 
 class BiocExporter:

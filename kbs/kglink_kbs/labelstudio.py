@@ -11,8 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, NamedTuple, TextIO
 
-from pydantic import Field
-
 from kglink.errors import SourceError
 from kglink.plugins import PluginSettings
 from kglink.records import Document, Link, LinkedDocument, Mention, Record, json_number
@@ -54,10 +52,10 @@ _Fields = dict[str, Any]
 class LabelStudioSettings(PluginSettings):
     """Settings of ``kglink/labelstudio``."""
 
-    text: str = Field(TEXT, description="The field of a task's data that holds the text.")
-    entity: str = Field(
-        "", description="The control that says what a region means; empty: any for each region."
-    )
+    text: str = TEXT
+    """The field of a task's data that holds the text."""
+    entity: str = ""
+    """The control that says what a region means; empty: any for each region."""
 
 
 class _Region(NamedTuple):

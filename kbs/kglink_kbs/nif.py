@@ -62,12 +62,10 @@ FIELDS = {
 class NifSettings(PluginSettings):
     """Settings of ``kglink/nif``."""
 
-    syntax: Syntax = Field("auto", description="The syntax of the file; `auto`: by its content.")
-    max_mb: int = Field(
-        256,
-        gt=0,
-        description="The largest file, unpacked, that is read whole (any syntax but N-Triples).",
-    )
+    syntax: Syntax = "auto"
+    """The syntax of the file; `auto`: by its content."""
+    max_mb: int = Field(256, gt=0)
+    """The largest file, unpacked, that is read whole (any syntax but N-Triples)."""
 
 
 class NifAdapter:

@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import ClassVar, Literal, TextIO
 
-from pydantic import Field
-
 from kglink.errors import RecordError, SourceError
 from kglink.plugins import PluginSettings
 from kglink.records import Document, EntityId, LinkedDocument, Mention, Record, Split
@@ -44,25 +42,17 @@ class PubtatorSettings(PluginSettings):
         ("train_ids", "dev_ids", "test_ids"), "reads that file"
     )
 
-    types: str = Field(
-        "",
-        description="Types of mentions to read, separated by commas (`Disease,SpecificDisease`); "
-        "all if empty.",
-    )
-    no_code: NoCode = Field(
-        "unknown",
-        description="What a mention is whose code is -1: `unknown`, or `nil` (no entity is meant) "
-        "where the documents link to a KB of the corpus's own vocabulary.",
-    )
-    train_ids: str = Field(
-        "", description="A file with the ids of the documents for training, one per line."
-    )
-    dev_ids: str = Field(
-        "", description="A file with the ids of the documents for validation, one per line."
-    )
-    test_ids: str = Field(
-        "", description="A file with the ids of the documents for the test, one per line."
-    )
+    types: str = ""
+    """Types of mentions to read, separated by commas (`Disease,SpecificDisease`); all if empty."""
+    no_code: NoCode = "unknown"
+    """What a mention is whose code is -1: `unknown`, or `nil` (no entity is meant) where the
+    documents link to a KB of the corpus's own vocabulary."""
+    train_ids: str = ""
+    """A file with the ids of the documents for training, one per line."""
+    dev_ids: str = ""
+    """A file with the ids of the documents for validation, one per line."""
+    test_ids: str = ""
+    """A file with the ids of the documents for the test, one per line."""
 
 
 @dataclass

@@ -62,36 +62,24 @@ MatchCase = Literal["smart", "never", "always"]
 class DictionarySettings(PluginSettings):
     """Settings of the detector ``kglink/dictionary``."""
 
-    min_chars: int = Field(
-        2, ge=1, description="Aliases with fewer folded characters, spaces apart, are left out."
-    )
-    max_chars: int = Field(
-        200, ge=1, description="Aliases with more folded characters are left out."
-    )
-    match_case: MatchCase = Field(
-        "smart",
-        description="smart: case decides where a word would mislead (stop words, acronyms, common "
-        "words); never: case is not looked at and stop words never match; always: the text must "
-        "be written in lower case, Title case, CAPITALS or mixed case as the alias is.",
-    )
-    acronym_chars: int = Field(
-        4,
-        ge=0,
-        description="One-word aliases in capitals of up to this many letters need capitals in the "
-        "text (match_case smart).",
-    )
-    numbers: bool = Field(
-        False,
-        description="Whether numbers of fewer than six digits are looked for where they are names.",
-    )
-    stop_words: tuple[str, ...] = Field(
-        (), description="More words to treat as 'the' and 'it' are, besides the English ones."
-    )
-    language: str = Field(
-        "auto",
-        description="Language whose function words are no names by themselves (`de`); `auto`: "
-        "`link.language`, else what the text seems to be.",
-    )
+    min_chars: int = Field(2, ge=1)
+    """Aliases with fewer folded characters, spaces apart, are left out."""
+    max_chars: int = Field(200, ge=1)
+    """Aliases with more folded characters are left out."""
+    match_case: MatchCase = "smart"
+    """smart: case decides where a word would mislead (stop words, acronyms, common words); never:
+    case is not looked at and stop words never match; always: the text must be written in lower
+    case, Title case, CAPITALS or mixed case as the alias is."""
+    acronym_chars: int = Field(4, ge=0)
+    """One-word aliases in capitals of up to this many letters need capitals in the text (match_case
+    smart)."""
+    numbers: bool = False
+    """Whether numbers of fewer than six digits are looked for where they are names."""
+    stop_words: tuple[str, ...] = ()
+    """More words to treat as 'the' and 'it' are, besides the English ones."""
+    language: str = "auto"
+    """Language whose function words are no names by themselves (`de`); `auto`: `link.language`,
+    else what the text seems to be."""
 
 
 class LearnedSettings(PluginSettings):
@@ -99,63 +87,56 @@ class LearnedSettings(PluginSettings):
 
     outside: ClassVar[Mapping[str, str]] = {"model": "loads a model from there"}
 
-    model: str = Field("", description="Folder of a trained detector; empty: the one of the space.")
-    recall: float = Field(
-        0,
-        ge=0,
-        lt=1,
-        description="Find at least this share of mentions, as measured on held-out documents; 0: "
-        "as many as give the best F1 there.",
-    )
-    decides: bool = Field(
-        True,
-        description="What it finds from its threshold on is a mention; else it proposes more, and "
-        "kglink judges that with what other detectors propose.",
-    )
-    foreign: bool = Field(
-        False,
-        description="Read texts of another kind than it has learnt from too; else the dictionary "
-        "reads them alone.",
-    )
-    device: str = Field("auto", description="cpu, cuda, cuda:N or auto.")
-    precision: Precision = Field("auto", description="fp32, bf16, fp16 or auto.")
-    threads: int = Field(0, ge=0, description="Cores to use; 0: all.")
+    model: str = ""
+    """Folder of a trained detector; empty: the one of the space."""
+    recall: float = Field(0, ge=0, lt=1)
+    """Find at least this share of mentions, as measured on held-out documents; 0: as many as give
+    the best F1 there."""
+    decides: bool = True
+    """What it finds from its threshold on is a mention; else it proposes more, and kglink judges
+    that with what other detectors propose."""
+    foreign: bool = False
+    """Read texts of another kind than it has learnt from too; else the dictionary reads them
+    alone."""
+    device: str = "auto"
+    """cpu, cuda, cuda:N or auto."""
+    precision: Precision = "auto"
+    """fp32, bf16, fp16 or auto."""
+    threads: int = Field(0, ge=0)
+    """Cores to use; 0: all."""
 
 
 class HuggingFaceSettings(FolderSettings):
     """Settings of the detector ``kglink/huggingface``."""
 
-    folder: Path = Field(description="Folder of a token-classification model (safetensors).")
-    types: tuple[str, ...] = Field(
-        (), description="Types of mentions that are kept, such as `Disease`; none named: all."
-    )
-    threshold: float = Field(
-        0.5, ge=0, le=1, description="Mentions that are less probable than this are left out."
-    )
+    folder: Path
+    """Folder of a token-classification model (safetensors)."""
+    types: tuple[str, ...] = ()
+    """Types of mentions that are kept, such as `Disease`; none named: all."""
+    threshold: float = Field(0.5, ge=0, le=1)
+    """Mentions that are less probable than this are left out."""
 
 
 class SpacySettings(FolderSettings):
     """Settings of the detector ``kglink/spacy``."""
 
-    folder: Path = Field(description="Folder of a pipeline, as `nlp.to_disk` writes it.")
-    types: tuple[str, ...] = Field(
-        (), description="Types of mentions that are kept, such as `PERSON`; none named: all."
-    )
-    spans: str = Field(
-        "", description="Group of spans that is read (`doc.spans`); empty: the entities."
-    )
+    folder: Path
+    """Folder of a pipeline, as `nlp.to_disk` writes it."""
+    types: tuple[str, ...] = ()
+    """Types of mentions that are kept, such as `PERSON`; none named: all."""
+    spans: str = ""
+    """Group of spans that is read (`doc.spans`); empty: the entities."""
 
 
 class GlinerSettings(FolderSettings):
     """Settings of the detector ``kglink/gliner``."""
 
-    folder: Path = Field(description="Folder of a model, as `model.save_pretrained` writes it.")
-    labels: tuple[str, ...] = Field(
-        min_length=1, description="What is looked for, in words: `disease,drug`."
-    )
-    threshold: float = Field(
-        0.5, ge=0, le=1, description="Mentions that are less probable than this are left out."
-    )
+    folder: Path
+    """Folder of a model, as `model.save_pretrained` writes it."""
+    labels: tuple[str, ...] = Field(min_length=1)
+    """What is looked for, in words: `disease,drug`."""
+    threshold: float = Field(0.5, ge=0, le=1)
+    """Mentions that are less probable than this are left out."""
 
 
 # fmt: off
@@ -197,22 +178,17 @@ register_evidence = offers(
 class FuzzySettings(PluginSettings):
     """Which similar names are looked for."""
 
-    neighbours: int = Field(
-        6, ge=0, description="Entities with similar names that one of the smaller KB proposes."
-    )
-    max_block: int = Field(
-        1_000_000,
-        ge=0,
-        description="A word that would make more pairs of entities than this finds none by itself.",
-    )
+    neighbours: int = Field(6, ge=0)
+    """Entities with similar names that one of the smaller KB proposes."""
+    max_block: int = Field(1_000_000, ge=0)
+    """A word that would make more pairs of entities than this finds none by itself."""
 
 
 class NeighbourSettings(PluginSettings):
     """How many neighbours are looked for."""
 
-    neighbours: int = Field(
-        12, ge=1, description="Nearest entities that one of the smaller KB proposes."
-    )
+    neighbours: int = Field(12, ge=1)
+    """Nearest entities that one of the smaller KB proposes."""
 
 
 # fmt: off
@@ -248,15 +224,15 @@ Metric = Literal["dot", "cosine"]
 class ScorerSettings(PluginSettings):
     """What all scorers have."""
 
-    metric: Metric = Field("dot", description="`dot` product or `cosine` of two vectors.")
+    metric: Metric = "dot"
+    """`dot` product or `cosine` of two vectors."""
 
 
 class DualSettings(ScorerSettings):
     """Which vector stands for a text."""
 
-    pooling: Literal["cls", "mean"] = Field(
-        "cls", description="A text is its first state (`cls`) or the `mean` of its tokens."
-    )
+    pooling: Literal["cls", "mean"] = "cls"
+    """A text is its first state (`cls`) or the `mean` of its tokens."""
 
 
 # fmt: off
@@ -276,56 +252,47 @@ register_scorers = offers(
 class KnnSettings(PluginSettings):
     """Where neighbours are looked for."""
 
-    in_domain: bool = Field(
-        False, description="Only in the domains of the mention's own answers (`restrict_type`)."
-    )
+    in_domain: bool = False
+    """Only in the domains of the mention's own answers (`restrict_type`)."""
 
 
 class ArborescenceSettings(KnnSettings):
     """What each mention is drawn to."""
 
-    positives: Literal["full", "nearest", "random"] = Field(
-        "full",
-        description="Its parent in the tree over all mentions of its entity (`full`), or over "
-        "itself and one other, the `nearest` or a `random` one (1-NN, 1-Rand).",
-    )
-    nn_scope: Literal["query", "cluster"] = Field(
-        "query",
-        description="With one other: a tree for each mention (`query`, as in the paper), or one "
-        "over all such pairs of an entity (`cluster`, as in the released code).",
-    )
+    positives: Literal["full", "nearest", "random"] = "full"
+    """Its parent in the tree over all mentions of its entity (`full`), or over itself and one
+    other, the `nearest` or a `random` one (1-NN, 1-Rand)."""
+    nn_scope: Literal["query", "cluster"] = "query"
+    """With one other: a tree for each mention (`query`, as in the paper), or one over all such
+    pairs of an entity (`cluster`, as in the released code)."""
 
 
 class MixedSettings(PluginSettings):
     """How hard the mixture is, and where it comes from."""
 
-    p: float = Field(0.5, ge=0, le=1, description="Share of hard negatives; the rest is random.")
-    among: Literal["batch", "domain", "pool"] = Field(
-        "batch",
-        description="Draw from the other golds of the batch (as AMH does), from the domains of "
-        "the mention's own answers, or from all entities.",
-    )
+    p: float = Field(0.5, ge=0, le=1)
+    """Share of hard negatives; the rest is random."""
+    among: Literal["batch", "domain", "pool"] = "batch"
+    """Draw from the other golds of the batch (as AMH does), from the domains of the mention's own
+    answers, or from all entities."""
 
 
 class MixupSettings(PluginSettings):
     """How a right answer is mixed into hard negatives."""
 
-    alpha: float = Field(
-        0.3, ge=0, description="Share of the right answer in a negative; 0: hard negatives as is."
-    )
-    negative_weight: Literal["one", "complement"] = Field(
-        "one",
-        description="Weight of the hard negative in the mixture: one, as in the paper, or what "
-        "the right answer leaves of it, 1 - alpha W.",
-    )
-    temperature: float = Field(1.0, gt=0, description="Scores are divided by it to make W.")
-    w_grad: bool = Field(False, description="Send gradients through W as well.")
-    detach_positive: bool = Field(
-        False, description="Send none through the right answer's part of a mixture."
-    )
-    detach_negative: bool = Field(
-        False, description="Send none through the hard negative's part of a mixture."
-    )
+    alpha: float = Field(0.3, ge=0)
+    """Share of the right answer in a negative; 0: hard negatives as is."""
+    negative_weight: Literal["one", "complement"] = "one"
+    """Weight of the hard negative in the mixture: one, as in the paper, or what the right answer
+    leaves of it, 1 - alpha W."""
+    temperature: float = Field(1.0, gt=0)
+    """Scores are divided by it to make W."""
+    w_grad: bool = False
+    """Send gradients through W as well."""
+    detach_positive: bool = False
+    """Send none through the right answer's part of a mixture."""
+    detach_negative: bool = False
+    """Send none through the hard negative's part of a mixture."""
 
 
 # fmt: off
@@ -357,54 +324,40 @@ register_samplers = offers(
 class ObjectiveSettings(PluginSettings):
     """What all objectives have."""
 
-    temperature: float = Field(
-        1.0, gt=0, description="Scores are divided by it; cosines need a small one, such as 0.05."
-    )
-    margin: float = Field(
-        0.0, ge=0, description="Taken off right answers' scores: by how much they should lead."
-    )
+    temperature: float = Field(1.0, gt=0)
+    """Scores are divided by it; cosines need a small one, such as 0.05."""
+    margin: float = Field(0.0, ge=0)
+    """Taken off right answers' scores: by how much they should lead."""
 
 
 class NceSettings(ObjectiveSettings):
     """What counts as right where several answers are."""
 
-    several: Literal["sum", "mean"] = Field(
-        "sum",
-        description="Of several right answers: raise their `sum` of shares, so that any may come "
-        "first, or the `mean` of their logarithms, so that all must.",
-    )
-    include_gold: bool = Field(
-        True,
-        description="Count right answers in the sum that they are divided by. Bosch's eq. 1, read "
-        "to the letter, does not, and then the loss has no least value.",
-    )
+    several: Literal["sum", "mean"] = "sum"
+    """Of several right answers: raise their `sum` of shares, so that any may come first, or the
+    `mean` of their logarithms, so that all must."""
+    include_gold: bool = True
+    """Count right answers in the sum that they are divided by. Bosch's eq. 1, read to the letter,
+    does not, and then the loss has no least value."""
 
 
 class OverlapLossSettings(ObjectiveSettings):
     """What each pair is divided by."""
 
-    include_gold: bool = Field(
-        True,
-        description="Count a pair itself in the sums of its row and column, as the diagonal of "
-        "Bosch's eq. 2; without it the loss has no least value.",
-    )
+    include_gold: bool = True
+    """Count a pair itself in the sums of its row and column, as the diagonal of Bosch's eq. 2;
+    without it the loss has no least value."""
 
 
 class DistillationSettings(PluginSettings):
     """How far a student listens to its teacher."""
 
-    alpha: float = Field(
-        0.5, ge=0, le=1, description="Weight of the right answers; the teacher has the rest."
-    )
-    student_temperature: float = Field(
-        1.0,
-        gt=0,
-        description="The student's scores are divided by it first; cosines need a small one, such "
-        "as 0.05.",
-    )
-    temperature: float = Field(
-        2.0, gt=0, description="Both sides' scores are divided by it where they are compared."
-    )
+    alpha: float = Field(0.5, ge=0, le=1)
+    """Weight of the right answers; the teacher has the rest."""
+    student_temperature: float = Field(1.0, gt=0)
+    """The student's scores are divided by it first; cosines need a small one, such as 0.05."""
+    temperature: float = Field(2.0, gt=0)
+    """Both sides' scores are divided by it where they are compared."""
 
 
 # fmt: off
@@ -428,21 +381,14 @@ register_objectives = offers(
 class CrossEncoderSettings(FolderSettings):
     """Settings of ``kglink/cross_encoder``."""
 
-    folder: Path = Field(
-        description="Folder or hub name of a `CrossEncoder` with one label (safetensors)."
-    )
-    context_chars: int = Field(
-        256, ge=0, description="Characters of the mention and its context that the model reads."
-    )
-    description_chars: int = Field(
-        500, ge=0, description="Characters of each candidate's description that it reads."
-    )
-    weight: float = Field(
-        1.0,
-        gt=0,
-        le=10,
-        description="What its answer counts: as much as this number of exact names.",
-    )
+    folder: Path
+    """Folder or hub name of a `CrossEncoder` with one label (safetensors)."""
+    context_chars: int = Field(256, ge=0)
+    """Characters of the mention and its context that the model reads."""
+    description_chars: int = Field(500, ge=0)
+    """Characters of each candidate's description that it reads."""
+    weight: float = Field(1.0, gt=0, le=10)
+    """What its answer counts: as much as this number of exact names."""
 
 
 class LlmSettings(PluginSettings):
@@ -454,44 +400,33 @@ class LlmSettings(PluginSettings):
         "prompt": "sends the content of that file along",
     }
 
-    url: str = Field(
-        "",
-        description="Base address of the endpoint, such as `http://localhost:8080/v1`; the texts "
-        "of mentions and candidates are sent there.",
-    )
-    model: str = Field("", description="The model to ask, by the name that the endpoint gives it.")
-    key_from: str = Field(
-        "OPENAI_API_KEY",
-        description="The environment variable that holds the key; no key is sent where it is not "
-        "set.",
-    )
-    prompt: str = Field(
-        "",
-        description="A file with a prompt of your own, with `$text`, `$mention` and `$candidates`; "
-        "empty: the one that comes with kglink.",
-    )
-    timeout: float = Field(60, gt=0, le=3600, description="Seconds that one answer may take.")
-    retries: int = Field(
-        2, ge=0, le=10, description="How often a question that failed is asked again."
-    )
-    per_minute: int = Field(
-        0, ge=0, description="Most questions in a minute; 0: as many as are answered."
-    )
-    parallel: int = Field(4, ge=1, le=64, description="Questions that are asked at once.")
-    max_tokens: int = Field(256, ge=1, description="Most tokens that the model may write.")
-    context_chars: int = Field(
-        1000, ge=0, description="Characters of the text around the mention that the model reads."
-    )
-    description_chars: int = Field(
-        300, ge=0, description="Characters of each candidate's description that it reads."
-    )
-    weight: float = Field(
-        0.5,
-        gt=0,
-        le=10,
-        description="How far the score of its choice stands above the others; where it chooses "
-        "none, all scores fall by twice as much.",
-    )
+    url: str = ""
+    """Base address of the endpoint, such as `http://localhost:8080/v1`; the texts of mentions and
+    candidates are sent there."""
+    model: str = ""
+    """The model to ask, by the name that the endpoint gives it."""
+    key_from: str = "OPENAI_API_KEY"
+    """The environment variable that holds the key; no key is sent where it is not set."""
+    prompt: str = ""
+    """A file with a prompt of your own, with `$text`, `$mention` and `$candidates`; empty: the one
+    that comes with kglink."""
+    timeout: float = Field(60, gt=0, le=3600)
+    """Seconds that one answer may take."""
+    retries: int = Field(2, ge=0, le=10)
+    """How often a question that failed is asked again."""
+    per_minute: int = Field(0, ge=0)
+    """Most questions in a minute; 0: as many as are answered."""
+    parallel: int = Field(4, ge=1, le=64)
+    """Questions that are asked at once."""
+    max_tokens: int = Field(256, ge=1)
+    """Most tokens that the model may write."""
+    context_chars: int = Field(1000, ge=0)
+    """Characters of the text around the mention that the model reads."""
+    description_chars: int = Field(300, ge=0)
+    """Characters of each candidate's description that it reads."""
+    weight: float = Field(0.5, gt=0, le=10)
+    """How far the score of its choice stands above the others; where it chooses none, all scores
+    fall by twice as much."""
 
 
 # fmt: off
@@ -509,26 +444,17 @@ register_rerankers = offers(
 class MentionsSettings(PluginSettings):
     """Settings of ``kglink/mentions``, until `kglink fit --cluster` chooses others."""
 
-    mode: Literal["independent", "directed", "undirected"] = Field(
-        "directed",
-        description="independent: no mention helps another; directed: each mention has the entity "
-        "that explains it best, along a tree; undirected: clusters of the most similar, cut "
-        "between their entities.",
-    )
-    neighbours: int = Field(
-        8, ge=1, le=64, description="How many nearest other mentions each is compared with."
-    )
-    context: float = Field(
-        0.5, ge=0, le=1, description="How much texts count when mentions are compared; else names."
-    )
-    power: float = Field(
-        4.0,
-        ge=1,
-        description="Power of the cosine of two mentions, so that it compares with probabilities.",
-    )
-    threshold: float = Field(
-        0.0, ge=0, le=1, description="Mentions that are less similar do not help each other."
-    )
+    mode: Literal["independent", "directed", "undirected"] = "directed"
+    """independent: no mention helps another; directed: each mention has the entity that explains it
+    best, along a tree; undirected: clusters of the most similar, cut between their entities."""
+    neighbours: int = Field(8, ge=1, le=64)
+    """How many nearest other mentions each is compared with."""
+    context: float = Field(0.5, ge=0, le=1)
+    """How much texts count when mentions are compared; else names."""
+    power: float = Field(4.0, ge=1)
+    """Power of the cosine of two mentions, so that it compares with probabilities."""
+    threshold: float = Field(0.0, ge=0, le=1)
+    """Mentions that are less similar do not help each other."""
 
 
 # fmt: off
@@ -585,23 +511,21 @@ class FactorySettings(IndexSettings):
         "SQfp16",
         max_length=80,  # faiss reads a string by recursion, and dies of a very long one
         pattern=r"^[^0-9]*([0-9]{1,7}[^0-9]+)*[0-9]{0,7}$",
-        description="A faiss factory string: SQfp16, IVF1024,Flat, ...; `{lists}` in it stands "
-        "for a number of lists that suits the rows.",
     )
-    train_rows: int = Field(
-        200_000, ge=1, description="Rows drawn at random to train an index that needs it."
-    )
-    nprobe: int = Field(32, ge=1, description="Lists that an IVF index looks into per query.")
-    ef_search: int = Field(128, ge=1, description="Nodes that an HNSW index keeps per query.")
-    ef_construction: int = Field(
-        200, ge=1, description="Nodes that an HNSW index keeps per row while it is built."
-    )
+    """A faiss factory string: SQfp16, IVF1024,Flat, ...; `{lists}` in it stands for a number of
+    lists that suits the rows."""
+    train_rows: int = Field(200_000, ge=1)
+    """Rows drawn at random to train an index that needs it."""
+    nprobe: int = Field(32, ge=1)
+    """Lists that an IVF index looks into per query."""
+    ef_search: int = Field(128, ge=1)
+    """Nodes that an HNSW index keeps per query."""
+    ef_construction: int = Field(200, ge=1)
+    """Nodes that an HNSW index keeps per row while it is built."""
 
-    distances: bool = Field(
-        False,
-        description="Search by distances: each row gets one coordinate more, so that the nearest "
-        "row is the one of the largest product, as BLINK's graphs do.",
-    )
+    distances: bool = False
+    """Search by distances: each row gets one coordinate more, so that the nearest row is the one of
+    the largest product, as BLINK's graphs do."""
 
     @classmethod
     def presets(cls) -> Mapping[str, IndexPreset]:
