@@ -28,15 +28,15 @@ class Row(NamedTuple):
     extra: str = ""
 
 
-def offers(package: str, *rows: Row) -> Callable[[Register], None]:
-    """The hook that registers some rows; ``package``: the beginning of their modules' names."""
+def offers(*rows: Row) -> Callable[[Register], None]:
+    """The hook that registers some rows."""
 
     @hookimpl
     def hook(register: Register) -> None:
         for row in rows:
             register(
                 f"kglink/{row.name}",
-                partial(_made, package, *row.factory.split(":")),
+                partial(_made, *row.factory.split(":")),
                 settings=row.settings,
                 summary=row.summary,
                 extra=row.extra,
@@ -45,8 +45,8 @@ def offers(package: str, *rows: Row) -> Callable[[Register], None]:
     return hook
 
 
-def _made(package: str, module: str, name: str, *arguments: object) -> Any:
-    return getattr(import_module(f"kglink_plugins.{package}{module}"), name)(*arguments)
+def _made(module: str, name: str, *arguments: object) -> Any:
+    return getattr(import_module(f"kglink_plugins.{module}"), name)(*arguments)
 
 
 class FolderSettings(PluginSettings):
@@ -139,41 +139,6 @@ class GlinerSettings(FolderSettings):
     """Mentions that are less probable than this are left out."""
 
 
-# fmt: off
-register_detectors = offers(
-    "detectors.",
-    Row("dictionary", "dictionary.detector:name_detector", DictionarySettings,
-        "finds the names of the linked KBs, inflected, reordered, misspelt or in part"),
-    Row("capitals", "capitals:CapitalsDetector", PluginSettings,
-        "finds capitalized names, those that no KB has too"),
-    Row("huggingface", "models.huggingface:HuggingFaceDetector", HuggingFaceSettings,
-        "a token-classification model of Hugging Face, from your folder"),
-    Row("spacy", "models.spacy:SpacyDetector", SpacySettings,
-        "a spaCy pipeline, from your folder", "spacy"),
-    Row("gliner", "models.gliner:GlinerDetector", GlinerSettings,
-        "a GLiNER model, from your folder: finds what some words name", "gliner"),
-    Row("learned", "learned.detector:LearnedDetector", LearnedSettings,
-        "finds mentions as the annotated documents have them that it was trained on"),
-)
-# fmt: on
-
-
-# --------------------------------------------------------------------------------------- evidence
-# fmt: off
-register_evidence = offers(
-    "",
-    Row("numbers", "evidence:Numbers", PluginSettings,
-        "-1 where no name of the candidate has the numbers of the mention"),
-    Row("document", "evidence:SameInDocument", PluginSettings,
-        "another mention of the text, in other words, may well mean the candidate"),
-    Row("broader", "evidence:Broader", PluginSettings,
-        "1 where what another mention of the text means is a kind of the candidate"),
-    Row("siblings", "evidence:Siblings", PluginSettings,
-        "1 where what another mention of the text means has a parent of the candidate"),
-)
-# fmt: on
-
-
 # ------------------------------------------------------------------------------- overlap evidence
 class FuzzySettings(PluginSettings):
     """Which similar names are looked for."""
@@ -189,31 +154,6 @@ class NeighbourSettings(PluginSettings):
 
     neighbours: int = Field(12, ge=1)
     """Nearest entities that one of the smaller KB proposes."""
-
-
-# fmt: off
-register_overlap_evidence = offers(
-    "overlap_evidence.",
-    Row("names", "names:NameEvidence", PluginSettings,
-        "names in common, and who else bears them"),
-    Row("fuzzy", "fuzzy:FuzzyEvidence", FuzzySettings,
-        "names alike in words, letters and words that the KBs use for each other"),
-    Row("neighbours", "neighbours:NeighbourEvidence", NeighbourSettings,
-        "names and texts near each other in the joint space, hubs held back"),
-    Row("description", "neighbours:DescriptionEvidence", PluginSettings,
-        "descriptions that mean the same to the encoder"),
-    Row("type", "neighbours:TypeEvidence", PluginSettings,
-        "types that mean the same to the encoder"),
-    Row("parents", "parents:ParentEvidence", PluginSettings,
-        "parents and children that match (second pass)"),
-    Row("rivals", "rivals:RivalEvidence", PluginSettings,
-        "how far a pair leads other pairs of its entities (second pass)"),
-    Row("through", "through:ThroughEvidence", PluginSettings,
-        "both are one entity of a third KB, or of different ones (second pass)"),
-    Row("xrefs", "names:XrefEvidence", PluginSettings,
-        "codes that both entities name: what curators know; not in use by default"),
-)
-# fmt: on
 
 
 # ---------------------------------------------------------------------------------------- scorers
@@ -233,19 +173,6 @@ class DualSettings(ScorerSettings):
 
     pooling: Literal["cls", "mean"] = "cls"
     """A text is its first state (`cls`) or the `mean` of its tokens."""
-
-
-# fmt: off
-register_scorers = offers(
-    "scorers.",
-    Row("dual", "vectors:DualScorer", DualSettings,
-        "one vector of each side, the first state or the mean (DUAL)"),
-    Row("mean", "vectors:MeanScorer", ScorerSettings,
-        "the means of both sides' tokens (Pooling Mean)"),
-    Row("sum_of_max", "sum_of_max:SumOfMaxScorer", ScorerSettings,
-        "each token of the mention finds its best token of the entity (SOM)"),
-)
-# fmt: on
 
 
 # --------------------------------------------------------------------------------------- samplers
@@ -295,31 +222,6 @@ class MixupSettings(PluginSettings):
     """Send none through the hard negative's part of a mixture."""
 
 
-# fmt: off
-register_samplers = offers(
-    "samplers.",
-    Row("in_batch", "random:InBatch", PluginSettings,
-        "right answers of the batch's other mentions"),
-    Row("random_cross_domain", "random:RandomCrossDomain", PluginSettings,
-        "any entities, drawn anew on every visit (Random-CD)"),
-    Row("random_in_domain", "random:RandomInDomain", PluginSettings,
-        "entities of the right answer's domain, drawn anew on every visit (Random-ID)"),
-    Row("hard_cross_domain", "hard:HardCrossDomain", PluginSettings,
-        "the highest scores of all entities (Hard-CD)"),
-    Row("hard_in_domain", "hard:HardInDomain", PluginSettings,
-        "the highest scores in the right answer's domain (Hard-ID)"),
-    Row("knn", "hard:Knn", KnnSettings,
-        "the entities nearest to the mention (k-NN of ArboEL)"),
-    Row("arborescence", "arborescence:Arborescence", ArborescenceSettings,
-        "near entities and mentions; positives by a tree over mentions (ArboEL)"),
-    Row("mixed_p", "hard:MixedP", MixedSettings,
-        "a share of highest scores, the others drawn at random (Mixed-50)"),
-    Row("adaptive_mixup_hard", "adaptive_mixup_hard:AdaptiveMixupHard", MixupSettings,
-        "made, not drawn: the right answer mixed into the hardest of the batch (AMH)"),
-)
-# fmt: on
-
-
 # ------------------------------------------------------------------------------------- objectives
 class ObjectiveSettings(PluginSettings):
     """What all objectives have."""
@@ -358,23 +260,6 @@ class DistillationSettings(PluginSettings):
     """The student's scores are divided by it first; cosines need a small one, such as 0.05."""
     temperature: float = Field(2.0, gt=0)
     """Both sides' scores are divided by it where they are compared."""
-
-
-# fmt: off
-register_objectives = offers(
-    "objectives.",
-    Row("nce", "losses:Nce", NceSettings,
-        "softmax of the right answer over its row (BLINK, T-Biencoder)"),
-    Row("pos_neg", "losses:PosNeg", ObjectiveSettings,
-        "softmax of the right answer, and of each other one that it is not it (ArboEL)"),
-    Row("bce", "losses:Bce", ObjectiveSettings,
-        "every pair right or wrong by itself (AMH)"),
-    Row("overlap", "losses:OverlapLoss", OverlapLossSettings,
-        "softmax over rows and over columns: overlaps find each other (loss O)"),
-    Row("distillation", "losses:Distillation", DistillationSettings,
-        "the right answer, and what a teacher scored (BLINK)"),
-)
-# fmt: on
 
 
 # -------------------------------------------------------------------------------------- rerankers
@@ -429,17 +314,6 @@ class LlmSettings(PluginSettings):
     fall by twice as much."""
 
 
-# fmt: off
-register_rerankers = offers(
-    "rerankers.",
-    Row("cross_encoder", "cross_encoder:CrossEncoderReranker", CrossEncoderSettings,
-        "a ready cross-encoder of Hugging Face, from your folder"),
-    Row("llm", "llm.reranker:LlmReranker", LlmSettings,
-        "asks a language model which candidate is meant, at any OpenAI-compatible endpoint"),
-)
-# fmt: on
-
-
 # ------------------------------------------------------------------------------------- clusterers
 class MentionsSettings(PluginSettings):
     """Settings of ``kglink/mentions``, until `kglink fit --cluster` chooses others."""
@@ -455,37 +329,6 @@ class MentionsSettings(PluginSettings):
     """Power of the cosine of two mentions, so that it compares with probabilities."""
     threshold: float = Field(0.0, ge=0, le=1)
     """Mentions that are less similar do not help each other."""
-
-
-# fmt: off
-register_clusterers = offers(
-    "clusterers.",
-    Row("mentions", "mentions:MentionsClusterer", MentionsSettings,
-        "an easy mention helps a hard one like it, in the same text or another"),
-)
-# fmt: on
-
-
-# -------------------------------------------------------------------------------------- exporters
-# fmt: off
-register_exporters = offers(
-    "exporters.",
-    Row("table", "table:TableExporter", TableSettings,
-        "for people: the text with its mentions marked, then a line per mention"),
-    Row("jsonl", "json_records:JsonlExporter", JsonSettings,
-        "one JSON object per line and document, written as it comes"),
-    Row("json", "json_records:JsonExporter", JsonSettings,
-        "one JSON list of all documents"),
-    Row("html", "html:HtmlExporter", HtmlSettings,
-        "one web page that needs nothing else: coloured by KB, candidates on hover"),
-    Row("csv", "standoff:CsvExporter", StandoffSettings,
-        "one table row per mention, for spreadsheets; formulas are made harmless"),
-    Row("brat", "standoff:BratExporter", StandoffSettings,
-        "BRAT annotations (.ann), their offsets in a single text, or in what brat-text writes"),
-    Row("brat-text", "standoff:BratTextExporter", PluginSettings,
-        "the texts that brat's offsets count in (.txt), one on each line"),
-)
-# fmt: on
 
 
 # --------------------------------------------------------------------------------- index backends
@@ -561,12 +404,131 @@ class FactorySettings(IndexSettings):
         }
 
 
+# ------------------------------------------------------------------------------------- the table
 # fmt: off
+register_detectors = offers(
+    Row("dictionary", "detectors.dictionary.detector:name_detector", DictionarySettings,
+        "finds the names of the linked KBs, inflected, reordered, misspelt or in part"),
+    Row("capitals", "detectors.capitals:CapitalsDetector", PluginSettings,
+        "finds capitalized names, those that no KB has too"),
+    Row("huggingface", "detectors.models.huggingface:HuggingFaceDetector", HuggingFaceSettings,
+        "a token-classification model of Hugging Face, from your folder"),
+    Row("spacy", "detectors.models.spacy:SpacyDetector", SpacySettings,
+        "a spaCy pipeline, from your folder", "spacy"),
+    Row("gliner", "detectors.models.gliner:GlinerDetector", GlinerSettings,
+        "a GLiNER model, from your folder: finds what some words name", "gliner"),
+    Row("learned", "detectors.learned.detector:LearnedDetector", LearnedSettings,
+        "finds mentions as the annotated documents have them that it was trained on"),
+)
+
+register_evidence = offers(
+    Row("numbers", "evidence:Numbers", PluginSettings,
+        "-1 where no name of the candidate has the numbers of the mention"),
+    Row("document", "evidence:SameInDocument", PluginSettings,
+        "another mention of the text, in other words, may well mean the candidate"),
+    Row("broader", "evidence:Broader", PluginSettings,
+        "1 where what another mention of the text means is a kind of the candidate"),
+    Row("siblings", "evidence:Siblings", PluginSettings,
+        "1 where what another mention of the text means has a parent of the candidate"),
+)
+
+register_overlap_evidence = offers(
+    Row("names", "overlap_evidence.names:NameEvidence", PluginSettings,
+        "names in common, and who else bears them"),
+    Row("fuzzy", "overlap_evidence.fuzzy:FuzzyEvidence", FuzzySettings,
+        "names alike in words, letters and words that the KBs use for each other"),
+    Row("neighbours", "overlap_evidence.neighbours:NeighbourEvidence", NeighbourSettings,
+        "names and texts near each other in the joint space, hubs held back"),
+    Row("description", "overlap_evidence.neighbours:DescriptionEvidence", PluginSettings,
+        "descriptions that mean the same to the encoder"),
+    Row("type", "overlap_evidence.neighbours:TypeEvidence", PluginSettings,
+        "types that mean the same to the encoder"),
+    Row("parents", "overlap_evidence.second_pass:ParentEvidence", PluginSettings,
+        "parents and children that match (second pass)"),
+    Row("rivals", "overlap_evidence.second_pass:RivalEvidence", PluginSettings,
+        "how far a pair leads other pairs of its entities (second pass)"),
+    Row("through", "overlap_evidence.second_pass:ThroughEvidence", PluginSettings,
+        "both are one entity of a third KB, or of different ones (second pass)"),
+    Row("xrefs", "overlap_evidence.names:XrefEvidence", PluginSettings,
+        "codes that both entities name: what curators know; not in use by default"),
+)
+
+register_scorers = offers(
+    Row("dual", "scorers:DualScorer", DualSettings,
+        "one vector of each side, the first state or the mean (DUAL)"),
+    Row("mean", "scorers:MeanScorer", ScorerSettings,
+        "the means of both sides' tokens (Pooling Mean)"),
+    Row("sum_of_max", "scorers:SumOfMaxScorer", ScorerSettings,
+        "each token of the mention finds its best token of the entity (SOM)"),
+)
+
+register_samplers = offers(
+    Row("in_batch", "samplers.random:InBatch", PluginSettings,
+        "right answers of the batch's other mentions"),
+    Row("random_cross_domain", "samplers.random:RandomCrossDomain", PluginSettings,
+        "any entities, drawn anew on every visit (Random-CD)"),
+    Row("random_in_domain", "samplers.random:RandomInDomain", PluginSettings,
+        "entities of the right answer's domain, drawn anew on every visit (Random-ID)"),
+    Row("hard_cross_domain", "samplers.hard:HardCrossDomain", PluginSettings,
+        "the highest scores of all entities (Hard-CD)"),
+    Row("hard_in_domain", "samplers.hard:HardInDomain", PluginSettings,
+        "the highest scores in the right answer's domain (Hard-ID)"),
+    Row("knn", "samplers.hard:Knn", KnnSettings,
+        "the entities nearest to the mention (k-NN of ArboEL)"),
+    Row("arborescence", "samplers.arborescence:Arborescence", ArborescenceSettings,
+        "near entities and mentions; positives by a tree over mentions (ArboEL)"),
+    Row("mixed_p", "samplers.hard:MixedP", MixedSettings,
+        "a share of highest scores, the others drawn at random (Mixed-50)"),
+    Row("adaptive_mixup_hard", "samplers.adaptive_mixup_hard:AdaptiveMixupHard", MixupSettings,
+        "made, not drawn: the right answer mixed into the hardest of the batch (AMH)"),
+)
+
+register_objectives = offers(
+    Row("nce", "objectives:Nce", NceSettings,
+        "softmax of the right answer over its row (BLINK, T-Biencoder)"),
+    Row("pos_neg", "objectives:PosNeg", ObjectiveSettings,
+        "softmax of the right answer, and of each other one that it is not it (ArboEL)"),
+    Row("bce", "objectives:Bce", ObjectiveSettings,
+        "every pair right or wrong by itself (AMH)"),
+    Row("overlap", "objectives:OverlapLoss", OverlapLossSettings,
+        "softmax over rows and over columns: overlaps find each other (loss O)"),
+    Row("distillation", "objectives:Distillation", DistillationSettings,
+        "the right answer, and what a teacher scored (BLINK)"),
+)
+
+register_rerankers = offers(
+    Row("cross_encoder", "rerankers.cross_encoder:CrossEncoderReranker", CrossEncoderSettings,
+        "a ready cross-encoder of Hugging Face, from your folder"),
+    Row("llm", "rerankers.llm.reranker:LlmReranker", LlmSettings,
+        "asks a language model which candidate is meant, at any OpenAI-compatible endpoint"),
+)
+
+register_clusterers = offers(
+    Row("mentions", "clusterers:MentionsClusterer", MentionsSettings,
+        "an easy mention helps a hard one like it, in the same text or another"),
+)
+
+register_exporters = offers(
+    Row("table", "exporters.table:TableExporter", TableSettings,
+        "for people: the text with its mentions marked, then a line per mention"),
+    Row("jsonl", "exporters.json_records:JsonlExporter", JsonSettings,
+        "one JSON object per line and document, written as it comes"),
+    Row("json", "exporters.json_records:JsonExporter", JsonSettings,
+        "one JSON list of all documents"),
+    Row("html", "exporters.html:HtmlExporter", HtmlSettings,
+        "one web page that needs nothing else: coloured by KB, candidates on hover"),
+    Row("csv", "exporters.standoff:CsvExporter", StandoffSettings,
+        "one table row per mention, for spreadsheets; formulas are made harmless"),
+    Row("brat", "exporters.standoff:BratExporter", StandoffSettings,
+        "BRAT annotations (.ann), their offsets in a single text, or in what brat-text writes"),
+    Row("brat-text", "exporters.standoff:BratTextExporter", PluginSettings,
+        "the texts that brat's offsets count in (.txt), one on each line"),
+)
+
 register_index_backends = offers(
-    "indexes.",
-    Row("flat", "flat:FlatBackend", FlatSettings,
+    Row("flat", "indexes.flat:FlatBackend", FlatSettings,
         "exact search over all vectors, memory-mapped"),
-    Row("faiss", "factory:FactoryBackend", FactorySettings,
+    Row("faiss", "indexes.factory:FactoryBackend", FactorySettings,
         "any index of a faiss factory string: smaller or faster, approximate; presets: `kglink "
         "index --presets`"),
 )
