@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
@@ -84,6 +84,35 @@ def is_said(words: str, surface: str) -> bool:
         return True
     like = len(surface) < 2 * len(words) + 100  # else the splitting of long ones takes for ever
     return like and words.split() == surface.split()
+
+
+def checked_span(
+    text: str,
+    offsets: Mapping[int, int],
+    span: tuple[int, int],
+    said: object,
+    hint: str,
+    fits: Callable[[str, str], bool] = str.__eq__,
+) -> tuple[int, int, str]:
+    """Where a span of a file's offsets lies in the text, and the surface there.
+
+    ``offsets`` are those of `character_offsets`. The surface must fit the words that are ``said``
+    to stand there, unless that is None; ``hint`` says what offsets count.
+    """
+    start, end = (offsets.get(offset, -1) for offset in span)
+    place = f"{span[0]}..{span[1]}"
+    if not 0 <= start < end:
+        size = f"The text has {len(text):,} characters."
+        raise BadValue(f"the span {place} does not lie in the text", f"{size} {hint}")
+    surface = text[start:end]
+    if said is not None and not (isinstance(said, str) and fits(said, surface)):
+        given = shortened(said) if isinstance(said, str) else described(said)
+        raise BadValue(
+            f"the surface does not stand at its offsets: {given} is given, {shortened(surface)} "
+            f"stands at {place}",
+            hint,
+        )
+    return start, end, surface
 
 
 GoldIds = Literal["auto", "key", "kb:key"]
@@ -370,23 +399,13 @@ class DocumentMaker:
         shapes: Shapes,
     ) -> Mention:
         """The mention at ``span``, once its offsets and its surface have been checked."""
-        start, end = (offsets.get(offset) for offset in span)
-        if start is None or end is None or not start < end:
-            raise BadValue(
-                f"the span {span[0]}..{span[1]} does not lie in the text",
-                f"The text has {len(text):,} characters; spans are half-open and count "
-                f"{self._settings.offsets} (--set offsets=characters|utf16|bytes).",
-            )
-        surface = shapes.values(record).get("surface")
-        actual = text[start:end]
-        if surface is not None and surface != actual:
-            raise BadValue(
-                f"the surface does not stand at its offsets: {described(surface)} is given, "
-                f"{shortened(actual)} stands at {span[0]}..{span[1]}",
-                "Offsets are half-open and count from 0; --set offsets=utf16 or bytes where "
-                "another program counted them so.",
-            )
-        return self._annotated(start, end, actual, record, shapes)
+        said = shapes.values(record).get("surface")
+        hint = (
+            f"Offsets are half-open and count {self._settings.offsets} from 0; --set offsets=utf16 "
+            "or bytes where another program counted them so."
+        )
+        place = checked_span(text, offsets, span, said, hint)
+        return self._annotated(*place, record, shapes)
 
     def _annotated(
         self, start: int, end: int, surface: str, record: Mapping[str, object], shapes: Shapes

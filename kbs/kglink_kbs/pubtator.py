@@ -18,7 +18,7 @@ from kglink.records import Document, EntityId, LinkedDocument, Mention, Record, 
 from kglink.sources import Problems, Source, SourceHead
 from kglink.text.codes import bare_code
 from kglink.text.printable import same_length_line
-from kglink_kbs.annotations import in_order
+from kglink_kbs.annotations import character_offsets, checked_span, in_order
 from kglink_kbs.values import BadValue, exact_text, good_ones, listed, shortened
 
 _PART = re.compile(r"([^|\t]{1,200})\|([ta])\|(.*)", re.DOTALL)
@@ -125,22 +125,13 @@ class PubtatorAdapter:
         kind = cells[4].strip()
         if self._types and self._types.isdisjoint(map(str.strip, kind.split(","))):
             return None
-        surface = cells[3]
-        if not 0 <= start < end <= len(text):
-            raise BadValue(
-                f"the span {start}..{end} does not lie in the text",
-                f"Title, one space and abstract have {len(text):,} characters.",
-            )
-        if text[start:end] != surface:
-            raise BadValue(
-                "the surface does not stand at its offsets: "
-                f"{shortened(surface)} is given, {shortened(text[start:end])} stands at "
-                f"{start}..{end}",
-                "Offsets count characters of the title, one space and the abstract; "
-                "--on-error skip leaves such mentions out.",
-            )
-        gold = coded_gold(cells[5:6], self._settings.no_code)
-        return Mention(start, end, surface, gold, kind)
+        hint = (
+            "Offsets count characters of the title, one space and the abstract; --on-error skip "
+            "leaves such mentions out."
+        )
+        offsets = character_offsets(text, (start, end), "characters")
+        place = checked_span(text, offsets, (start, end), cells[3], hint)
+        return Mention(*place, coded_gold(cells[5:6], self._settings.no_code), kind)
 
 
 class PubtatorExporter:
