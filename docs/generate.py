@@ -27,6 +27,7 @@ from kglink.config import NOT_SETTINGS, LinkSection, Settings, all_settings, env
 from kglink.linking.kinds import OF_WORDS, RETRIEVED
 from kglink.linking.read_together import READ
 from kglink.plugins import HOOKS, KINDS, Plugin, load_registry
+from kglink.plugins.settings import setting_descriptions
 from kglink.training.recipe import Recipe, list_recipes, load_recipe, section_of
 from kglink.workspace.linker import asked_kinds
 
@@ -398,10 +399,11 @@ def _plugin(plugin: Plugin) -> Iterator[str]:
 def _fields(settings: type[BaseModel], wanted: Container[str] | None = None) -> str:
     if not settings.model_fields:
         return "No settings."
+    descriptions = setting_descriptions(settings)
     return _table(
         ["setting", "value", "default", "meaning"],
         [
-            [f"`{name}`", kind_of(field), default_of(field), field.description or ""]
+            [f"`{name}`", kind_of(field), default_of(field), descriptions[name]]
             for name, field in settings.model_fields.items()
             if wanted is None or name in wanted
         ],

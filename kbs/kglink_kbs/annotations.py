@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, NamedTuple
-
-from pydantic import Field
 
 from kglink.plugins import PluginSettings
 from kglink.records import Document, EntityId, Mention, Split
@@ -86,6 +84,35 @@ def is_said(words: str, surface: str) -> bool:
         return True
     like = len(surface) < 2 * len(words) + 100  # else the splitting of long ones takes for ever
     return like and words.split() == surface.split()
+
+
+def checked_span(
+    text: str,
+    offsets: Mapping[int, int],
+    span: tuple[int, int],
+    said: object,
+    hint: str,
+    fits: Callable[[str, str], bool] = str.__eq__,
+) -> tuple[int, int, str]:
+    """Where a span of a file's offsets lies in the text, and the surface there.
+
+    ``offsets`` are those of `character_offsets`. The surface must fit the words that are ``said``
+    to stand there, unless that is None; ``hint`` says what offsets count.
+    """
+    start, end = (offsets.get(offset, -1) for offset in span)
+    place = f"{span[0]}..{span[1]}"
+    if not 0 <= start < end:
+        size = f"The text has {len(text):,} characters."
+        raise BadValue(f"the span {place} does not lie in the text", f"{size} {hint}")
+    surface = text[start:end]
+    if said is not None and not (isinstance(said, str) and fits(said, surface)):
+        given = shortened(said) if isinstance(said, str) else described(said)
+        raise BadValue(
+            f"the surface does not stand at its offsets: {given} is given, {shortened(surface)} "
+            f"stands at {place}",
+            hint,
+        )
+    return start, end, surface
 
 
 GoldIds = Literal["auto", "key", "kb:key"]
@@ -184,28 +211,21 @@ _SPLITS: Mapping[str, Split] = {
 class DocumentFields(PluginSettings):
     """How annotated texts are read; every field is guessed from its name unless set."""
 
-    text: str = Field(
-        "",
-        description="Field with a document's text, or several whose texts follow each other: "
-        "`title,abstract`; guessed if empty.",
-    )
-    mentions: str = Field("", description="Field with a document's mentions; guessed if empty.")
-    gold: str = Field(
-        "", description="Field of a mention with what is meant (`label_title`); guessed if empty."
-    )
-    gold_ids: GoldIds = Field(
-        "auto",
-        description="What a gold text is: `key` alone, `kb:key`, or `auto`: `kb:key` where what "
-        "stands before the colon could be the name of a KB (lower case, no address).",
-    )
-    offsets: Unit = Field(
-        "characters", description="What offsets count: `characters`, `utf16` units or `bytes`."
-    )
-    join: str = Field(
-        " ",
-        description="Put between context_left, mention and context_right where neither side "
-        "has white space there.",
-    )
+    text: str = ""
+    """Field with a document's text, or several whose texts follow each other: `title,abstract`;
+    guessed if empty."""
+    mentions: str = ""
+    """Field with a document's mentions; guessed if empty."""
+    gold: str = ""
+    """Field of a mention with what is meant (`label_title`); guessed if empty."""
+    gold_ids: GoldIds = "auto"
+    """What a gold text is: `key` alone, `kb:key`, or `auto`: `kb:key` where what stands before the
+    colon could be the name of a KB (lower case, no address)."""
+    offsets: Unit = "characters"
+    """What offsets count: `characters`, `utf16` units or `bytes`."""
+    join: str = " "
+    """Put between context_left, mention and context_right where neither side has white space
+    there."""
 
 
 class DocumentMaker:
@@ -379,23 +399,13 @@ class DocumentMaker:
         shapes: Shapes,
     ) -> Mention:
         """The mention at ``span``, once its offsets and its surface have been checked."""
-        start, end = (offsets.get(offset) for offset in span)
-        if start is None or end is None or not start < end:
-            raise BadValue(
-                f"the span {span[0]}..{span[1]} does not lie in the text",
-                f"The text has {len(text):,} characters; spans are half-open and count "
-                f"{self._settings.offsets} (--set offsets=characters|utf16|bytes).",
-            )
-        surface = shapes.values(record).get("surface")
-        actual = text[start:end]
-        if surface is not None and surface != actual:
-            raise BadValue(
-                f"the surface does not stand at its offsets: {described(surface)} is given, "
-                f"{shortened(actual)} stands at {span[0]}..{span[1]}",
-                "Offsets are half-open and count from 0; --set offsets=utf16 or bytes where "
-                "another program counted them so.",
-            )
-        return self._annotated(start, end, actual, record, shapes)
+        said = shapes.values(record).get("surface")
+        hint = (
+            f"Offsets are half-open and count {self._settings.offsets} from 0; --set offsets=utf16 "
+            "or bytes where another program counted them so."
+        )
+        place = checked_span(text, offsets, span, said, hint)
+        return self._annotated(*place, record, shapes)
 
     def _annotated(
         self, start: int, end: int, surface: str, record: Mapping[str, object], shapes: Shapes

@@ -15,8 +15,6 @@ from typing import Any, Literal, NamedTuple, TextIO
 from xml.parsers import expat
 from xml.sax.saxutils import escape
 
-from pydantic import Field
-
 from kglink.errors import SourceError
 from kglink.plugins import PluginSettings
 from kglink.records import Document, EntityId, Link, LinkedDocument, Mention, Record, json_number
@@ -27,6 +25,7 @@ from kglink_kbs.annotations import (
     Unit,
     best_unit,
     character_offsets,
+    checked_span,
     in_order,
     is_said,
 )
@@ -70,22 +69,15 @@ _Fields = dict[str, Any]
 class BiocSettings(PluginSettings):
     """Settings of ``kglink/bioc``."""
 
-    types: str = Field(
-        "",
-        description="Types of annotations to read (the infon `type`), separated by commas; all if "
-        "empty.",
-    )
-    codes: str = Field(
-        CODES, description="Infons that hold the code of what is meant, separated by commas."
-    )
-    no_code: NoCode = Field(
-        "unknown",
-        description="What a mention is whose code is `-`: `unknown`, or `nil` (no entity is meant) "
-        "where the documents link to a KB of the corpus's own vocabulary.",
-    )
-    offsets: Literal["auto", "characters", "bytes"] = Field(
-        "auto", description="What offsets count; `auto`: whatever fits the words of a document."
-    )
+    types: str = ""
+    """Types of annotations to read (the infon `type`), separated by commas; all if empty."""
+    codes: str = CODES
+    """Infons that hold the code of what is meant, separated by commas."""
+    no_code: NoCode = "unknown"
+    """What a mention is whose code is `-`: `unknown`, or `nil` (no entity is meant) where the
+    documents link to a KB of the corpus's own vocabulary."""
+    offsets: Literal["auto", "characters", "bytes"] = "auto"
+    """What offsets count; `auto`: whatever fits the words of a document."""
 
 
 class _Part(NamedTuple):
@@ -133,7 +125,8 @@ class BiocAdapter:
         where, mentions = f"{place}, document {shortened(name)}", list[Mention]()
         for part in parts:
             spans = filter(None, map(part.span, part.annotations))
-            found = character_offsets(part.text, chain.from_iterable(spans), unit)
+            inside = character_offsets(part.text, chain.from_iterable(spans), unit)
+            found = {part.offset + at: place for at, place in inside.items()}
             mention = partial(self._mention, part, found, problems)
             annotations = ((where, one) for one in part.annotations)
             mentions += good_ones(annotations, mention, problems, hint=HINT)
@@ -165,20 +158,16 @@ class BiocAdapter:
         if place is None:
             problems.pass_over("annotations at no place, or at several")
             return None
-        offset, length = place
-        first, last = (found.get(at - part.offset, -1) for at in (offset, offset + length))
-        if not 0 <= first < last:
-            raise BadValue(
-                f"{offset} to {offset + length} is not inside its passage, which begins at "
-                f"{part.offset} and has {len(part.text):,} characters",
-                "Offsets count from the beginning of the document.",
-            )
-        surface, words = part.text[first:last], annotation.get("text")
-        if isinstance(words, str) and not is_said(words, surface):
-            raise BadValue(
-                f"it is {shortened(words)}, and at {offset} stands {shortened(surface)}",
-                "Offsets count characters or bytes from the beginning of the document.",
-            )
+        words = annotation.get("text")
+        first, last, surface = checked_span(
+            part.text,
+            found,
+            (place[0], sum(place)),
+            words if isinstance(words, str) else None,
+            "Offsets count characters or bytes from the beginning of the document; this passage "
+            f"begins at {part.offset}.",
+            is_said,
+        )
         return Mention(
             part.start + first,
             part.start + last,
@@ -357,7 +346,8 @@ class _Elements:
 class BiocWriterSettings(PluginSettings):
     """How BioC is written."""
 
-    syntax: Literal["xml", "json"] = Field("xml", description="XML, or the same as JSON.")
+    syntax: Literal["xml", "json"] = "xml"
+    """XML, or the same as JSON."""
 
 
 class BiocExporter:

@@ -7,8 +7,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
-from pydantic import Field
-
 from kglink.errors import KglinkError, SourceError
 from kglink.plugins import PluginSettings
 from kglink.records import Document, Entity, Record, Split
@@ -31,18 +29,15 @@ _SPLITS: Mapping[str, Split] = {"train": "train", "valid": "dev", "dev": "dev", 
 class BlinkSettings(PluginSettings):
     """Settings of ``kglink/blink``."""
 
-    label: Literal["auto", "page_id", "row", "title"] = Field(
-        "auto",
-        description="What is an entity's key, and what a mention's label names: `page_id`; `row`, "
-        "the number of the catalogue's line from 0; `title` (entities keep their page id, and "
-        "mentions name titles); `auto`: the page id, unless only a number says what is meant.",
-    )
-    world: str = Field("", description="Read only the mentions of this world of ZESHEL.")
-    join: str = Field(
-        " ",
-        description="Put between context_left, mention and context_right where neither side "
-        "has white space there.",
-    )
+    label: Literal["auto", "page_id", "row", "title"] = "auto"
+    """What is an entity's key, and what a mention's label names: `page_id`; `row`, the number of
+    the catalogue's line from 0; `title` (entities keep their page id, and mentions name titles);
+    `auto`: the page id, unless only a number says what is meant."""
+    world: str = ""
+    """Read only the mentions of this world of ZESHEL."""
+    join: str = " "
+    """Put between context_left, mention and context_right where neither side has white space
+    there."""
 
 
 class BlinkAdapter:

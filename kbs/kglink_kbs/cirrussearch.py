@@ -41,18 +41,16 @@ _SITES = {
 class CirrusSearchSettings(PluginSettings):
     """Settings of ``kglink/cirrussearch``."""
 
-    namespaces: tuple[int, ...] = Field(
-        (0,), description="Keys of the namespaces whose pages are entities; 0 holds the articles."
-    )
-    sentences: int = Field(
-        10, ge=0, description="Sentences of an article's opening to take as its description."
-    )
-    popularity: Literal["incoming_links", "popularity_score"] = Field(
-        "incoming_links",
-        description="The popularity: pages that link here, or the share of page views.",
-    )
-    disambiguation: bool = Field(False, description="Keep disambiguation pages.")
-    lists: bool = Field(True, description="Keep pages that are lists by their title.")
+    namespaces: tuple[int, ...] = (0,)
+    """Keys of the namespaces whose pages are entities; 0 holds the articles."""
+    sentences: int = Field(10, ge=0)
+    """Sentences of an article's opening to take as its description."""
+    popularity: Literal["incoming_links", "popularity_score"] = "incoming_links"
+    """The popularity: pages that link here, or the share of page views."""
+    disambiguation: bool = False
+    """Keep disambiguation pages."""
+    lists: bool = True
+    """Keep pages that are lists by their title."""
 
 
 class CirrusSearchAdapter:

@@ -58,14 +58,11 @@ class EntityFields(PluginSettings):
     parents: str = Field(
         "", description=f"Field with the ids of broader entities in the same KB; {_GUESSED}."
     )
-    codes: str = Field(
-        "",
-        description="Fields with other codes that people write, such as `EAN,MPN`: names as well; "
-        "guessed if empty, `-` for none.",
-    )
-    separator: str = Field(
-        "", description="Splits aliases, xrefs and parents given as one text; empty: no split."
-    )
+    codes: str = ""
+    """Fields with other codes that people write, such as `EAN,MPN`: names as well; guessed if
+    empty, `-` for none."""
+    separator: str = ""
+    """Splits aliases, xrefs and parents given as one text; empty: no split."""
 
     def chosen(self) -> dict[str, str]:
         """The fields that are set."""

@@ -11,8 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, NamedTuple, TextIO
 
-from pydantic import Field
-
 from kglink.errors import SourceError
 from kglink.plugins import PluginSettings
 from kglink.records import Document, Link, LinkedDocument, Mention, Record, json_number
@@ -23,11 +21,11 @@ from kglink_kbs.annotations import (
     ToldSpan,
     best_unit,
     character_offsets,
+    checked_span,
     in_order,
 )
 from kglink_kbs.json_stream import json_objects
 from kglink_kbs.values import (
-    BadValue,
     exact_text,
     good_ones,
     key_text,
@@ -35,7 +33,6 @@ from kglink_kbs.values import (
     objects_of,
     offset_number,
     probability,
-    shortened,
     type_text,
 )
 
@@ -54,10 +51,10 @@ _Fields = dict[str, Any]
 class LabelStudioSettings(PluginSettings):
     """Settings of ``kglink/labelstudio``."""
 
-    text: str = Field(TEXT, description="The field of a task's data that holds the text.")
-    entity: str = Field(
-        "", description="The control that says what a region means; empty: any for each region."
-    )
+    text: str = TEXT
+    """The field of a task's data that holds the text."""
+    entity: str = ""
+    """The control that says what a region means; empty: any for each region."""
 
 
 class _Region(NamedTuple):
@@ -65,15 +62,11 @@ class _Region(NamedTuple):
 
     start: int
     end: int
-    words: str
+    said: str
+    """The words; in the file a line break is written as a backslash and an n."""
     labels: str
     meanings: list[object]
     score: float | None
-
-    @property
-    def said(self) -> str:
-        """The words; a line break in them is written as a backslash and an n."""
-        return self.words.replace("\\n", "\n")
 
 
 class LabelStudioAdapter:
@@ -142,7 +135,7 @@ class LabelStudioAdapter:
             return _Region(
                 offset_number(value.get("start"), "start"),
                 offset_number(value.get("end"), "end"),
-                words if isinstance(words, str) else "",
+                words.replace("\\n", "\n") if isinstance(words, str) else "",
                 type_text(value.get("labels"), "labels"),
                 meanings.get(str(one.get("id")), []),
                 probability(score, "the score"),
@@ -152,23 +145,11 @@ class LabelStudioAdapter:
         return good_ones(labels, region, problems, hint=HINT)
 
     def _mention(self, text: str, offsets: Mapping[int, int], region: _Region) -> Mention:
-        start, end = offsets.get(region.start, -1), offsets.get(region.end, -1)
-        if not 0 <= start < end:
-            raise BadValue(
-                f"{region.start} to {region.end} is not inside the text of {len(text):,} characters"
-            )
-        surface = text[start:end]
-        # A region that grew to whole words keeps the words that it had.
-        like = len(surface) < 2 * len(region.said) + 200
-        held = like and " ".join(region.said.split()) in " ".join(surface.split())
-        if region.words and not held:
-            raise BadValue(
-                f"it is {shortened(region.words)}, and at {start} to {end} stands "
-                f"{shortened(surface)}"
-            )
+        span = region.start, region.end
+        place = checked_span(text, offsets, span, region.said or None, HINT, _holds)
         said = region.meanings or ([NIL_LABEL] if region.labels == NIL_LABEL else None)
         gold = self._golds.parse(said)
-        return Mention(start, end, surface, gold, region.labels, confidence=region.score)
+        return Mention(*place, gold, region.labels, confidence=region.score)
 
 
 def sniff(head: SourceHead) -> float:
@@ -184,6 +165,12 @@ def _results(task: _Fields, of: str) -> list[_Fields] | None:
     done = [one for one in objects_of(task, of) if not one.get("was_cancelled")]
     done.sort(key=lambda one: bool(one.get("ground_truth")))
     return objects_of(done[-1], "result") if done else None
+
+
+def _holds(words: str, surface: str) -> bool:
+    """Whether a surface holds the words of its region, which may have grown to whole words."""
+    like = len(surface) < 2 * len(words) + 200
+    return like and " ".join(words.split()) in " ".join(surface.split())
 
 
 def _meanings(value: _Fields) -> Iterator[object]:

@@ -20,9 +20,9 @@ from kglink.errors import RecordError, SourceError, UsageError
 from kglink.plugins import PluginSettings
 from kglink.records import Document, Entity, EntityId, LinkedDocument, Mention, Record
 from kglink.sources import Problems, Source, SourceHead, check_text
-from kglink_kbs.annotations import in_order
+from kglink_kbs.annotations import character_offsets, checked_span, in_order
 from kglink_kbs.rdf import RDF, Resource, Syntax, place_of, syntax_of
-from kglink_kbs.values import BadValue, exact_text, good_ones, probability, shortened
+from kglink_kbs.values import BadValue, exact_text, good_ones, offset_number, probability
 
 NIF = "http://persistence.uni-leipzig.org/nlp2rdf/ontologies/nif-core#"
 ITSRDF = "http://www.w3.org/2005/11/its/rdf#"
@@ -62,12 +62,10 @@ FIELDS = {
 class NifSettings(PluginSettings):
     """Settings of ``kglink/nif``."""
 
-    syntax: Syntax = Field("auto", description="The syntax of the file; `auto`: by its content.")
-    max_mb: int = Field(
-        256,
-        gt=0,
-        description="The largest file, unpacked, that is read whole (any syntax but N-Triples).",
-    )
+    syntax: Syntax = "auto"
+    """The syntax of the file; `auto`: by its content."""
+    max_mb: int = Field(256, gt=0)
+    """The largest file, unpacked, that is read whole (any syntax but N-Triples)."""
 
 
 class NifAdapter:
@@ -167,20 +165,11 @@ def sniff(head: SourceHead) -> float:
 
 # ------------------------------------------------------------------------------------ reading
 def _mention(text: str, resource: Resource) -> Mention:
-    places = [_one(resource, "start"), _one(resource, "end")]
-    start, end = (int(place) if re.fullmatch("[0-9]{1,12}", place) else -1 for place in places)
-    if not 0 <= start < end <= len(text):
-        raise BadValue(
-            f"{places[0] or 'nothing'} to {places[1] or 'nothing'} is not inside the text of "
-            f"{len(text):,} characters",
-            HINT,
-        )
-    surface, anchor = text[start:end], _one(resource, "anchor")
-    if anchor and anchor != surface:
-        raise BadValue(
-            f"it is {shortened(anchor)}, and at {start} to {end} stands {shortened(surface)}",
-            "Offsets count characters (Unicode code points), not bytes or UTF-16 units.",
-        )
+    start, end = (offset_number(_one(resource, name), name) for name in ("start", "end"))
+    span = start, end
+    offsets = character_offsets(text, span, "characters")
+    hint = "Offsets count characters (Unicode code points), not bytes or UTF-16 units."
+    place = checked_span(text, offsets, span, _one(resource, "anchor") or None, hint)
     confidence = probability(_one(resource, "confidence"), "the confidence")
     kb, key = _one(resource, "taSource"), _one(resource, "taIdent")
     iris = sorted(_all(resource, "means"))
@@ -189,9 +178,9 @@ def _mention(text: str, resource: Resource) -> Mention:
     if kb and key:
         named = [EntityId(kb, key)]
     elif not iris:
-        return Mention(start, end, surface, confidence=confidence)
+        return Mention(*place, confidence=confidence)
     gold = tuple(sorted({one for one in named if one.kb} or set(named)))
-    return Mention(start, end, surface, gold, confidence=confidence, cluster=cluster)
+    return Mention(*place, gold, confidence=confidence, cluster=cluster)
 
 
 def _entity(iri: str) -> EntityId:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-from pydantic import Field, field_validator
+from pydantic import field_validator
 
 from kglink.errors import SourceError
 from kglink.plugins import PluginSettings
@@ -35,23 +35,16 @@ _FILE_ENDING = re.compile(r"\.(?:owl|obo|json|ttl|ofn|rdf)$", re.IGNORECASE)
 class OntologySettings(PluginSettings):
     """Which terms of an ontology are read, and what of them."""
 
-    prefix: str = Field(
-        "",
-        description="Prefixes of the ids to read, separated by commas, or `*` for all; if empty, "
-        "the ontology's own: the one that it is named after, else the most frequent.",
-    )
-    synonyms: str = Field(
-        ",".join(SCOPES),
-        description="Scopes of the synonyms to read: `exact`, `broad`, `narrow`, `related`.",
-    )
-    alt_ids: bool = Field(
-        True, description="Whether the ids of terms merged into one are among its xrefs."
-    )
-    type: Literal["namespace", "subset", "none"] = Field(
-        "namespace",
-        description="What the type is: the term's `namespace` (unless it is the default of the "
-        "file, which says nothing), its `subset`s, or `none`.",
-    )
+    prefix: str = ""
+    """Prefixes of the ids to read, separated by commas, or `*` for all; if empty, the ontology's
+    own: the one that it is named after, else the most frequent."""
+    synonyms: str = ",".join(SCOPES)
+    """Scopes of the synonyms to read: `exact`, `broad`, `narrow`, `related`."""
+    alt_ids: bool = True
+    """Whether the ids of terms merged into one are among its xrefs."""
+    type: Literal["namespace", "subset", "none"] = "namespace"
+    """What the type is: the term's `namespace` (unless it is the default of the file, which says
+    nothing), its `subset`s, or `none`."""
 
     @field_validator("synonyms")
     @classmethod

@@ -12,15 +12,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import ClassVar, Literal, TextIO
 
-from pydantic import Field
-
 from kglink.errors import RecordError, SourceError
 from kglink.plugins import PluginSettings
 from kglink.records import Document, EntityId, LinkedDocument, Mention, Record, Split
 from kglink.sources import Problems, Source, SourceHead
 from kglink.text.codes import bare_code
 from kglink.text.printable import same_length_line
-from kglink_kbs.annotations import in_order
+from kglink_kbs.annotations import character_offsets, checked_span, in_order
 from kglink_kbs.values import BadValue, exact_text, good_ones, listed, shortened
 
 _PART = re.compile(r"([^|\t]{1,200})\|([ta])\|(.*)", re.DOTALL)
@@ -44,25 +42,17 @@ class PubtatorSettings(PluginSettings):
         ("train_ids", "dev_ids", "test_ids"), "reads that file"
     )
 
-    types: str = Field(
-        "",
-        description="Types of mentions to read, separated by commas (`Disease,SpecificDisease`); "
-        "all if empty.",
-    )
-    no_code: NoCode = Field(
-        "unknown",
-        description="What a mention is whose code is -1: `unknown`, or `nil` (no entity is meant) "
-        "where the documents link to a KB of the corpus's own vocabulary.",
-    )
-    train_ids: str = Field(
-        "", description="A file with the ids of the documents for training, one per line."
-    )
-    dev_ids: str = Field(
-        "", description="A file with the ids of the documents for validation, one per line."
-    )
-    test_ids: str = Field(
-        "", description="A file with the ids of the documents for the test, one per line."
-    )
+    types: str = ""
+    """Types of mentions to read, separated by commas (`Disease,SpecificDisease`); all if empty."""
+    no_code: NoCode = "unknown"
+    """What a mention is whose code is -1: `unknown`, or `nil` (no entity is meant) where the
+    documents link to a KB of the corpus's own vocabulary."""
+    train_ids: str = ""
+    """A file with the ids of the documents for training, one per line."""
+    dev_ids: str = ""
+    """A file with the ids of the documents for validation, one per line."""
+    test_ids: str = ""
+    """A file with the ids of the documents for the test, one per line."""
 
 
 @dataclass
@@ -135,22 +125,13 @@ class PubtatorAdapter:
         kind = cells[4].strip()
         if self._types and self._types.isdisjoint(map(str.strip, kind.split(","))):
             return None
-        surface = cells[3]
-        if not 0 <= start < end <= len(text):
-            raise BadValue(
-                f"the span {start}..{end} does not lie in the text",
-                f"Title, one space and abstract have {len(text):,} characters.",
-            )
-        if text[start:end] != surface:
-            raise BadValue(
-                "the surface does not stand at its offsets: "
-                f"{shortened(surface)} is given, {shortened(text[start:end])} stands at "
-                f"{start}..{end}",
-                "Offsets count characters of the title, one space and the abstract; "
-                "--on-error skip leaves such mentions out.",
-            )
-        gold = coded_gold(cells[5:6], self._settings.no_code)
-        return Mention(start, end, surface, gold, kind)
+        hint = (
+            "Offsets count characters of the title, one space and the abstract; --on-error skip "
+            "leaves such mentions out."
+        )
+        offsets = character_offsets(text, (start, end), "characters")
+        place = checked_span(text, offsets, (start, end), cells[3], hint)
+        return Mention(*place, coded_gold(cells[5:6], self._settings.no_code), kind)
 
 
 class PubtatorExporter:

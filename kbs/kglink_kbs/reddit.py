@@ -140,22 +140,18 @@ MENDED = "offsets beside their surface, moved to the nearest place where it stan
 class RedditSettings(PluginSettings):
     """Settings of ``kglink/reddit``."""
 
-    tiers: tuple[Tier, ...] = Field(
-        TIERS, description="Which annotations to read; a mention's tier is its quality."
-    )
-    texts: tuple[Literal["posts", "comments"], ...] = Field(
-        ("posts", "comments"), description="Which texts to read."
-    )
-    split: Literal["tiers", "texts", "none"] = Field(
-        "tiers",
-        description="`tiers`: gold annotations are test, the others train and dev, and a text "
-        "with both is two documents; `texts`: a text with any gold is test as a whole, and no "
-        "text stands in two splits; `none`: no split.",
-    )
-    dev_share: float = Field(
-        0.05, ge=0, le=1, description="Which part of the texts that are not test is dev."
-    )
-    seed: int = Field(1, description="Chooses the texts that are dev.")
+    tiers: tuple[Tier, ...] = TIERS
+    """Which annotations to read; a mention's tier is its quality."""
+    texts: tuple[Literal["posts", "comments"], ...] = ("posts", "comments")
+    """Which texts to read."""
+    split: Literal["tiers", "texts", "none"] = "tiers"
+    """`tiers`: gold annotations are test, the others train and dev, and a text with both is two
+    documents; `texts`: a text with any gold is test as a whole, and no text stands in two splits;
+    `none`: no split."""
+    dev_share: float = Field(0.05, ge=0, le=1)
+    """Which part of the texts that are not test is dev."""
+    seed: int = 1
+    """Chooses the texts that are dev."""
 
 
 class RedditAdapter:

@@ -35,35 +35,23 @@ _MIB = 2**20
 class SkosSettings(PluginSettings):
     """Settings of ``kglink/skos``."""
 
-    languages: str = Field(
-        "en",
-        description="Languages of the labels and definitions, the best first, separated by "
-        "commas; `en` takes `en-GB` too, behind `en`, and texts without a language always count.",
-    )
-    key: Literal["iri", "local", "notation"] = Field(
-        "iri",
-        description="What the key is: the `iri` (of OBO ontologies, DOID:4), what stands behind "
-        "its last / or # (`local`), or the `notation`.",
-    )
-    prefix: str = Field(
-        "",
-        description="Beginnings of the ids to read (DOID:, http://.../), separated by commas; "
-        "empty: all.",
-    )
-    matches: Literal["exact", "close", "none"] = Field(
-        "exact", description="Which mappings are xrefs: `exact` ones, `close` ones too, or `none`."
-    )
-    syntax: Syntax = Field("auto", description="The syntax of the file; `auto`: by its content.")
-    grouped: bool = Field(
-        False,
-        description="N-Triples only: all lines about a concept stand together (as `sort` leaves "
-        "them), so that one concept at a time is held in memory.",
-    )
-    max_mb: int = Field(
-        1024,
-        gt=0,
-        description="The largest file, unpacked, that is read whole (any syntax but N-Triples).",
-    )
+    languages: str = "en"
+    """Languages of the labels and definitions, the best first, separated by commas; `en` takes
+    `en-GB` too, behind `en`, and texts without a language always count."""
+    key: Literal["iri", "local", "notation"] = "iri"
+    """What the key is: the `iri` (of OBO ontologies, DOID:4), what stands behind its last / or #
+    (`local`), or the `notation`."""
+    prefix: str = ""
+    """Beginnings of the ids to read (DOID:, http://.../), separated by commas; empty: all."""
+    matches: Literal["exact", "close", "none"] = "exact"
+    """Which mappings are xrefs: `exact` ones, `close` ones too, or `none`."""
+    syntax: Syntax = "auto"
+    """The syntax of the file; `auto`: by its content."""
+    grouped: bool = False
+    """N-Triples only: all lines about a concept stand together (as `sort` leaves them), so that one
+    concept at a time is held in memory."""
+    max_mb: int = Field(1024, gt=0)
+    """The largest file, unpacked, that is read whole (any syntax but N-Triples)."""
 
     @field_validator("languages")
     @classmethod

@@ -18,18 +18,13 @@ from kglink_kbs.values import BadValue, checked, good_ones, listed, shortened
 class SssomSettings(PluginSettings):
     """Settings of ``kglink/sssom``."""
 
-    use: Literal["xrefs", "overlaps"] = Field(
-        "xrefs",
-        description="What the mappings become: `xrefs`, through which golds are resolved, or "
-        "`overlaps` with a verdict.",
-    )
-    predicates: str = Field(
-        ",".join(SAME),
-        description="Predicates that say that two are the same, separated by commas.",
-    )
-    min_confidence: float = Field(
-        0.0, ge=0, le=1, description="Mappings less confident than this are left out."
-    )
+    use: Literal["xrefs", "overlaps"] = "xrefs"
+    """What the mappings become: `xrefs`, through which golds are resolved, or `overlaps` with a
+    verdict."""
+    predicates: str = ",".join(SAME)
+    """Predicates that say that two are the same, separated by commas."""
+    min_confidence: float = Field(0.0, ge=0, le=1)
+    """Mappings less confident than this are left out."""
 
 
 class SssomAdapter:

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from pydantic import Field, field_validator
+from pydantic import field_validator
 
 from kglink.errors import RecordError, SourceError, UnknownNameError
 from kglink.records import Entity, Record
@@ -47,21 +47,14 @@ _DELIMITER_NAMES = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "p
 class CsvSettings(EntityFields):
     """Settings of ``kglink/csv``."""
 
-    separator: str = Field(
-        GUESSED,
-        description="Splits a cell that holds several aliases, xrefs or parents; `auto`: guessed "
-        "from the cells; empty: no split.",
-    )
-    delimiter: str = Field(
-        "",
-        description="Sign between the columns, or `tab`, `comma`, `semicolon`, `pipe`; guessed "
-        "if empty.",
-    )
-    quoting: Quoting = Field(
-        "auto",
-        description='`double`: a cell in "quotes" may hold delimiters and line breaks; `none`: '
-        "quotes are plain characters; `auto`: guessed.",
-    )
+    separator: str = GUESSED
+    """Splits a cell that holds several aliases, xrefs or parents; `auto`: guessed from the cells;
+    empty: no split."""
+    delimiter: str = ""
+    """Sign between the columns, or `tab`, `comma`, `semicolon`, `pipe`; guessed if empty."""
+    quoting: Quoting = "auto"
+    """`double`: a cell in "quotes" may hold delimiters and line breaks; `none`: quotes are plain
+    characters; `auto`: guessed."""
 
     @field_validator("delimiter")
     @classmethod
@@ -75,9 +68,8 @@ class CsvSettings(EntityFields):
 class TsvSettings(CsvSettings):
     """Settings of ``kglink/tsv``."""
 
-    delimiter: str = Field(
-        "\t", description="Sign between the columns, or `tab`, `comma`, `semicolon`, `pipe`."
-    )
+    delimiter: str = "\t"
+    """Sign between the columns, or `tab`, `comma`, `semicolon`, `pipe`."""
 
 
 class TabularAdapter:

@@ -9,8 +9,6 @@ from contextlib import suppress
 from itertools import groupby, islice
 from typing import Literal
 
-from pydantic import Field
-
 from kglink.errors import RecordError, SourceError
 from kglink.plugins import PluginSettings
 from kglink.records import Alias, Entity, Record
@@ -71,17 +69,13 @@ _PAGE = "https://uts.nlm.nih.gov/uts/umls/concept/"
 class UmlsSettings(PluginSettings):
     """Settings of ``kglink/umls``."""
 
-    subset: Literal["", "st21pv"] = Field(
-        "",
-        description="`st21pv`: the 21 semantic types and 18 sources of MedMentions ST21pv; "
-        "else all concepts.",
-    )
-    sources: str = Field(
-        "",
-        description="Sources whose atoms are read, separated by commas (`MSH,OMIM`); empty for "
-        "all, or for the 18 of the subset.",
-    )
-    language: str = Field("ENG", description="The language of the names, in three letters.")
+    subset: Literal["", "st21pv"] = ""
+    """`st21pv`: the 21 semantic types and 18 sources of MedMentions ST21pv; else all concepts."""
+    sources: str = ""
+    """Sources whose atoms are read, separated by commas (`MSH,OMIM`); empty for all, or for the 18
+    of the subset."""
+    language: str = "ENG"
+    """The language of the names, in three letters."""
 
 
 #: The cells of some rows of one of the files; the first cell is the concept.

@@ -91,22 +91,16 @@ _MORE = re.compile(rb'"(?:labels|descriptions|claims|datatype)"\s*:\s*["{\[]')
 class WikidataSettings(PluginSettings):
     """Settings of ``kglink/wikidata``."""
 
-    languages: str = Field(
-        "en,mul",
-        description="Languages of labels, aliases and descriptions, the best first, separated by "
-        "commas; `mul` holds the names that are the same in all languages.",
-    )
-    types: str = Field(
-        "",
-        description="Only instances (P31) of one of these, such as `Q5,Q515`; of subclasses only "
-        "those that are named. Empty: all items.",
-    )
-    min_sitelinks: int = Field(
-        0, ge=0, description="Only items with at least this number of pages in Wikimedia's wikis."
-    )
-    xrefs: str = Field(
-        _XREFS, description="Properties whose values are xrefs, each with the prefix that they get."
-    )
+    languages: str = "en,mul"
+    """Languages of labels, aliases and descriptions, the best first, separated by commas; `mul`
+    holds the names that are the same in all languages."""
+    types: str = ""
+    """Only instances (P31) of one of these, such as `Q5,Q515`; of subclasses only those that are
+    named. Empty: all items."""
+    min_sitelinks: int = Field(0, ge=0)
+    """Only items with at least this number of pages in Wikimedia's wikis."""
+    xrefs: str = _XREFS
+    """Properties whose values are xrefs, each with the prefix that they get."""
 
     @field_validator("languages")
     @classmethod

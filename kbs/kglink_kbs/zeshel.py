@@ -9,8 +9,6 @@ from functools import partial
 from itertools import chain
 from typing import Literal, NamedTuple
 
-from pydantic import Field
-
 from kglink.errors import RecordError, SourceError, UnknownNameError
 from kglink.plugins import PluginSettings
 from kglink.records import Document, Entity, EntityId, Mention, Record, Split
@@ -39,18 +37,12 @@ _PAGE_FIELDS = frozenset({"document_id", "title", "text"})
 class ZeshelSettings(PluginSettings):
     """Settings of ``kglink/zeshel``."""
 
-    world: str = Field(
-        "",
-        description="The world to read, such as `starwars`; needed where the folder holds several.",
-    )
-    mentions: tuple[str, ...] = Field(
-        ("train", *HELD_OUT, "val", "test"),
-        description="Files of `mentions/` to read, without `.json`; empty for entities alone.",
-    )
-    heldout: Literal["train", "dev", "test"] = Field(
-        "dev",
-        description="Split of the mentions in `heldout_train_seen` and `heldout_train_unseen`.",
-    )
+    world: str = ""
+    """The world to read, such as `starwars`; needed where the folder holds several."""
+    mentions: tuple[str, ...] = ("train", *HELD_OUT, "val", "test")
+    """Files of `mentions/` to read, without `.json`; empty for entities alone."""
+    heldout: Literal["train", "dev", "test"] = "dev"
+    """Split of the mentions in `heldout_train_seen` and `heldout_train_unseen`."""
 
 
 class _Annotation(NamedTuple):

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from tokenize import TokenError
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,7 @@ import numpy.typing as npt
 from kglink.errors import DamagedFileError
 
 IntArray = npt.NDArray[np.int64]
+Number = TypeVar("Number", np.int64, np.uint64)
 
 #: What NumPy raises for files that are no arrays.
 _NO_ARRAY = (
@@ -89,6 +90,17 @@ def map_offsets(
     if offsets[0] != 0 or offsets[-1] != total or not rising:
         raise DamagedFileError(f"{path}: its offsets do not fit what they point into")
     return offsets
+
+
+def places_in(
+    known: npt.NDArray[Number], wanted: npt.NDArray[Number]
+) -> tuple[IntArray, npt.NDArray[np.bool_]]:
+    """Where some numbers stand among others, which are in order, and which of them are there."""
+    places = np.searchsorted(known, wanted)
+    if not len(known):
+        return places, np.zeros(len(wanted), dtype=np.bool_)
+    places = np.minimum(places, len(known) - 1)
+    return places, known[places] == wanted
 
 
 def give_back(mapped: npt.NDArray[Any]) -> None:

@@ -10,6 +10,7 @@ from itertools import permutations
 import numpy as np
 import numpy.typing as npt
 
+from kglink.files.tables import places_in
 from kglink.linking.asked import AskedKind, ask
 from kglink.linking.batch import Batch, BatchReader
 from kglink.linking.contexts import Measure, TokenSearchOf, measure_of
@@ -22,7 +23,6 @@ from kglink.linking.reading import Reader
 from kglink.linking.sameness import Counterparts, Sameness
 from kglink.linking.scoring import Scoring
 from kglink.records import Candidate, EntityId, MentionInText, Ranking
-from kglink.space.names import places_in
 from kglink.space.remembered import RememberedVectors
 from kglink.space.segment import Segment
 from kglink.space.space import Space

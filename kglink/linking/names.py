@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from kglink.errors import SpaceError
+from kglink.files.tables import places_in
 from kglink.linking.contexts import Measure
 from kglink.records import Candidate
-from kglink.space.names import places_in
 from kglink.space.segment import Segment
 from kglink.space.space import Space
 from kglink.space.words import WordIndex, WordMeasure

@@ -10,7 +10,7 @@ build.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -68,126 +68,170 @@ class BuildReport:
     index_bytes: int
 
 
-def build_space(
-    folder: SpaceFolder,
-    sources: Sequence[SpaceSource],
-    model: ModelInfo,
-    encoder: TextEncoder,
-    backend_of: BackendOf,
-    settings: SpaceSection,
-    *,
-    recorded_settings: Mapping[str, Any],
-    replaces: Collection[str] = (),
-    fresh: bool = False,
-    progress: OnProgress = lambda _: None,
-) -> BuildReport:
-    """Build and publish the space of these KBs, reusing whatever is still right.
+def row_kinds(settings: SpaceSection) -> tuple[RowKind, ...]:
+    """The rows that the settings name, else all that there are."""
+    return tuple(sorted(set(settings.rows or ROW_KINDS), reverse=True))
+
+
+@dataclass(frozen=True, slots=True)
+class SpaceBuild:
+    """A space that is to hold some KBs by one model: how much of it is there, and making it.
 
     ``fresh`` reuses nothing; readers keep the old version until the new one is whole all the same.
     ``replaces``: the models whose space it may replace; none: whichever is published.
     """
-    publish = _publisher(folder, model, settings, backend_of, recorded_settings, progress)
-    if not sources:
-        raise SpaceError("there is no KB with entities yet", hint="Run `kglink add-kb` first.")
-    with folder.writing(replaces):
-        maker = _SegmentMaker(folder, model, encoder, settings, fresh, progress)
-        segments = maker.names_first(sources)
-        if segments and not answers_by_names(folder, sources, model, settings):
-            publish(segments)
-        # An exact index is its rows; others take long to build, and are built once.
-        by_steps = bool(segments)
-        waiting = [
-            one for one in sources if one.kb not in segments or not segments[one.kb].info.rows
-        ]
-        for source in waiting:
-            segments[source.kb] = maker.segment(source)
-            by_steps = by_steps and _index_for(folder, settings, segments).name == DEFAULT_INDEX
-            if by_steps and source is not waiting[-1]:
-                publish(segments)
-        manifest = publish(segments)
-        folder.drop_segments(folder.segment_folders(manifest).__contains__)
-    made = maker.made
-    encoded = sum(info.row_total - info.reused_rows for info in made)
-    return BuildReport(
-        manifest=manifest,
-        encoded_rows=encoded,
-        reused_rows=sum(one.info.row_total for one in segments.values()) - encoded,
-        truncated_texts=sum(info.truncated_texts for info in made),
-        index_bytes=manifest.index_bytes,
-    )
 
+    folder: SpaceFolder
+    sources: Sequence[SpaceSource]
+    model: ModelInfo
+    encoder: TextEncoder
+    settings: SpaceSection
+    backend_of: BackendOf
+    recorded_settings: Mapping[str, Any] = field(default_factory=dict)
+    replaces: Collection[str] = ()
+    fresh: bool = False
+    progress: OnProgress = lambda _: None
+    made: list[SegmentInfo] = field(default_factory=list)
+    """The segments that had to be made."""
 
-def publish_names(
-    folder: SpaceFolder,
-    sources: Sequence[SpaceSource],
-    model: ModelInfo,
-    encoder: TextEncoder,
-    backend_of: BackendOf,
-    settings: SpaceSection,
-    *,
-    recorded_settings: Mapping[str, Any],
-    replaces: Collection[str] = (),
-    progress: OnProgress = lambda _: None,
-) -> bool:
-    """Publish the space with its new KBs by their names alone; what it holds is brought up to date.
+    # ------------------------------------------------------------------------ what is there
+    def plan_of(self, source: SpaceSource) -> SegmentPlan:
+        """The segment that a KB needs with these settings."""
+        chars, words = self.settings.description_chars, self.settings.words == "yes"
+        return SegmentPlan(source, row_kinds(self.settings), self.model, chars, words)
 
-    False: nothing was published, because no KB is new or a build takes but a moment.
-    """
-    publish = _publisher(folder, model, settings, backend_of, recorded_settings, progress)
-    with folder.writing(replaces):
-        maker = _SegmentMaker(folder, model, encoder, settings, False, progress)
-        first = maker.names_first(sources)
-        if first:
-            kept = folder.segment_folders(publish(first))
-            kept |= {plan_of(source, model, settings).draft_name for source in sources}
-            folder.drop_segments(kept.__contains__)
-    return bool(first)
+    @property
+    def plans(self) -> list[SegmentPlan]:
+        """The segments that all KBs need."""
+        return list(map(self.plan_of, self.sources))
 
+    def has_segment(self, source: SpaceSource) -> bool:
+        """Whether a build would find the KB's segment ready."""
+        return (self.folder.segments / self.plan_of(source).folder_name / INFO_FILE).is_file()
 
-def _publisher(
-    folder: SpaceFolder,
-    model: ModelInfo,
-    settings: SpaceSection,
-    backend_of: BackendOf,
-    recorded_settings: Mapping[str, Any],
-    progress: OnProgress,
-) -> Callable[[Mapping[str, Segment]], SpaceManifest]:
-    """What puts some segments, their vectors indexed, in the place of the version before."""
-    # Asked for now: an index that cannot be made must not be found out after an hour of encoding.
-    backend_of(*chosen_index(settings, folder.usable_manifest()))
+    def is_current(self) -> bool:
+        """Whether the published version is what a build would make now."""
+        manifest = self.folder.usable_manifest()
+        if manifest is None:
+            return False
+        wanted = {plan.kb: plan.folder_name for plan in self.plans}
+        return (
+            list(manifest.segments.items()) == list(wanted.items())
+            and all((self.folder.segments / name).is_dir() for name in wanted.values())
+            and (manifest.index, manifest.index_settings) == chosen_index(self.settings, manifest)
+        )
 
-    def publish(segments: Mapping[str, Segment]) -> SpaceManifest:
+    def answers_by_names(self) -> bool:
+        """Whether the published version has all that a build would make, but for vectors."""
+        manifest, plans = self.folder.usable_manifest(), self.plans
+        if manifest is None or list(manifest.segments) != [plan.kb for plan in plans]:
+            return False
+        return all(
+            manifest.segments[plan.kb] in (plan.folder_name, plan.names_alone.folder_name)
+            and (self.folder.segments / manifest.segments[plan.kb]).is_dir()
+            for plan in plans
+        )
+
+    def vectors_done(self) -> tuple[int, int]:
+        """How many vectors of the published KBs are there, and how many there will be."""
+        done = wanted = 0
+        root, manifest = self.folder.segments, self.folder.published_manifest()
+        for plan in (one for one in self.plans if one.kb in manifest.segments):
+            info = read_part(SegmentInfo, root / manifest.segments[plan.kb] / INFO_FILE)
+            rows = info.model_copy(update={"rows": plan.rows}).row_total
+            done += rows if info.rows else vectors_there(plan, root)
+            wanted += rows
+        return done, wanted
+
+    # --------------------------------------------------------------------------- publishing
+    def build(self) -> BuildReport:
+        """Build and publish the space of the KBs, reusing whatever is still right."""
+        # Made now: that an index cannot be must not be found out after hours of encoding.
+        self.backend_of(*self._index_of({}))
+        if not self.sources:
+            raise SpaceError("there is no KB with entities yet", hint="Run `kglink add-kb` first.")
+        with self.folder.writing(self.replaces):
+            segments = self._names_first()
+            if segments and not self.answers_by_names():
+                self._publish(segments)
+            by_steps = bool(segments)
+            waiting = [
+                plan
+                for plan in self.plans
+                if plan.kb not in segments or not segments[plan.kb].info.rows
+            ]
+            for plan in waiting:
+                segments[plan.kb] = self._segment(plan)
+                # An exact index is its rows; others take long to build, and are built once.
+                by_steps = by_steps and self._index_of(segments).name == DEFAULT_INDEX
+                if by_steps and plan is not waiting[-1]:
+                    self._publish(segments)
+            manifest = self._publish(segments)
+            self.folder.drop_segments(self.folder.segment_folders(manifest).__contains__)
+        encoded = sum(info.row_total - info.reused_rows for info in self.made)
+        return BuildReport(
+            manifest=manifest,
+            encoded_rows=encoded,
+            reused_rows=sum(one.info.row_total for one in segments.values()) - encoded,
+            truncated_texts=sum(info.truncated_texts for info in self.made),
+            index_bytes=manifest.index_bytes,
+        )
+
+    def publish_names(self) -> bool:
+        """Publish the space with its new KBs by their names alone, and the others up to date.
+
+        False: nothing was published, because no KB is new or a build takes but a moment.
+        """
+        self.backend_of(*self._index_of({}))
+        with self.folder.writing(self.replaces):
+            first = self._names_first()
+            if first:
+                kept = self.folder.segment_folders(self._publish(first))
+                kept |= {plan.draft_name for plan in self.plans}
+                self.folder.drop_segments(kept.__contains__)
+        return bool(first)
+
+    def make_segment(self, source: SpaceSource) -> Segment:
+        """One KB's segment, made where it is missing: the next build finds it ready."""
+        with self.folder.writing():
+            return self._segment(self.plan_of(source))
+
+    def _index_of(self, segments: Mapping[str, Segment]) -> IndexChoice:
+        """The index that a space of these segments gets."""
         spans = row_spans(segments)
-        index = _index_for(folder, settings, segments)
-        indexed = {
-            kb: one.indexed.folder.name for kb, one in segments.items() if one.indexed is not one
-        }
+        manifest = self.folder.usable_manifest()
+        return chosen_index(self.settings, manifest, spans[-1].stop if spans else 0)
+
+    def _publish(self, segments: Mapping[str, Segment]) -> SpaceManifest:
+        """Put some segments, their vectors indexed, in the place of the version before."""
+        index, spans = self._index_of(segments), row_spans(segments)
+        lowest = {kb: one.indexed.folder.name for kb, one in segments.items()}
+        indexed = {kb: name for kb, name in lowest.items() if name != segments[kb].folder.name}
         # An index of the segments below is that of the version before.
-        before = folder.usable_manifest() if indexed else None
+        before = self.folder.usable_manifest() if indexed else None
         kept = None
         if before is not None and (
             spans == before.spans
-            and before.segments | before.indexed
-            == {kb: one.indexed.folder.name for kb, one in segments.items()}
-            and (before.index, before.index_settings) == (index.name, index.settings)
-            and folder.has_whole_index()
+            and before.segments | before.indexed == lowest
+            and (before.index, before.index_settings) == index
+            and self.folder.has_whole_index()
         ):
-            kept = folder.current
-        with folder.new_version() as version:
+            kept = self.folder.current
+        with self.folder.new_version() as version:
             file = None
             if kept is not None and before is not None and before.index_file is not None:
                 file = before.index_file
                 link_or_copy(kept / INDEX_FILE, version / INDEX_FILE)
             elif spans:
-                progress(Progress("building the index"))
+                self.progress(Progress("building the index"))
+                backend = self.backend_of(index.name, index.settings)
                 vectors = vector_batches(segments.values())
-                backend = backend_of(index.name, index.settings)
-                backend.build(vectors, model.dim).save(version / INDEX_FILE)
+                backend.build(vectors, self.model.dim).save(version / INDEX_FILE)
                 file = file_info(version / INDEX_FILE)
             manifest = SpaceManifest(
-                name=folder.name,
+                name=self.folder.name,
                 created=now(),
-                model=model,
+                model=self.model,
                 segments={kb: segment.folder.name for kb, segment in segments.items()},
                 revisions={kb: segment.info.revision for kb, segment in segments.items()},
                 spans=spans,
@@ -196,123 +240,17 @@ def _publisher(
                 index_file=file,
                 indexed=indexed,
                 words=all(segment.words is not None for segment in segments.values()),
-                settings=dict(recorded_settings),
+                settings=dict(self.recorded_settings),
                 libraries=library_versions(),
             )
             write_version(version, manifest)
-        if kept is not None and folder.current is not None:
-            # The file looks as if it were touched, since the version before that had it is gone.
-            note_checked(folder.current, index_files(manifest))
+        if kept is not None and self.folder.current is not None:
+            # The file looks touched, since the version before that had it is gone.
+            note_checked(self.folder.current, index_files(manifest))
         return manifest
 
-    return publish
-
-
-def _index_for(
-    folder: SpaceFolder, settings: SpaceSection, segments: Mapping[str, Segment]
-) -> IndexChoice:
-    """The index that a space of these segments gets."""
-    spans = row_spans(segments)
-    return chosen_index(settings, folder.usable_manifest(), spans[-1].stop if spans else 0)
-
-
-def make_segment(
-    folder: SpaceFolder,
-    source: SpaceSource,
-    model: ModelInfo,
-    encoder: TextEncoder,
-    settings: SpaceSection,
-    *,
-    progress: OnProgress = lambda _: None,
-) -> Segment:
-    """One KB's segment, made where it is missing: the next build finds it ready."""
-    with folder.writing():
-        return _SegmentMaker(folder, model, encoder, settings, False, progress).segment(source)
-
-
-def has_segment(
-    folder: SpaceFolder, source: SpaceSource, model: ModelInfo, settings: SpaceSection
-) -> bool:
-    """Whether a build would find the KB's segment ready."""
-    return (folder.segments / wanted_folder(source, model, settings) / INFO_FILE).is_file()
-
-
-def plan_of(source: SpaceSource, model: ModelInfo, settings: SpaceSection) -> SegmentPlan:
-    """The segment that a KB needs with these settings."""
-    chars, words = settings.description_chars, settings.words == "yes"
-    return SegmentPlan(source, row_kinds(settings), model, chars, words)
-
-
-def row_kinds(settings: SpaceSection) -> tuple[RowKind, ...]:
-    """The rows that the settings name, else all that there are."""
-    return tuple(sorted(set(settings.rows or ROW_KINDS), reverse=True))
-
-
-def wanted_folder(source: SpaceSource, model: ModelInfo, settings: SpaceSection) -> str:
-    """The name of the segment that a KB should have in the space."""
-    return plan_of(source, model, settings).folder_name
-
-
-def is_current(
-    folder: SpaceFolder, sources: Sequence[SpaceSource], model: ModelInfo, settings: SpaceSection
-) -> bool:
-    """Whether the published version is what a build would make now."""
-    manifest = folder.usable_manifest()
-    if manifest is None:
-        return False
-    wanted = {source.kb: wanted_folder(source, model, settings) for source in sources}
-    return (
-        manifest.segments == wanted
-        and list(manifest.segments) == list(wanted)
-        and all((folder.segments / name).is_dir() for name in wanted.values())
-        and (manifest.index, manifest.index_settings) == chosen_index(settings, manifest)
-    )
-
-
-def answers_by_names(
-    folder: SpaceFolder, sources: Sequence[SpaceSource], model: ModelInfo, settings: SpaceSection
-) -> bool:
-    """Whether the published version has all that a build would make, but for vectors."""
-    manifest = folder.usable_manifest()
-    if manifest is None or list(manifest.segments) != [source.kb for source in sources]:
-        return False
-    plans = [plan_of(source, model, settings) for source in sources]
-    return all(
-        manifest.segments[plan.kb] in (plan.folder_name, plan.names_alone.folder_name)
-        and (folder.segments / manifest.segments[plan.kb]).is_dir()
-        for plan in plans
-    )
-
-
-def vectors_done(
-    folder: SpaceFolder, sources: Sequence[SpaceSource], model: ModelInfo, settings: SpaceSection
-) -> tuple[int, int]:
-    """How many vectors of the published KBs are there, and how many there will be."""
-    done = wanted = 0
-    manifest = folder.published_manifest()
-    for source in (one for one in sources if one.kb in manifest.segments):
-        info = read_part(SegmentInfo, folder.segments / manifest.segments[source.kb] / INFO_FILE)
-        plan = plan_of(source, model, settings)
-        rows = info.model_copy(update={"rows": plan.rows}).row_total
-        done += rows if info.rows else vectors_there(plan, folder.segments)
-        wanted += rows
-    return done, wanted
-
-
-@dataclass(frozen=True, slots=True)
-class _SegmentMaker:
-    """Finds or makes the segments of one build."""
-
-    folder: SpaceFolder
-    model: ModelInfo
-    encoder: TextEncoder
-    settings: SpaceSection
-    fresh: bool
-    progress: OnProgress
-    made: list[SegmentInfo] = field(default_factory=list)
-    """What had to be made."""
-
-    def names_first(self, sources: Sequence[SpaceSource]) -> dict[str, Segment]:
+    # ----------------------------------------------------------------------------- segments
+    def _names_first(self) -> dict[str, Segment]:
         """The segments of all KBs, those of new ones without vectors; empty: a build is as quick.
 
         New are the KBs of which the published version holds no vectors.
@@ -321,7 +259,7 @@ class _SegmentMaker:
             return {}
         root, manifest = self.folder.segments, self.folder.usable_manifest()
         held = set(manifest.kbs).difference(manifest.names_alone) if manifest else set()
-        plans = [plan_of(source, self.model, self.settings) for source in sources]
+        plans = self.plans
         new = {
             plan.kb: plan
             for plan in plans
@@ -336,13 +274,9 @@ class _SegmentMaker:
         if rows <= FEW_VECTORS:
             return {}
         return {
-            plan.kb: self._names_segment(plan) if plan.kb in new else self.segment(plan.source)
+            plan.kb: self._names_segment(plan) if plan.kb in new else self._segment(plan)
             for plan in plans
         }
-
-    def segment(self, source: SpaceSource) -> Segment:
-        """The segment of a KB, made where it is missing."""
-        return self._segment(plan_of(source, self.model, self.settings))
 
     def _segment(self, plan: SegmentPlan) -> Segment:
         if found := self._found(self.folder.segments / plan.folder_name):

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -47,7 +47,6 @@ _SHIFT = np.uint64(64 - 18)
 
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
-Number = TypeVar("Number", np.int64, np.uint64)
 
 
 def build_name_index(folder: Path, scratch: Path, idf: FloatArray | None = None) -> None:
@@ -170,17 +169,6 @@ def best_rows(
         order = np.lexsort((own_rows, -own_scores))[:k]
         found.append((own_rows[order], own_scores[order]))
     return found
-
-
-def places_in(
-    known: npt.NDArray[Number], wanted: npt.NDArray[Number]
-) -> tuple[IntArray, npt.NDArray[np.bool_]]:
-    """Where some numbers stand among others, which are in order, and which of them are there."""
-    places = np.searchsorted(known, wanted)
-    if not len(known):
-        return places, np.zeros(len(wanted), dtype=np.bool_)
-    places = np.minimum(places, len(known) - 1)
-    return places, known[places] == wanted
 
 
 def _batches(names: Sequence[str], size: int) -> Iterator[tuple[int, list[str]]]:

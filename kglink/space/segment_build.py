@@ -24,7 +24,7 @@ from kglink.errors import DamagedFileError
 from kglink.files.atomic import atomic_folder, replace_folder, sync_tree, write_atomically
 from kglink.files.digest import digest_of, text_hash
 from kglink.files.manifest import file_info, note_checked, read_json
-from kglink.files.tables import ColumnWriter, StringTable, StringWriter, map_array
+from kglink.files.tables import ColumnWriter, StringTable, StringWriter, map_array, places_in
 from kglink.models.source import ModelInfo
 from kglink.records import Alias, Entity, OnProgress, Progress
 from kglink.space.layers import hidden_below, write_places
@@ -36,7 +36,7 @@ from kglink.text.entity_text import entity_text
 from kglink.text.fold import fold
 
 if TYPE_CHECKING:
-    from kglink.models.runtime import TokenMatrices
+    from kglink.models.encoder import Encoder
     from kglink.models.settings import BiEncoderSettings
     from kglink.space.token_rows import TokenRows
     from kglink.store.entity_reader import Changes, FoldedEntity
@@ -66,7 +66,10 @@ HashArray = npt.NDArray[np.uint64]
 
 
 class TextEncoder(Protocol):
-    """What a segment needs of an encoder: a plain one reads an entity as one text."""
+    """What a segment needs of an encoder: a plain one reads an entity as one text.
+
+    A trained one is an `Encoder`, whose tower is given the entity itself.
+    """
 
     @property
     def truncated(self) -> int:
@@ -80,22 +83,6 @@ class TextEncoder(Protocol):
 
     def encode(self, texts: list[str]) -> FloatArray:
         """One vector for each text."""
-        ...
-
-
-class EntityEncoder(TextEncoder, Protocol):
-    """What a trained encoder adds: a tower that is given the entity itself."""
-
-    def entity_text(self, entity: Entity) -> str:
-        """All that the tower reads of an entity."""
-        ...
-
-    def encode_entities(self, entities: Sequence[Entity]) -> FloatArray:
-        """One vector for each entity."""
-        ...
-
-    def entity_matrices(self, entities: Sequence[Entity]) -> TokenMatrices:
-        """The vectors of all tokens of each entity."""
         ...
 
 
@@ -419,7 +406,7 @@ class _Rows:
     encode: Callable[[list[Any]], FloatArray]
 
 
-def _reads_entities(encoder: TextEncoder) -> TypeGuard[EntityEncoder]:
+def _reads_entities(encoder: TextEncoder) -> TypeGuard[Encoder]:
     """Whether an encoder is a trained one."""
     return encoder.trained is not None
 
@@ -504,7 +491,7 @@ class _Filler:
 
 
 def _write_tokens(
-    draft: Path, encoder: EntityEncoder, dim: int, known: KnownVectors | None
+    draft: Path, encoder: Encoder, dim: int, known: KnownVectors | None
 ) -> Iterator[int]:
     """Write the token matrices of all entities, going on where an earlier build stopped.
 
@@ -554,10 +541,10 @@ class KnownVectors:
 
     def find(self, hashes: HashArray) -> IntArray:
         """The number of each hash among all of them, or -1."""
-        if not len(self._sorted):
-            return np.full(len(hashes), -1)
-        at = np.minimum(np.searchsorted(self._sorted, hashes), len(self._sorted) - 1)
-        return np.where(self._sorted[at] == hashes, self._order[at], -1)
+        at, is_known = places_in(self._sorted, hashes)
+        found = np.full(len(hashes), -1)
+        found[is_known] = self._order[at[is_known]]
+        return found
 
     def vectors(self, numbers: IntArray) -> FloatArray:
         """Some of the vectors."""

@@ -28,14 +28,13 @@ import scipy.sparse as sp
 
 from kglink.errors import DamagedFileError
 from kglink.files.digest import text_hash
-from kglink.files.tables import map_array, map_column, map_offsets, map_places
+from kglink.files.tables import map_array, map_column, map_offsets, map_places, places_in
 from kglink.space.names import (
     FloatArray,
     IntArray,
     best_rows,
     inverse_frequency,
     map_matrices,
-    places_in,
     weighted,
 )
 from kglink.text.words import UNSPACED

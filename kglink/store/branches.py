@@ -11,6 +11,7 @@ from sqlalchemy import select
 from sqlalchemy.engine import Connection
 
 from kglink.errors import UsageError
+from kglink.files.tables import places_in
 from kglink.records import EntityId
 from kglink.store.kbs import kb_id
 from kglink.store.schema import entities, id_range, parents
@@ -52,9 +53,9 @@ def read_wanted(connection: Connection, kb: str, wanted: WantedEntities) -> Iter
     page = connection.execute(query).all()
     while page:
         ids = np.array([row[1] for row in page], dtype=np.int64)
-        kept = ~_are_in(ids, outside)
+        kept = ~places_in(outside, ids)[1]
         if wanted.under:
-            kept &= _are_in(ids, inside)
+            kept &= places_in(inside, ids)[1]
         for (key, _, kind), keep in zip(page, kept.tolist(), strict=True):
             if keep and (not asked or kind.casefold() in asked):
                 yield key
@@ -123,11 +124,3 @@ def _with_all_below(roots: IntArray, links: _Links) -> IntArray:
         children = places[np.repeat(first, counts) + offset]
         newest = np.unique(children[~found[children]])
     return numbers[found]
-
-
-def _are_in(ids: IntArray, chosen: IntArray) -> npt.NDArray[np.bool_]:
-    """Which of some numbers are among chosen ones, which are in order."""
-    if not len(chosen):
-        return np.zeros(len(ids), dtype=np.bool_)
-    places = np.minimum(np.searchsorted(chosen, ids), len(chosen) - 1)
-    return np.equal(chosen[places], ids)

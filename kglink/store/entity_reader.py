@@ -10,7 +10,7 @@ from sqlalchemy import Column, ColumnElement, Select, Table, exists, func, liter
 from sqlalchemy.engine import Connection
 
 from kglink.records import CONSIDER, REPLACED_BY, Alias, Entity, EntityId
-from kglink.store.database import KeyRange, Row, chunks, key_ranges, keys_by_kb
+from kglink.store.database import Row, chunks, key_ranges, keys_by_kb
 from kglink.store.kbs import kb_id, kb_ids
 from kglink.store.prepared import folded_name
 from kglink.store.schema import (
@@ -171,38 +171,6 @@ def read_aliases(connection: Connection, kb: str) -> Iterator[StoredAlias]:
     for page in key_ranges(connection, entities, number, PAGE):
         for row in connection.execute(query.where(page.holds(entities.c.key))):
             yield StoredAlias(*row)
-
-
-def read_shared_names(
-    connection: Connection, left: str, right: str
-) -> Iterator[tuple[str, str, str]]:
-    """All (left key, right key, folded name) of two KBs' entities with a name in common."""
-    left_id, right_id = kb_id(connection, left), kb_id(connection, right)
-    for page in key_ranges(connection, entities, left_id, PAGE):
-        for row in connection.execute(_shared_names(left_id, right_id, page)):
-            yield row[0], row[1], row[2]
-
-
-def _shared_names(left_id: int, right_id: int, page: KeyRange) -> Select[Any]:
-    left_names, right_names = aliases.alias("left_names"), aliases.alias("right_names")
-    others = entities.alias("right_entities")
-    first, stop = id_range(right_id)
-    return (
-        select(entities.c.key, others.c.key, left_names.c.folded)
-        .distinct()
-        .join_from(entities, left_names, left_names.c.entity_id == entities.c.id)
-        .join(right_names, right_names.c.folded == left_names.c.folded)
-        .join(others, others.c.id == right_names.c.entity_id)
-        .where(
-            entities.c.kb_id == left_id,
-            page.holds(entities.c.key),
-            left_names.c.folded != "",
-            right_names.c.entity_id >= first,
-            right_names.c.entity_id < stop,
-            others.c.kb_id == right_id,
-        )
-        .order_by(entities.c.key, others.c.key, left_names.c.folded)
-    )
 
 
 def count_bearers(connection: Connection, kb: str, names: Iterable[str]) -> dict[str, int]:

@@ -164,7 +164,6 @@ class Store(OverlapTable, MemoryTable):
     existing = _reads(entity_reader.existing)
     children = _reads(entity_reader.read_children)
     aliases_of = _streams(entity_reader.read_aliases)
-    shared_names = _streams(entity_reader.read_shared_names)
     successors = _reads(entity_reader.read_successors)
     removed_in = _reads(entity_reader.removed_in)
     count_bearers = _reads(entity_reader.count_bearers)

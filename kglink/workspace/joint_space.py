@@ -2,32 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
 from kglink.config import EncoderSection, ResolvedSettings, SpaceSection
 from kglink.errors import DamagedSpaceError, ModelError, SpaceError, UsageError
 from kglink.models import DEFAULT_MODEL, Encoder
-from kglink.models.source import ModelInfo
 from kglink.models.static_folder import STATIC
 from kglink.plugins import IndexBackend, Registry
 from kglink.records import OnProgress
-from kglink.space.build import (
-    BuildReport,
-    answers_by_names,
-    build_space,
-    has_segment,
-    is_current,
-    make_segment,
-    publish_names,
-    row_kinds,
-    vectors_done,
-    wanted_folder,
-)
+from kglink.space.build import BuildReport, SpaceBuild, row_kinds
 from kglink.space.folder import SpaceFolder, build_command
 from kglink.space.segment import Segment
 from kglink.space.segment_build import History, SpaceSource
@@ -36,7 +24,6 @@ from kglink.store import KBInfo, Store
 from kglink.store.entity_reader import Changes, FoldedEntity
 from kglink.workspace.folder import SPACES_FOLDER
 
-BuildResult = TypeVar("BuildResult")
 #: As ``encoder.model``: the model that the space was made with.
 AUTO = "auto"
 
@@ -78,15 +65,15 @@ class WorkspaceSpace:
 
     def is_current(self) -> bool:
         """Whether the published space holds just what the store holds now."""
-        return is_current(*self._plan())
+        return self._job().is_current()
 
     def answers_by_names(self) -> bool:
         """Whether the published space has all names that the store holds now."""
-        return answers_by_names(*self._plan())
+        return self._job().answers_by_names()
 
     def vectors_done(self) -> tuple[int, int]:
         """How many vectors are there of such a space, and how many there will be."""
-        return vectors_done(*self._plan())
+        return self._job().vectors_done()
 
     def is_published(self) -> bool:
         """Whether there is a version, of whatever age, of the encoder's model."""
@@ -98,7 +85,7 @@ class WorkspaceSpace:
         source = self._source(kb)
         if source is None:
             return None
-        if has_segment(self.folder, source, self.encoder.info, self._section):
+        if self._job().has_segment(source):
             return 0
         info, trained, kinds = self.store.kb(kb), self.encoder.trained, row_kinds(self._section)
         each = 2 if trained is not None and trained.compares_tokens else 1
@@ -109,11 +96,10 @@ class WorkspaceSpace:
         source = self._source(kb)
         if source is None:
             return None
-        parts = (source, self.encoder.info, self.encoder, self._section)
-        segment = make_segment(self.folder, *parts, progress=progress)
+        job = self._job(progress=progress)
+        segment = job.make_segment(source)
         if self.own_name:  # No build will ever do it.
-            model, section = self.encoder.info, self._section
-            wanted = {wanted_folder(one, model, section) for one in self._sources()}
+            wanted = {plan.folder_name for plan in job.plans}
             self.folder.drop_segments(wanted.__contains__)
         return segment
 
@@ -125,29 +111,22 @@ class WorkspaceSpace:
         infos = self.store.kbs()
         return {one.name: one.revision for one in infos if one.updating or not one.complete}
 
-    def _plan(self) -> tuple[SpaceFolder, list[SpaceSource], ModelInfo, SpaceSection]:
-        return self.folder, list(self._sources()), self.encoder.info, self._section
+    def _job(self, **how: Any) -> SpaceBuild:
+        sources, model = list(self._sources()), self.encoder.info
+        parts = (self.folder, sources, model, self.encoder, self._section, self._index_backend)
+        return SpaceBuild(*parts, **how)
 
-    def _built_by(
-        self, build: Callable[..., BuildResult], progress: OnProgress, **how: bool
-    ) -> BuildResult:
-        """Build it in one of the ways of the space room."""
-        folder, sources, model, section = self._plan()
-        return build(
-            *(folder, sources, model, self.encoder, self._index_backend, section),
-            recorded_settings=self.resolved.as_dict(),
-            replaces=() if self.replaces is None else (self.replaces, model.fingerprint),
-            progress=progress,
-            **how,
-        )
+    def _publishing(self, **how: Any) -> SpaceBuild:
+        models = () if self.replaces is None else (self.replaces, self.encoder.info.fingerprint)
+        return self._job(recorded_settings=self.resolved.as_dict(), replaces=models, **how)
 
     def publish_names(self, *, progress: OnProgress = lambda _: None) -> bool:
         """Publish it with new KBs by their names alone; False where a build takes but a moment."""
-        return self._built_by(publish_names, progress)
+        return self._publishing(progress=progress).publish_names()
 
     def build(self, *, fresh: bool = False, progress: OnProgress = lambda _: None) -> BuildReport:
         """Build and publish it; only what changed is encoded, unless ``fresh``."""
-        return self._built_by(build_space, progress, fresh=fresh)
+        return self._publishing(fresh=fresh, progress=progress).build()
 
     def open(self) -> Space:
         """The published version; vectors of another model than the encoder's are refused."""

@@ -28,15 +28,15 @@ class Row(NamedTuple):
     extra: str = ""
 
 
-def offers(package: str, *rows: Row) -> Callable[[Register], None]:
-    """The hook that registers some rows; ``package``: the beginning of their modules' names."""
+def offers(*rows: Row) -> Callable[[Register], None]:
+    """The hook that registers some rows."""
 
     @hookimpl
     def hook(register: Register) -> None:
         for row in rows:
             register(
                 f"kglink/{row.name}",
-                partial(_made, package, *row.factory.split(":")),
+                partial(_made, *row.factory.split(":")),
                 settings=row.settings,
                 summary=row.summary,
                 extra=row.extra,
@@ -45,8 +45,8 @@ def offers(package: str, *rows: Row) -> Callable[[Register], None]:
     return hook
 
 
-def _made(package: str, module: str, name: str, *arguments: object) -> Any:
-    return getattr(import_module(f"kglink_plugins.{package}{module}"), name)(*arguments)
+def _made(module: str, name: str, *arguments: object) -> Any:
+    return getattr(import_module(f"kglink_plugins.{module}"), name)(*arguments)
 
 
 class FolderSettings(PluginSettings):
@@ -62,36 +62,24 @@ MatchCase = Literal["smart", "never", "always"]
 class DictionarySettings(PluginSettings):
     """Settings of the detector ``kglink/dictionary``."""
 
-    min_chars: int = Field(
-        2, ge=1, description="Aliases with fewer folded characters, spaces apart, are left out."
-    )
-    max_chars: int = Field(
-        200, ge=1, description="Aliases with more folded characters are left out."
-    )
-    match_case: MatchCase = Field(
-        "smart",
-        description="smart: case decides where a word would mislead (stop words, acronyms, common "
-        "words); never: case is not looked at and stop words never match; always: the text must "
-        "be written in lower case, Title case, CAPITALS or mixed case as the alias is.",
-    )
-    acronym_chars: int = Field(
-        4,
-        ge=0,
-        description="One-word aliases in capitals of up to this many letters need capitals in the "
-        "text (match_case smart).",
-    )
-    numbers: bool = Field(
-        False,
-        description="Whether numbers of fewer than six digits are looked for where they are names.",
-    )
-    stop_words: tuple[str, ...] = Field(
-        (), description="More words to treat as 'the' and 'it' are, besides the English ones."
-    )
-    language: str = Field(
-        "auto",
-        description="Language whose function words are no names by themselves (`de`); `auto`: "
-        "`link.language`, else what the text seems to be.",
-    )
+    min_chars: int = Field(2, ge=1)
+    """Aliases with fewer folded characters, spaces apart, are left out."""
+    max_chars: int = Field(200, ge=1)
+    """Aliases with more folded characters are left out."""
+    match_case: MatchCase = "smart"
+    """smart: case decides where a word would mislead (stop words, acronyms, common words); never:
+    case is not looked at and stop words never match; always: the text must be written in lower
+    case, Title case, CAPITALS or mixed case as the alias is."""
+    acronym_chars: int = Field(4, ge=0)
+    """One-word aliases in capitals of up to this many letters need capitals in the text (match_case
+    smart)."""
+    numbers: bool = False
+    """Whether numbers of fewer than six digits are looked for where they are names."""
+    stop_words: tuple[str, ...] = ()
+    """More words to treat as 'the' and 'it' are, besides the English ones."""
+    language: str = "auto"
+    """Language whose function words are no names by themselves (`de`); `auto`: `link.language`,
+    else what the text seems to be."""
 
 
 class LearnedSettings(PluginSettings):
@@ -99,145 +87,73 @@ class LearnedSettings(PluginSettings):
 
     outside: ClassVar[Mapping[str, str]] = {"model": "loads a model from there"}
 
-    model: str = Field("", description="Folder of a trained detector; empty: the one of the space.")
-    recall: float = Field(
-        0,
-        ge=0,
-        lt=1,
-        description="Find at least this share of mentions, as measured on held-out documents; 0: "
-        "as many as give the best F1 there.",
-    )
-    decides: bool = Field(
-        True,
-        description="What it finds from its threshold on is a mention; else it proposes more, and "
-        "kglink judges that with what other detectors propose.",
-    )
-    foreign: bool = Field(
-        False,
-        description="Read texts of another kind than it has learnt from too; else the dictionary "
-        "reads them alone.",
-    )
-    device: str = Field("auto", description="cpu, cuda, cuda:N or auto.")
-    precision: Precision = Field("auto", description="fp32, bf16, fp16 or auto.")
-    threads: int = Field(0, ge=0, description="Cores to use; 0: all.")
+    model: str = ""
+    """Folder of a trained detector; empty: the one of the space."""
+    recall: float = Field(0, ge=0, lt=1)
+    """Find at least this share of mentions, as measured on held-out documents; 0: as many as give
+    the best F1 there."""
+    decides: bool = True
+    """What it finds from its threshold on is a mention; else it proposes more, and kglink judges
+    that with what other detectors propose."""
+    foreign: bool = False
+    """Read texts of another kind than it has learnt from too; else the dictionary reads them
+    alone."""
+    device: str = "auto"
+    """cpu, cuda, cuda:N or auto."""
+    precision: Precision = "auto"
+    """fp32, bf16, fp16 or auto."""
+    threads: int = Field(0, ge=0)
+    """Cores to use; 0: all."""
 
 
 class HuggingFaceSettings(FolderSettings):
     """Settings of the detector ``kglink/huggingface``."""
 
-    folder: Path = Field(description="Folder of a token-classification model (safetensors).")
-    types: tuple[str, ...] = Field(
-        (), description="Types of mentions that are kept, such as `Disease`; none named: all."
-    )
-    threshold: float = Field(
-        0.5, ge=0, le=1, description="Mentions that are less probable than this are left out."
-    )
+    folder: Path
+    """Folder of a token-classification model (safetensors)."""
+    types: tuple[str, ...] = ()
+    """Types of mentions that are kept, such as `Disease`; none named: all."""
+    threshold: float = Field(0.5, ge=0, le=1)
+    """Mentions that are less probable than this are left out."""
 
 
 class SpacySettings(FolderSettings):
     """Settings of the detector ``kglink/spacy``."""
 
-    folder: Path = Field(description="Folder of a pipeline, as `nlp.to_disk` writes it.")
-    types: tuple[str, ...] = Field(
-        (), description="Types of mentions that are kept, such as `PERSON`; none named: all."
-    )
-    spans: str = Field(
-        "", description="Group of spans that is read (`doc.spans`); empty: the entities."
-    )
+    folder: Path
+    """Folder of a pipeline, as `nlp.to_disk` writes it."""
+    types: tuple[str, ...] = ()
+    """Types of mentions that are kept, such as `PERSON`; none named: all."""
+    spans: str = ""
+    """Group of spans that is read (`doc.spans`); empty: the entities."""
 
 
 class GlinerSettings(FolderSettings):
     """Settings of the detector ``kglink/gliner``."""
 
-    folder: Path = Field(description="Folder of a model, as `model.save_pretrained` writes it.")
-    labels: tuple[str, ...] = Field(
-        min_length=1, description="What is looked for, in words: `disease,drug`."
-    )
-    threshold: float = Field(
-        0.5, ge=0, le=1, description="Mentions that are less probable than this are left out."
-    )
-
-
-# fmt: off
-register_detectors = offers(
-    "detectors.",
-    Row("dictionary", "dictionary.detector:name_detector", DictionarySettings,
-        "finds the names of the linked KBs, inflected, reordered, misspelt or in part"),
-    Row("capitals", "capitals:CapitalsDetector", PluginSettings,
-        "finds capitalized names, those that no KB has too"),
-    Row("huggingface", "models.huggingface:HuggingFaceDetector", HuggingFaceSettings,
-        "a token-classification model of Hugging Face, from your folder"),
-    Row("spacy", "models.spacy:SpacyDetector", SpacySettings,
-        "a spaCy pipeline, from your folder", "spacy"),
-    Row("gliner", "models.gliner:GlinerDetector", GlinerSettings,
-        "a GLiNER model, from your folder: finds what some words name", "gliner"),
-    Row("learned", "learned.detector:LearnedDetector", LearnedSettings,
-        "finds mentions as the annotated documents have them that it was trained on"),
-)
-# fmt: on
-
-
-# --------------------------------------------------------------------------------------- evidence
-# fmt: off
-register_evidence = offers(
-    "",
-    Row("numbers", "evidence:Numbers", PluginSettings,
-        "-1 where no name of the candidate has the numbers of the mention"),
-    Row("document", "evidence:SameInDocument", PluginSettings,
-        "another mention of the text, in other words, may well mean the candidate"),
-    Row("broader", "evidence:Broader", PluginSettings,
-        "1 where what another mention of the text means is a kind of the candidate"),
-    Row("siblings", "evidence:Siblings", PluginSettings,
-        "1 where what another mention of the text means has a parent of the candidate"),
-)
-# fmt: on
+    folder: Path
+    """Folder of a model, as `model.save_pretrained` writes it."""
+    labels: tuple[str, ...] = Field(min_length=1)
+    """What is looked for, in words: `disease,drug`."""
+    threshold: float = Field(0.5, ge=0, le=1)
+    """Mentions that are less probable than this are left out."""
 
 
 # ------------------------------------------------------------------------------- overlap evidence
 class FuzzySettings(PluginSettings):
     """Which similar names are looked for."""
 
-    neighbours: int = Field(
-        6, ge=0, description="Entities with similar names that one of the smaller KB proposes."
-    )
-    max_block: int = Field(
-        1_000_000,
-        ge=0,
-        description="A word that would make more pairs of entities than this finds none by itself.",
-    )
+    neighbours: int = Field(6, ge=0)
+    """Entities with similar names that one of the smaller KB proposes."""
+    max_block: int = Field(1_000_000, ge=0)
+    """A word that would make more pairs of entities than this finds none by itself."""
 
 
 class NeighbourSettings(PluginSettings):
     """How many neighbours are looked for."""
 
-    neighbours: int = Field(
-        12, ge=1, description="Nearest entities that one of the smaller KB proposes."
-    )
-
-
-# fmt: off
-register_overlap_evidence = offers(
-    "overlap_evidence.",
-    Row("names", "names:NameEvidence", PluginSettings,
-        "names in common, and who else bears them"),
-    Row("fuzzy", "fuzzy:FuzzyEvidence", FuzzySettings,
-        "names alike in words, letters and words that the KBs use for each other"),
-    Row("neighbours", "neighbours:NeighbourEvidence", NeighbourSettings,
-        "names and texts near each other in the joint space, hubs held back"),
-    Row("description", "neighbours:DescriptionEvidence", PluginSettings,
-        "descriptions that mean the same to the encoder"),
-    Row("type", "neighbours:TypeEvidence", PluginSettings,
-        "types that mean the same to the encoder"),
-    Row("parents", "parents:ParentEvidence", PluginSettings,
-        "parents and children that match (second pass)"),
-    Row("rivals", "rivals:RivalEvidence", PluginSettings,
-        "how far a pair leads other pairs of its entities (second pass)"),
-    Row("through", "through:ThroughEvidence", PluginSettings,
-        "both are one entity of a third KB, or of different ones (second pass)"),
-    Row("xrefs", "names:XrefEvidence", PluginSettings,
-        "codes that both entities name: what curators know; not in use by default"),
-)
-# fmt: on
+    neighbours: int = Field(12, ge=1)
+    """Nearest entities that one of the smaller KB proposes."""
 
 
 # ---------------------------------------------------------------------------------------- scorers
@@ -248,201 +164,116 @@ Metric = Literal["dot", "cosine"]
 class ScorerSettings(PluginSettings):
     """What all scorers have."""
 
-    metric: Metric = Field("dot", description="`dot` product or `cosine` of two vectors.")
+    metric: Metric = "dot"
+    """`dot` product or `cosine` of two vectors."""
 
 
 class DualSettings(ScorerSettings):
     """Which vector stands for a text."""
 
-    pooling: Literal["cls", "mean"] = Field(
-        "cls", description="A text is its first state (`cls`) or the `mean` of its tokens."
-    )
-
-
-# fmt: off
-register_scorers = offers(
-    "scorers.",
-    Row("dual", "vectors:DualScorer", DualSettings,
-        "one vector of each side, the first state or the mean (DUAL)"),
-    Row("mean", "vectors:MeanScorer", ScorerSettings,
-        "the means of both sides' tokens (Pooling Mean)"),
-    Row("sum_of_max", "sum_of_max:SumOfMaxScorer", ScorerSettings,
-        "each token of the mention finds its best token of the entity (SOM)"),
-)
-# fmt: on
+    pooling: Literal["cls", "mean"] = "cls"
+    """A text is its first state (`cls`) or the `mean` of its tokens."""
 
 
 # --------------------------------------------------------------------------------------- samplers
 class KnnSettings(PluginSettings):
     """Where neighbours are looked for."""
 
-    in_domain: bool = Field(
-        False, description="Only in the domains of the mention's own answers (`restrict_type`)."
-    )
+    in_domain: bool = False
+    """Only in the domains of the mention's own answers (`restrict_type`)."""
 
 
 class ArborescenceSettings(KnnSettings):
     """What each mention is drawn to."""
 
-    positives: Literal["full", "nearest", "random"] = Field(
-        "full",
-        description="Its parent in the tree over all mentions of its entity (`full`), or over "
-        "itself and one other, the `nearest` or a `random` one (1-NN, 1-Rand).",
-    )
-    nn_scope: Literal["query", "cluster"] = Field(
-        "query",
-        description="With one other: a tree for each mention (`query`, as in the paper), or one "
-        "over all such pairs of an entity (`cluster`, as in the released code).",
-    )
+    positives: Literal["full", "nearest", "random"] = "full"
+    """Its parent in the tree over all mentions of its entity (`full`), or over itself and one
+    other, the `nearest` or a `random` one (1-NN, 1-Rand)."""
+    nn_scope: Literal["query", "cluster"] = "query"
+    """With one other: a tree for each mention (`query`, as in the paper), or one over all such
+    pairs of an entity (`cluster`, as in the released code)."""
 
 
 class MixedSettings(PluginSettings):
     """How hard the mixture is, and where it comes from."""
 
-    p: float = Field(0.5, ge=0, le=1, description="Share of hard negatives; the rest is random.")
-    among: Literal["batch", "domain", "pool"] = Field(
-        "batch",
-        description="Draw from the other golds of the batch (as AMH does), from the domains of "
-        "the mention's own answers, or from all entities.",
-    )
+    p: float = Field(0.5, ge=0, le=1)
+    """Share of hard negatives; the rest is random."""
+    among: Literal["batch", "domain", "pool"] = "batch"
+    """Draw from the other golds of the batch (as AMH does), from the domains of the mention's own
+    answers, or from all entities."""
 
 
 class MixupSettings(PluginSettings):
     """How a right answer is mixed into hard negatives."""
 
-    alpha: float = Field(
-        0.3, ge=0, description="Share of the right answer in a negative; 0: hard negatives as is."
-    )
-    negative_weight: Literal["one", "complement"] = Field(
-        "one",
-        description="Weight of the hard negative in the mixture: one, as in the paper, or what "
-        "the right answer leaves of it, 1 - alpha W.",
-    )
-    temperature: float = Field(1.0, gt=0, description="Scores are divided by it to make W.")
-    w_grad: bool = Field(False, description="Send gradients through W as well.")
-    detach_positive: bool = Field(
-        False, description="Send none through the right answer's part of a mixture."
-    )
-    detach_negative: bool = Field(
-        False, description="Send none through the hard negative's part of a mixture."
-    )
-
-
-# fmt: off
-register_samplers = offers(
-    "samplers.",
-    Row("in_batch", "random:InBatch", PluginSettings,
-        "right answers of the batch's other mentions"),
-    Row("random_cross_domain", "random:RandomCrossDomain", PluginSettings,
-        "any entities, drawn anew on every visit (Random-CD)"),
-    Row("random_in_domain", "random:RandomInDomain", PluginSettings,
-        "entities of the right answer's domain, drawn anew on every visit (Random-ID)"),
-    Row("hard_cross_domain", "hard:HardCrossDomain", PluginSettings,
-        "the highest scores of all entities (Hard-CD)"),
-    Row("hard_in_domain", "hard:HardInDomain", PluginSettings,
-        "the highest scores in the right answer's domain (Hard-ID)"),
-    Row("knn", "hard:Knn", KnnSettings,
-        "the entities nearest to the mention (k-NN of ArboEL)"),
-    Row("arborescence", "arborescence:Arborescence", ArborescenceSettings,
-        "near entities and mentions; positives by a tree over mentions (ArboEL)"),
-    Row("mixed_p", "hard:MixedP", MixedSettings,
-        "a share of highest scores, the others drawn at random (Mixed-50)"),
-    Row("adaptive_mixup_hard", "adaptive_mixup_hard:AdaptiveMixupHard", MixupSettings,
-        "made, not drawn: the right answer mixed into the hardest of the batch (AMH)"),
-)
-# fmt: on
+    alpha: float = Field(0.3, ge=0)
+    """Share of the right answer in a negative; 0: hard negatives as is."""
+    negative_weight: Literal["one", "complement"] = "one"
+    """Weight of the hard negative in the mixture: one, as in the paper, or what the right answer
+    leaves of it, 1 - alpha W."""
+    temperature: float = Field(1.0, gt=0)
+    """Scores are divided by it to make W."""
+    w_grad: bool = False
+    """Send gradients through W as well."""
+    detach_positive: bool = False
+    """Send none through the right answer's part of a mixture."""
+    detach_negative: bool = False
+    """Send none through the hard negative's part of a mixture."""
 
 
 # ------------------------------------------------------------------------------------- objectives
 class ObjectiveSettings(PluginSettings):
     """What all objectives have."""
 
-    temperature: float = Field(
-        1.0, gt=0, description="Scores are divided by it; cosines need a small one, such as 0.05."
-    )
-    margin: float = Field(
-        0.0, ge=0, description="Taken off right answers' scores: by how much they should lead."
-    )
+    temperature: float = Field(1.0, gt=0)
+    """Scores are divided by it; cosines need a small one, such as 0.05."""
+    margin: float = Field(0.0, ge=0)
+    """Taken off right answers' scores: by how much they should lead."""
 
 
 class NceSettings(ObjectiveSettings):
     """What counts as right where several answers are."""
 
-    several: Literal["sum", "mean"] = Field(
-        "sum",
-        description="Of several right answers: raise their `sum` of shares, so that any may come "
-        "first, or the `mean` of their logarithms, so that all must.",
-    )
-    include_gold: bool = Field(
-        True,
-        description="Count right answers in the sum that they are divided by. Bosch's eq. 1, read "
-        "to the letter, does not, and then the loss has no least value.",
-    )
+    several: Literal["sum", "mean"] = "sum"
+    """Of several right answers: raise their `sum` of shares, so that any may come first, or the
+    `mean` of their logarithms, so that all must."""
+    include_gold: bool = True
+    """Count right answers in the sum that they are divided by. Bosch's eq. 1, read to the letter,
+    does not, and then the loss has no least value."""
 
 
 class OverlapLossSettings(ObjectiveSettings):
     """What each pair is divided by."""
 
-    include_gold: bool = Field(
-        True,
-        description="Count a pair itself in the sums of its row and column, as the diagonal of "
-        "Bosch's eq. 2; without it the loss has no least value.",
-    )
+    include_gold: bool = True
+    """Count a pair itself in the sums of its row and column, as the diagonal of Bosch's eq. 2;
+    without it the loss has no least value."""
 
 
 class DistillationSettings(PluginSettings):
     """How far a student listens to its teacher."""
 
-    alpha: float = Field(
-        0.5, ge=0, le=1, description="Weight of the right answers; the teacher has the rest."
-    )
-    student_temperature: float = Field(
-        1.0,
-        gt=0,
-        description="The student's scores are divided by it first; cosines need a small one, such "
-        "as 0.05.",
-    )
-    temperature: float = Field(
-        2.0, gt=0, description="Both sides' scores are divided by it where they are compared."
-    )
-
-
-# fmt: off
-register_objectives = offers(
-    "objectives.",
-    Row("nce", "losses:Nce", NceSettings,
-        "softmax of the right answer over its row (BLINK, T-Biencoder)"),
-    Row("pos_neg", "losses:PosNeg", ObjectiveSettings,
-        "softmax of the right answer, and of each other one that it is not it (ArboEL)"),
-    Row("bce", "losses:Bce", ObjectiveSettings,
-        "every pair right or wrong by itself (AMH)"),
-    Row("overlap", "losses:OverlapLoss", OverlapLossSettings,
-        "softmax over rows and over columns: overlaps find each other (loss O)"),
-    Row("distillation", "losses:Distillation", DistillationSettings,
-        "the right answer, and what a teacher scored (BLINK)"),
-)
-# fmt: on
+    alpha: float = Field(0.5, ge=0, le=1)
+    """Weight of the right answers; the teacher has the rest."""
+    student_temperature: float = Field(1.0, gt=0)
+    """The student's scores are divided by it first; cosines need a small one, such as 0.05."""
+    temperature: float = Field(2.0, gt=0)
+    """Both sides' scores are divided by it where they are compared."""
 
 
 # -------------------------------------------------------------------------------------- rerankers
 class CrossEncoderSettings(FolderSettings):
     """Settings of ``kglink/cross_encoder``."""
 
-    folder: Path = Field(
-        description="Folder or hub name of a `CrossEncoder` with one label (safetensors)."
-    )
-    context_chars: int = Field(
-        256, ge=0, description="Characters of the mention and its context that the model reads."
-    )
-    description_chars: int = Field(
-        500, ge=0, description="Characters of each candidate's description that it reads."
-    )
-    weight: float = Field(
-        1.0,
-        gt=0,
-        le=10,
-        description="What its answer counts: as much as this number of exact names.",
-    )
+    folder: Path
+    """Folder or hub name of a `CrossEncoder` with one label (safetensors)."""
+    context_chars: int = Field(256, ge=0)
+    """Characters of the mention and its context that the model reads."""
+    description_chars: int = Field(500, ge=0)
+    """Characters of each candidate's description that it reads."""
+    weight: float = Field(1.0, gt=0, le=10)
+    """What its answer counts: as much as this number of exact names."""
 
 
 class LlmSettings(PluginSettings):
@@ -454,112 +285,50 @@ class LlmSettings(PluginSettings):
         "prompt": "sends the content of that file along",
     }
 
-    url: str = Field(
-        "",
-        description="Base address of the endpoint, such as `http://localhost:8080/v1`; the texts "
-        "of mentions and candidates are sent there.",
-    )
-    model: str = Field("", description="The model to ask, by the name that the endpoint gives it.")
-    key_from: str = Field(
-        "OPENAI_API_KEY",
-        description="The environment variable that holds the key; no key is sent where it is not "
-        "set.",
-    )
-    prompt: str = Field(
-        "",
-        description="A file with a prompt of your own, with `$text`, `$mention` and `$candidates`; "
-        "empty: the one that comes with kglink.",
-    )
-    timeout: float = Field(60, gt=0, le=3600, description="Seconds that one answer may take.")
-    retries: int = Field(
-        2, ge=0, le=10, description="How often a question that failed is asked again."
-    )
-    per_minute: int = Field(
-        0, ge=0, description="Most questions in a minute; 0: as many as are answered."
-    )
-    parallel: int = Field(4, ge=1, le=64, description="Questions that are asked at once.")
-    max_tokens: int = Field(256, ge=1, description="Most tokens that the model may write.")
-    context_chars: int = Field(
-        1000, ge=0, description="Characters of the text around the mention that the model reads."
-    )
-    description_chars: int = Field(
-        300, ge=0, description="Characters of each candidate's description that it reads."
-    )
-    weight: float = Field(
-        0.5,
-        gt=0,
-        le=10,
-        description="How far the score of its choice stands above the others; where it chooses "
-        "none, all scores fall by twice as much.",
-    )
-
-
-# fmt: off
-register_rerankers = offers(
-    "rerankers.",
-    Row("cross_encoder", "cross_encoder:CrossEncoderReranker", CrossEncoderSettings,
-        "a ready cross-encoder of Hugging Face, from your folder"),
-    Row("llm", "llm.reranker:LlmReranker", LlmSettings,
-        "asks a language model which candidate is meant, at any OpenAI-compatible endpoint"),
-)
-# fmt: on
+    url: str = ""
+    """Base address of the endpoint, such as `http://localhost:8080/v1`; the texts of mentions and
+    candidates are sent there."""
+    model: str = ""
+    """The model to ask, by the name that the endpoint gives it."""
+    key_from: str = "OPENAI_API_KEY"
+    """The environment variable that holds the key; no key is sent where it is not set."""
+    prompt: str = ""
+    """A file with a prompt of your own, with `$text`, `$mention` and `$candidates`; empty: the one
+    that comes with kglink."""
+    timeout: float = Field(60, gt=0, le=3600)
+    """Seconds that one answer may take."""
+    retries: int = Field(2, ge=0, le=10)
+    """How often a question that failed is asked again."""
+    per_minute: int = Field(0, ge=0)
+    """Most questions in a minute; 0: as many as are answered."""
+    parallel: int = Field(4, ge=1, le=64)
+    """Questions that are asked at once."""
+    max_tokens: int = Field(256, ge=1)
+    """Most tokens that the model may write."""
+    context_chars: int = Field(1000, ge=0)
+    """Characters of the text around the mention that the model reads."""
+    description_chars: int = Field(300, ge=0)
+    """Characters of each candidate's description that it reads."""
+    weight: float = Field(0.5, gt=0, le=10)
+    """How far the score of its choice stands above the others; where it chooses none, all scores
+    fall by twice as much."""
 
 
 # ------------------------------------------------------------------------------------- clusterers
 class MentionsSettings(PluginSettings):
     """Settings of ``kglink/mentions``, until `kglink fit --cluster` chooses others."""
 
-    mode: Literal["independent", "directed", "undirected"] = Field(
-        "directed",
-        description="independent: no mention helps another; directed: each mention has the entity "
-        "that explains it best, along a tree; undirected: clusters of the most similar, cut "
-        "between their entities.",
-    )
-    neighbours: int = Field(
-        8, ge=1, le=64, description="How many nearest other mentions each is compared with."
-    )
-    context: float = Field(
-        0.5, ge=0, le=1, description="How much texts count when mentions are compared; else names."
-    )
-    power: float = Field(
-        4.0,
-        ge=1,
-        description="Power of the cosine of two mentions, so that it compares with probabilities.",
-    )
-    threshold: float = Field(
-        0.0, ge=0, le=1, description="Mentions that are less similar do not help each other."
-    )
-
-
-# fmt: off
-register_clusterers = offers(
-    "clusterers.",
-    Row("mentions", "mentions:MentionsClusterer", MentionsSettings,
-        "an easy mention helps a hard one like it, in the same text or another"),
-)
-# fmt: on
-
-
-# -------------------------------------------------------------------------------------- exporters
-# fmt: off
-register_exporters = offers(
-    "exporters.",
-    Row("table", "table:TableExporter", TableSettings,
-        "for people: the text with its mentions marked, then a line per mention"),
-    Row("jsonl", "json_records:JsonlExporter", JsonSettings,
-        "one JSON object per line and document, written as it comes"),
-    Row("json", "json_records:JsonExporter", JsonSettings,
-        "one JSON list of all documents"),
-    Row("html", "html:HtmlExporter", HtmlSettings,
-        "one web page that needs nothing else: coloured by KB, candidates on hover"),
-    Row("csv", "standoff:CsvExporter", StandoffSettings,
-        "one table row per mention, for spreadsheets; formulas are made harmless"),
-    Row("brat", "standoff:BratExporter", StandoffSettings,
-        "BRAT annotations (.ann), their offsets in a single text, or in what brat-text writes"),
-    Row("brat-text", "standoff:BratTextExporter", PluginSettings,
-        "the texts that brat's offsets count in (.txt), one on each line"),
-)
-# fmt: on
+    mode: Literal["independent", "directed", "undirected"] = "directed"
+    """independent: no mention helps another; directed: each mention has the entity that explains it
+    best, along a tree; undirected: clusters of the most similar, cut between their entities."""
+    neighbours: int = Field(8, ge=1, le=64)
+    """How many nearest other mentions each is compared with."""
+    context: float = Field(0.5, ge=0, le=1)
+    """How much texts count when mentions are compared; else names."""
+    power: float = Field(4.0, ge=1)
+    """Power of the cosine of two mentions, so that it compares with probabilities."""
+    threshold: float = Field(0.0, ge=0, le=1)
+    """Mentions that are less similar do not help each other."""
 
 
 # --------------------------------------------------------------------------------- index backends
@@ -585,30 +354,24 @@ class FactorySettings(IndexSettings):
         "SQfp16",
         max_length=80,  # faiss reads a string by recursion, and dies of a very long one
         pattern=r"^[^0-9]*([0-9]{1,7}[^0-9]+)*[0-9]{0,7}$",
-        description="A faiss factory string: SQfp16, IVF1024,Flat, ...; `{lists}` in it stands "
-        "for a number of lists that suits the rows.",
     )
-    train_rows: int = Field(
-        200_000, ge=1, description="Rows drawn at random to train an index that needs it."
-    )
-    nprobe: int = Field(32, ge=1, description="Lists that an IVF index looks into per query.")
-    oversampling: int = Field(
-        1,
-        ge=1,
-        le=100,
-        description="How many times as many rows are fetched as are wanted, and compared anew by "
-        "their vectors: more than 1 for codes that round.",
-    )
-    ef_search: int = Field(128, ge=1, description="Nodes that an HNSW index keeps per query.")
-    ef_construction: int = Field(
-        200, ge=1, description="Nodes that an HNSW index keeps per row while it is built."
-    )
+    """A faiss factory string: SQfp16, IVF1024,Flat, ...; `{lists}` in it stands for a number of
+    lists that suits the rows."""
+    train_rows: int = Field(200_000, ge=1)
+    """Rows drawn at random to train an index that needs it."""
+    nprobe: int = Field(32, ge=1)
+    """Lists that an IVF index looks into per query."""
+    oversampling: int = Field(1, ge=1, le=100)
+    """How many times as many rows are fetched as are wanted, and compared anew by their vectors:
+    more than 1 for codes that round."""
+    ef_search: int = Field(128, ge=1)
+    """Nodes that an HNSW index keeps per query."""
+    ef_construction: int = Field(200, ge=1)
+    """Nodes that an HNSW index keeps per row while it is built."""
 
-    distances: bool = Field(
-        False,
-        description="Search by distances: each row gets one coordinate more, so that the nearest "
-        "row is the one of the largest product, as BLINK's graphs do.",
-    )
+    distances: bool = False
+    """Search by distances: each row gets one coordinate more, so that the nearest row is the one of
+    the largest product, as BLINK's graphs do."""
 
     @classmethod
     def presets(cls) -> Mapping[str, IndexPreset]:
@@ -644,12 +407,131 @@ class FactorySettings(IndexSettings):
         }
 
 
+# ------------------------------------------------------------------------------------- the table
 # fmt: off
+register_detectors = offers(
+    Row("dictionary", "detectors.dictionary.detector:name_detector", DictionarySettings,
+        "finds the names of the linked KBs, inflected, reordered, misspelt or in part"),
+    Row("capitals", "detectors.capitals:CapitalsDetector", PluginSettings,
+        "finds capitalized names, those that no KB has too"),
+    Row("huggingface", "detectors.models.huggingface:HuggingFaceDetector", HuggingFaceSettings,
+        "a token-classification model of Hugging Face, from your folder"),
+    Row("spacy", "detectors.models.spacy:SpacyDetector", SpacySettings,
+        "a spaCy pipeline, from your folder", "spacy"),
+    Row("gliner", "detectors.models.gliner:GlinerDetector", GlinerSettings,
+        "a GLiNER model, from your folder: finds what some words name", "gliner"),
+    Row("learned", "detectors.learned.detector:LearnedDetector", LearnedSettings,
+        "finds mentions as the annotated documents have them that it was trained on"),
+)
+
+register_evidence = offers(
+    Row("numbers", "evidence:Numbers", PluginSettings,
+        "-1 where no name of the candidate has the numbers of the mention"),
+    Row("document", "evidence:SameInDocument", PluginSettings,
+        "another mention of the text, in other words, may well mean the candidate"),
+    Row("broader", "evidence:Broader", PluginSettings,
+        "1 where what another mention of the text means is a kind of the candidate"),
+    Row("siblings", "evidence:Siblings", PluginSettings,
+        "1 where what another mention of the text means has a parent of the candidate"),
+)
+
+register_overlap_evidence = offers(
+    Row("names", "overlap_evidence.names:NameEvidence", PluginSettings,
+        "names in common, and who else bears them"),
+    Row("fuzzy", "overlap_evidence.fuzzy:FuzzyEvidence", FuzzySettings,
+        "names alike in words, letters and words that the KBs use for each other"),
+    Row("neighbours", "overlap_evidence.neighbours:NeighbourEvidence", NeighbourSettings,
+        "names and texts near each other in the joint space, hubs held back"),
+    Row("description", "overlap_evidence.neighbours:DescriptionEvidence", PluginSettings,
+        "descriptions that mean the same to the encoder"),
+    Row("type", "overlap_evidence.neighbours:TypeEvidence", PluginSettings,
+        "types that mean the same to the encoder"),
+    Row("parents", "overlap_evidence.second_pass:ParentEvidence", PluginSettings,
+        "parents and children that match (second pass)"),
+    Row("rivals", "overlap_evidence.second_pass:RivalEvidence", PluginSettings,
+        "how far a pair leads other pairs of its entities (second pass)"),
+    Row("through", "overlap_evidence.second_pass:ThroughEvidence", PluginSettings,
+        "both are one entity of a third KB, or of different ones (second pass)"),
+    Row("xrefs", "overlap_evidence.names:XrefEvidence", PluginSettings,
+        "codes that both entities name: what curators know; not in use by default"),
+)
+
+register_scorers = offers(
+    Row("dual", "scorers:DualScorer", DualSettings,
+        "one vector of each side, the first state or the mean (DUAL)"),
+    Row("mean", "scorers:MeanScorer", ScorerSettings,
+        "the means of both sides' tokens (Pooling Mean)"),
+    Row("sum_of_max", "scorers:SumOfMaxScorer", ScorerSettings,
+        "each token of the mention finds its best token of the entity (SOM)"),
+)
+
+register_samplers = offers(
+    Row("in_batch", "samplers.random:InBatch", PluginSettings,
+        "right answers of the batch's other mentions"),
+    Row("random_cross_domain", "samplers.random:RandomCrossDomain", PluginSettings,
+        "any entities, drawn anew on every visit (Random-CD)"),
+    Row("random_in_domain", "samplers.random:RandomInDomain", PluginSettings,
+        "entities of the right answer's domain, drawn anew on every visit (Random-ID)"),
+    Row("hard_cross_domain", "samplers.hard:HardCrossDomain", PluginSettings,
+        "the highest scores of all entities (Hard-CD)"),
+    Row("hard_in_domain", "samplers.hard:HardInDomain", PluginSettings,
+        "the highest scores in the right answer's domain (Hard-ID)"),
+    Row("knn", "samplers.hard:Knn", KnnSettings,
+        "the entities nearest to the mention (k-NN of ArboEL)"),
+    Row("arborescence", "samplers.arborescence:Arborescence", ArborescenceSettings,
+        "near entities and mentions; positives by a tree over mentions (ArboEL)"),
+    Row("mixed_p", "samplers.hard:MixedP", MixedSettings,
+        "a share of highest scores, the others drawn at random (Mixed-50)"),
+    Row("adaptive_mixup_hard", "samplers.adaptive_mixup_hard:AdaptiveMixupHard", MixupSettings,
+        "made, not drawn: the right answer mixed into the hardest of the batch (AMH)"),
+)
+
+register_objectives = offers(
+    Row("nce", "objectives:Nce", NceSettings,
+        "softmax of the right answer over its row (BLINK, T-Biencoder)"),
+    Row("pos_neg", "objectives:PosNeg", ObjectiveSettings,
+        "softmax of the right answer, and of each other one that it is not it (ArboEL)"),
+    Row("bce", "objectives:Bce", ObjectiveSettings,
+        "every pair right or wrong by itself (AMH)"),
+    Row("overlap", "objectives:OverlapLoss", OverlapLossSettings,
+        "softmax over rows and over columns: overlaps find each other (loss O)"),
+    Row("distillation", "objectives:Distillation", DistillationSettings,
+        "the right answer, and what a teacher scored (BLINK)"),
+)
+
+register_rerankers = offers(
+    Row("cross_encoder", "rerankers.cross_encoder:CrossEncoderReranker", CrossEncoderSettings,
+        "a ready cross-encoder of Hugging Face, from your folder"),
+    Row("llm", "rerankers.llm.reranker:LlmReranker", LlmSettings,
+        "asks a language model which candidate is meant, at any OpenAI-compatible endpoint"),
+)
+
+register_clusterers = offers(
+    Row("mentions", "clusterers:MentionsClusterer", MentionsSettings,
+        "an easy mention helps a hard one like it, in the same text or another"),
+)
+
+register_exporters = offers(
+    Row("table", "exporters.table:TableExporter", TableSettings,
+        "for people: the text with its mentions marked, then a line per mention"),
+    Row("jsonl", "exporters.json_records:JsonlExporter", JsonSettings,
+        "one JSON object per line and document, written as it comes"),
+    Row("json", "exporters.json_records:JsonExporter", JsonSettings,
+        "one JSON list of all documents"),
+    Row("html", "exporters.html:HtmlExporter", HtmlSettings,
+        "one web page that needs nothing else: coloured by KB, candidates on hover"),
+    Row("csv", "exporters.standoff:CsvExporter", StandoffSettings,
+        "one table row per mention, for spreadsheets; formulas are made harmless"),
+    Row("brat", "exporters.standoff:BratExporter", StandoffSettings,
+        "BRAT annotations (.ann), their offsets in a single text, or in what brat-text writes"),
+    Row("brat-text", "exporters.standoff:BratTextExporter", PluginSettings,
+        "the texts that brat's offsets count in (.txt), one on each line"),
+)
+
 register_index_backends = offers(
-    "indexes.",
-    Row("flat", "flat:FlatBackend", FlatSettings,
+    Row("flat", "indexes.flat:FlatBackend", FlatSettings,
         "exact search over all vectors, memory-mapped"),
-    Row("faiss", "factory:FactoryBackend", FactorySettings,
+    Row("faiss", "indexes.factory:FactoryBackend", FactorySettings,
         "any index of a faiss factory string: smaller or faster, approximate; presets: `kglink "
         "index --presets`"),
 )

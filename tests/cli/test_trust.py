@@ -16,7 +16,7 @@ from conftest import Kglink
 from kglink.config import Section, Settings, all_settings, load_settings
 from kglink.errors import ConfigError
 from kglink.plugins import KINDS, PluginSettings, load_registry
-from kglink.plugins.settings import setting_keys
+from kglink.plugins.settings import setting_descriptions, setting_keys
 from kglink.workspace import Workspace, init_workspace
 from kglink.workspace.trust import asks_of
 
@@ -292,8 +292,9 @@ def test_every_path_of_a_built_in_plugin_is_declared() -> None:
     for plugin in plugins:
         declared = plugin.settings.outside or {}
         assert set(declared) <= set(setting_keys(plugin.settings))
+        descriptions = setting_descriptions(plugin.settings)
         for name, field in plugin.settings.model_fields.items():
-            told = (field.description or "").lower()
+            told = descriptions[name].lower()
             names_a_place = field.annotation is Path or (
                 "file with" in told or "folder of" in told or "environment variable" in told
             )

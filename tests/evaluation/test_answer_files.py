@@ -102,7 +102,7 @@ def entity(**changes: object) -> list[object]:
         (entity(start="0"), "start is the text '0', not a whole number"),
         (entity(end=None), "end is null, not a whole number"),
         (entity(start=True), "start is true, not a whole number"),
-        (entity(text="Bob"), "the text 'Bob' is given, 'Ada' stands at 0..3"),
+        (entity(text="Bob"), "'Bob' is given, 'Ada' stands at 0..3"),
         (entity(kb="c"), "'c:1' is of 'c', and there is no such KB in this workspace"),
         (entity(key="ada"), "no KB has 1 of the entities that it names: 'a:ada'"),
         (

@@ -189,12 +189,12 @@ ONE = "".join(ours(Phrase(0, 3, (OWN,), 0.5)))
         ("".join(others(0)), "1 of 3 texts are not in it: '1'"),
         (ONE.replace("Nothing.", "Another."), "the text of '3' is another"),
         (ONE.replace("Nothing.", "Another.").replace(":text:3", ":text:x"), "the id 'x', or its"),
-        (ONE.replace('"3"^^xsd:', '"99"^^xsd:'), "0 to 99 is not inside the text of 14"),
-        (ONE.replace('nif:beginIndex "0"', 'nif:beginIndex "-1"'), "-1 to"),
-        (ONE.replace('  nif:endIndex "3"^^xsd:nonNegativeInteger ;\n', ""), "0 to nothing is not"),
+        (ONE.replace('"3"^^xsd:', '"99"^^xsd:'), "the span 0..99 does not lie in the text"),
+        (ONE.replace('nif:beginIndex "0"', 'nif:beginIndex "-1"'), "start is the text '-1'"),
+        (ONE.replace('  nif:endIndex "3"^^xsd:nonNegativeInteger ;\n', ""), "end is the text ''"),
         (
             ONE.replace('anchorOf "Ada"', 'anchorOf "Bob"'),
-            "it is 'Bob', and at 0 to 3 stands 'Ada'",
+            "'Bob' is given, 'Ada' stands at 0..3",
         ),
         (ONE.replace("0.500000", "NaN"), "the confidence 'nan' is no number from 0 to 1"),
         (ONE.replace("0.500000", "1.5"), "the confidence '1.5' is no number"),
@@ -239,7 +239,7 @@ def test_other_encodings_and_packed_files_that_were_cut(tmp_path: Path) -> None:
 def test_offsets_of_utf_16_are_seen(tmp_path: Path) -> None:
     # The wave counts twice there, so that Bob is said to stand one later.
     shifted = "".join(ours(Phrase(10, 13))).replace('"10"', '"11"').replace('"13"^', '"14"^')
-    with pytest.raises(KglinkError, match=r"'Bob', and at 11 to 14 stands 'ob\."):
+    with pytest.raises(KglinkError, match=r"'Bob' is given, 'ob\.' stands at 11..14"):
         read_file(written(tmp_path, shifted))
 
 

@@ -259,7 +259,7 @@ def test_offsets_of_pandas_and_spans_with_a_length() -> None:
 def test_the_surface_must_stand_at_its_offsets() -> None:
     error = refusal(sun(text="sun"))
     assert error.reason == (
-        "the surface does not stand at its offsets: the text 'sun' is given, 'Sun' stands at 4..7"
+        "the surface does not stand at its offsets: 'sun' is given, 'Sun' stands at 4..7"
     )
     assert "--set offsets=utf16" in error.hint
 

@@ -21,9 +21,12 @@ from kglink.testing.contracts.pair_evidence import ListedKBs
 from kglink.text.fold import fold
 from kglink.text.name_words import name_words, numbers_of
 from kglink_plugins.overlap_evidence.fuzzy import NamePairs
-from kglink_plugins.overlap_evidence.parents import ParentEvidence
-from kglink_plugins.overlap_evidence.rivals import RivalEvidence, log_odds
-from kglink_plugins.overlap_evidence.through import ThroughEvidence
+from kglink_plugins.overlap_evidence.second_pass import (
+    ParentEvidence,
+    RivalEvidence,
+    ThroughEvidence,
+    log_odds,
+)
 from kglink_plugins.overlap_evidence.word_blocks import LEAST_ALIKE, quotas, similar_names
 from kglink_plugins.overlap_evidence.word_space import Equivalents, WordSpace
 

@@ -11,7 +11,7 @@ import pytest
 from kglink.plugins import Clusterer
 from kglink.records import Candidate, EntityId, MentionInText, Ranking
 from kglink.testing import ClustererContract
-from kglink_plugins.clusterers.mentions import MentionsClusterer
+from kglink_plugins.clusterers import MentionsClusterer
 from kglink_plugins.plugin import MentionsSettings
 
 FloatArray = npt.NDArray[np.float32]

@@ -20,6 +20,7 @@ from alias_names import Names
 from kglink.errors import StoreError
 from kglink.files.digest import user_key
 from kglink.files.manifest import file_info
+from kglink.plugins.settings import setting_descriptions
 from kglink.records import Span
 from kglink_plugins.detectors.dictionary import cache
 from kglink_plugins.detectors.dictionary.finder import dictionary_detector
@@ -243,4 +244,4 @@ def test_bad_settings_are_refused(settings: dict[str, object]) -> None:
 
 
 def test_every_setting_is_described() -> None:
-    assert all(field.description for field in DictionarySettings.model_fields.values())
+    assert all(setting_descriptions(DictionarySettings).values())

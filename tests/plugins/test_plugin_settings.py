@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import Field
 
 from fake_distributions import FakeEnvironment, fake_environment
 from kglink.errors import ConfigError, PluginError, SourceError, UsageError
 from kglink.plugins import Guess, PluginSettings, PluginWarning, load_registry
+from kglink.plugins.settings import setting_descriptions
 from kglink.sources import SourceHead
 
 
@@ -165,3 +167,29 @@ def test_a_sniff_that_fails_or_is_out_of_range_is_left_out_with_its_name(
     env.install("acme", "1.5", SNIFFER.replace("SURE", sure))
     with pytest.warns(PluginWarning, match=r"'acme/x' of acme 1\.5"):
         assert load_registry().guess_kb(head(b"a,b")).name == "kglink/csv"
+
+
+class Plain(PluginSettings):
+    """Settings described in each way."""
+
+    depth: int = 3
+    """How deep it looks;
+    no deeper."""
+    width: int = Field(4, ge=0, description="How wide it looks.")
+    silent: bool = False
+
+
+class Narrow(Plain):
+    """The same, described anew."""
+
+    depth: int = 1
+    """One deep."""
+
+
+def test_the_text_below_a_setting_describes_it() -> None:
+    assert setting_descriptions(Plain) == {
+        "depth": "How deep it looks; no deeper.",
+        "width": "How wide it looks.",
+        "silent": "",
+    }
+    assert setting_descriptions(Narrow)["depth"] == "One deep."

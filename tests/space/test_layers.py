@@ -15,7 +15,7 @@ from kglink.models.source import ModelInfo
 from kglink.plugins import IndexBackend, load_registry
 from kglink.records import Alias, Document, Entity, EntityId
 from kglink.space import build as building
-from kglink.space.build import BuildReport, build_space
+from kglink.space.build import BuildReport, SpaceBuild
 from kglink.space.folder import SpaceFolder
 from kglink.space.layers import HIDDEN_FILE, LayeredSegment
 from kglink.space.manifest import ROW_KINDS
@@ -91,10 +91,8 @@ def backend_of(name: str, settings: object) -> IndexBackend:
 def build(
     store: Store, folder: SpaceFolder, encoder: Encoder | None = None, *, fresh: bool = False
 ) -> BuildReport:
-    return build_space(
-        folder, [source(store)], MODEL, encoder or Encoder(), backend_of, SpaceSection(),
-        recorded_settings={}, fresh=fresh,
-    )  # fmt: skip
+    parts = folder, [source(store)], MODEL, encoder or Encoder(), SpaceSection(), backend_of
+    return SpaceBuild(*parts, fresh=fresh).build()
 
 
 def depth(folder: SpaceFolder) -> int:

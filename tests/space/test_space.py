@@ -25,7 +25,7 @@ from kglink.models.source import ModelInfo
 from kglink.plugins import IndexBackend, load_registry
 from kglink.records import Alias, Entity
 from kglink.space import segment_build
-from kglink.space.build import BuildReport, build_space, is_current
+from kglink.space.build import BuildReport, SpaceBuild
 from kglink.space.folder import SpaceFolder, space_names
 from kglink.space.segment import Segment
 from kglink.space.segment_build import SpaceSource
@@ -91,10 +91,19 @@ def build(
     model: ModelInfo = MODEL,
     settings: SpaceSection | None = None,
 ) -> BuildReport:
-    return build_space(
-        folder, sources, model, encoder or HashEncoder(), backend_of,
-        settings or SpaceSection(), recorded_settings={},
-    )  # fmt: skip
+    return job(folder, sources, encoder, model, settings).build()
+
+
+def job(
+    folder: SpaceFolder,
+    sources: Sequence[SpaceSource],
+    encoder: HashEncoder | None = None,
+    model: ModelInfo = MODEL,
+    settings: SpaceSection | None = None,
+    **how: Any,
+) -> SpaceBuild:
+    parts = folder, sources, model, encoder or HashEncoder(), settings or SpaceSection()
+    return SpaceBuild(*parts, backend_of, **how)
 
 
 @pytest.fixture
@@ -222,11 +231,12 @@ def test_progress_counts_the_rows_of_an_interrupted_build(
     with pytest.raises(KeyboardInterrupt):
         build(folder, source("kb", *entities), encoder=HashEncoder(fail_after=texts))
     told: list[tuple[int, int]] = []
-    build_space(
-        folder, [source("kb", *entities)], MODEL, HashEncoder(), backend_of, SpaceSection(),
-        recorded_settings={},
+    job(
+        folder,
+        [source("kb", *entities)],
+        HashEncoder(),
         progress=lambda one: told.append((one.done, one.total)) if one.total else None,
-    )  # fmt: skip
+    ).build()
     assert told[0] == (there, 60)
     assert told[-1] == (60, 60)
     assert told == sorted(told)
@@ -256,13 +266,13 @@ def test_stale_versions_and_segments_are_removed(folder: SpaceFolder) -> None:
 
 def test_current_means_same_content_model_rows_and_index(folder: SpaceFolder) -> None:
     sources = [source("kb", MERCURY)]
-    assert not is_current(folder, sources, MODEL, SpaceSection())
+    assert not job(folder, sources).is_current()
     build(folder, *sources)
-    assert is_current(folder, sources, MODEL, SpaceSection())
-    assert not is_current(folder, [source("kb", MERCURY, content="2")], MODEL, SpaceSection())
-    assert not is_current(folder, [*sources, source("two", HERON)], MODEL, SpaceSection())
-    assert not is_current(folder, sources, MODEL, SpaceSection(rows=("text",)))
-    assert not is_current(folder, sources, MODEL, SpaceSection(index="kglink/faiss"))
+    assert job(folder, sources).is_current()
+    assert not job(folder, [source("kb", MERCURY, content="2")]).is_current()
+    assert not job(folder, [*sources, source("two", HERON)]).is_current()
+    assert not job(folder, sources, settings=SpaceSection(rows=("text",))).is_current()
+    assert not job(folder, sources, settings=SpaceSection(index="kglink/faiss")).is_current()
 
 
 def test_a_space_without_alias_rows(folder: SpaceFolder) -> None:
@@ -379,10 +389,12 @@ def test_a_kill_while_a_segment_is_replaced_leaves_a_whole_one(
     folder: SpaceFolder, monkeypatch: pytest.MonkeyPatch, killed: str
 ) -> None:
     def build_fresh() -> None:
-        build_space(
-            folder, [source("kb", MERCURY)], MODEL, HashEncoder(), backend_of, SpaceSection(),
-            recorded_settings={}, fresh=True,
-        )  # fmt: skip
+        job(
+            folder,
+            [source("kb", MERCURY)],
+            HashEncoder(),
+            fresh=True,
+        ).build()
 
     exchanged = atomic.exchanged
 
@@ -449,7 +461,7 @@ def test_a_damaged_space_is_built_again(folder: SpaceFolder) -> None:
         else:
             assert folder.current
             (folder.current / "manifest.json").unlink()
-        assert not is_current(folder, [source("kb", HERON, content="2")], MODEL, SpaceSection())
+        assert not job(folder, [source("kb", HERON, content="2")]).is_current()
         build(folder, source("kb", MERCURY))
         assert list(opened(folder).segments["kb"].titles) == ["Mercury"]
 
@@ -458,15 +470,17 @@ def test_fresh_encodes_everything_and_keeps_readers(folder: SpaceFolder) -> None
     build(folder, source("kb", MERCURY))
     reader = opened(folder)
     encoder = HashEncoder()
-    build_space(
-        folder, [source("kb", MERCURY)], MODEL, encoder, backend_of, SpaceSection(),
-        recorded_settings={}, fresh=True,
-    )  # fmt: skip
+    job(
+        folder,
+        [source("kb", MERCURY)],
+        encoder,
+        fresh=True,
+    ).build()
     assert len(encoder.seen) == 2
     assert list(reader.segments["kb"].titles) == ["Mercury"]
     _, rows = reader.nearest(vector_of("Mercury")[None], "kb", "alias", 1)
     assert rows.tolist() == [[0]]
-    assert is_current(folder, [source("kb", MERCURY)], MODEL, SpaceSection())
+    assert job(folder, [source("kb", MERCURY)]).is_current()
 
 
 def test_a_kb_that_is_replaced_within_a_second_is_not_answered_from_its_old_segment(

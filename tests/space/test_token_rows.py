@@ -35,8 +35,7 @@ from kglink.space.token_search import (
     nearest_by_tokens,
 )
 from kglink_plugins.plugin import ScorerSettings
-from kglink_plugins.scorers.sum_of_max import SumOfMaxScorer
-from kglink_plugins.scorers.vectors import MeanScorer
+from kglink_plugins.scorers import MeanScorer, SumOfMaxScorer
 
 DIM = 16
 FloatArray = npt.NDArray[np.float32]

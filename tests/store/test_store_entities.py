@@ -171,7 +171,7 @@ def test_an_unknown_kb_is_refused_with_the_nearest_name(store: Store) -> None:
     calls = (
         lambda: store.kb("diod"),
         lambda: list(store.entities("diod")),
-        lambda: list(store.shared_names("doid", "diod")),
+        lambda: list(store.bearers_of("diod", ["ant"])),
         lambda: list(store.documents("diod")),
         lambda: store.remove_kb("diod"),
         lambda: store.ingest(job(links_to=("diod",)), [entity("1")]),
@@ -209,8 +209,14 @@ def test_shared_names_against_a_brute_force_twin(store: Store) -> None:
         for other in named["right"]
         if mine.folded == other.folded != ""
     }
-    found = list(store.shared_names("left", "right"))
-    assert found == sorted(expected)
+    bearers = list(store.bearers_of("right", {mine.folded for mine in named["left"]} - {""}))
+    found = {
+        (mine.key, bearer.key, bearer.folded)
+        for mine in named["left"]
+        for bearer in bearers
+        if mine.folded == bearer.folded
+    }
+    assert found == expected
     assert ("l0", "r0", "ant") in found
     assert "none" not in {right_key for _, right_key, _ in found}
 

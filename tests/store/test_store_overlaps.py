@@ -80,9 +80,9 @@ def test_a_broken_off_save_changes_nothing(filled: Store) -> None:
 
 def test_the_source_of_overlaps_may_read_the_store(filled: Store) -> None:
     def found() -> Iterator[Overlap]:
-        for left, right, _ in filled.shared_names("wiki", "doid"):
-            assert filled.get_entities([EntityId("wiki", left)])
-            yield Overlap(EntityId("wiki", left), EntityId("doid", right), 1.0)
+        for left in filled.entities("wiki"):
+            for right in filled.get_entities([EntityId("doid", left.key)]):
+                yield Overlap(EntityId("wiki", left.key), right, 1.0)
 
     assert filled.save_overlaps("wiki", "doid", found()) == 9
 

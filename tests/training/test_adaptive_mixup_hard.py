@@ -13,8 +13,7 @@ from kglink.plugins import Encoded, MixingSampler, Scorer
 from kglink_plugins.plugin import MixupSettings
 from kglink_plugins.samplers.adaptive_mixup_hard import AdaptiveMixupHard
 from kglink_plugins.samplers.random import InBatch
-from kglink_plugins.scorers.sum_of_max import SumOfMaxScorer
-from kglink_plugins.scorers.vectors import DualScorer, MeanScorer
+from kglink_plugins.scorers import DualScorer, MeanScorer, SumOfMaxScorer
 
 
 def encoded(count: int, lengths: Sequence[int], seed: int, scale: float = 1.0) -> Encoded:

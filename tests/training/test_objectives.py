@@ -12,7 +12,7 @@ from torch import Tensor
 from kglink.errors import UsageError
 from kglink.plugins import Objective
 from kglink.testing import ObjectiveContract
-from kglink_plugins.objectives.losses import Bce, Distillation, Nce, OverlapLoss, PosNeg
+from kglink_plugins.objectives import Bce, Distillation, Nce, OverlapLoss, PosNeg
 from kglink_plugins.plugin import (
     DistillationSettings,
     NceSettings,

@@ -12,10 +12,9 @@ from torch import Tensor
 
 from kglink.plugins import Encoded, PoolingScorer, Scorer
 from kglink.testing import ScorerContract
+from kglink_plugins import scorers
 from kglink_plugins.plugin import DualSettings, ScorerSettings
-from kglink_plugins.scorers import sum_of_max
-from kglink_plugins.scorers.sum_of_max import SumOfMaxScorer
-from kglink_plugins.scorers.vectors import DualScorer, MeanScorer
+from kglink_plugins.scorers import DualScorer, MeanScorer, SumOfMaxScorer
 
 COSINE = MappingProxyType({"metric": "cosine"})
 
@@ -182,7 +181,7 @@ def test_vmap_over_mentions_alone() -> None:
 def test_sum_of_max_in_parts_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     mentions, entities = random_texts(7, 5, 7), random_texts(6, 3, 8)
     whole = SumOfMaxScorer().score(mentions, entities)
-    monkeypatch.setattr(sum_of_max, "_MOST_PRODUCTS", 2 * 5 * 6 * 3)
+    monkeypatch.setattr(scorers, "_MOST_PRODUCTS", 2 * 5 * 6 * 3)
     torch.testing.assert_close(SumOfMaxScorer().score(mentions, entities), whole)
     none = Encoded(mentions.states[:0], mentions.mask[:0])
     assert SumOfMaxScorer().score(none, entities).shape == (0, 6)

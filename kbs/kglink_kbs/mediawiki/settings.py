@@ -12,32 +12,30 @@ from kglink.plugins import PluginSettings
 class MediaWikiSettings(PluginSettings):
     """What is taken from an export."""
 
-    sentences: int = Field(
-        10, ge=0, description="Sentences of an article's lead to take as its description."
-    )
-    disambiguation: bool = Field(
-        False, description="Keep disambiguation pages; their links count either way."
-    )
-    lists: bool = Field(True, description="Keep pages that are lists by their title.")
-    categories: bool = Field(False, description="Keep category pages.")
-    subpages: Literal["auto", "part", "own"] = Field(
-        "auto",
-        description="What X/Gallery is where a page X is: `part` of it, no entity, or its `own`; "
-        "`auto`: on Fandom a part, if three pages have a Gallery.",
-    )
-    namespaces: tuple[int, ...] = Field(
-        (0,), description="Keys of the namespaces whose pages are entities; 0 holds the articles."
-    )
-    min_anchor_count: int = Field(
-        1, ge=0, description="Links that a text must have to be an alias; 0 takes none."
-    )
-    documents: int = Field(
-        0, ge=0, description="Articles to take as annotated documents, drawn by lot; 0 for none."
-    )
-    seed: int = Field(0, description="The seed of that lot.")
-    interwiki: tuple[str, ...] = Field(
-        (), description="More prefixes of links to other wikis, which link to no entity here."
-    )
-    language: str = Field("", description="The wiki's language; what the dump says if empty.")
-    max_page_mb: float = Field(50, gt=0, description="The largest page to read, in MB of XML.")
-    workers: int = Field(0, ge=0, description="Processes that parse; 0 for one on each processor.")
+    sentences: int = Field(10, ge=0)
+    """Sentences of an article's lead to take as its description."""
+    disambiguation: bool = False
+    """Keep disambiguation pages; their links count either way."""
+    lists: bool = True
+    """Keep pages that are lists by their title."""
+    categories: bool = False
+    """Keep category pages."""
+    subpages: Literal["auto", "part", "own"] = "auto"
+    """What X/Gallery is where a page X is: `part` of it, no entity, or its `own`; `auto`: on Fandom
+    a part, if three pages have a Gallery."""
+    namespaces: tuple[int, ...] = (0,)
+    """Keys of the namespaces whose pages are entities; 0 holds the articles."""
+    min_anchor_count: int = Field(1, ge=0)
+    """Links that a text must have to be an alias; 0 takes none."""
+    documents: int = Field(0, ge=0)
+    """Articles to take as annotated documents, drawn by lot; 0 for none."""
+    seed: int = 0
+    """The seed of that lot."""
+    interwiki: tuple[str, ...] = ()
+    """More prefixes of links to other wikis, which link to no entity here."""
+    language: str = ""
+    """The wiki's language; what the dump says if empty."""
+    max_page_mb: float = Field(50, gt=0)
+    """The largest page to read, in MB of XML."""
+    workers: int = Field(0, ge=0)
+    """Processes that parse; 0 for one on each processor."""

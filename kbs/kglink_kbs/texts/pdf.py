@@ -32,9 +32,12 @@ _DIVIDED = re.compile(r"(?<=[^\W\d_]{2})[-\u00ad]\n(?=[^\W\d_A-Z]{2})")
 class PdfSettings(PluginSettings):
     """Settings of ``kglink/pdf``."""
 
-    seconds: int = Field(60, ge=1, description="Computing time that a file may take.")
-    memory_mb: int = Field(2048, ge=256, description="Memory that reading a file may take, in MiB.")
-    max_mb: int = Field(256, ge=1, description="Largest file that is read, in MiB.")
+    seconds: int = Field(60, ge=1)
+    """Computing time that a file may take."""
+    memory_mb: int = Field(2048, ge=256)
+    """Memory that reading a file may take, in MiB."""
+    max_mb: int = Field(256, ge=1)
+    """Largest file that is read, in MiB."""
 
 
 class PdfAdapter(OneTextAdapter):

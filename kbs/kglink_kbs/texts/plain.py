@@ -6,8 +6,6 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 
-from pydantic import Field
-
 from kglink.errors import RecordError
 from kglink.plugins import PluginSettings
 from kglink.records import Document, Mention, Record
@@ -23,14 +21,17 @@ _BREAK = "\n\n"
 class TextSettings(PluginSettings):
     """Settings of all formats that mark code blocks and tables as such."""
 
-    code: bool = Field(False, description="Whether code blocks are read.")
-    tables: bool = Field(False, description="Whether tables are read.")
+    code: bool = False
+    """Whether code blocks are read."""
+    tables: bool = False
+    """Whether tables are read."""
 
 
 class PlainSettings(PluginSettings):
     """Settings of ``kglink/text``."""
 
-    marked: bool = Field(False, description="Whether mentions are marked: [[like this]].")
+    marked: bool = False
+    """Whether mentions are marked: [[like this]]."""
 
 
 class OneTextAdapter(ABC):

@@ -44,14 +44,14 @@ MEMORY_LIMIT = 16 * 1024 * 1024
 class HtmlSettings(PluginSettings):
     """What the page shows."""
 
-    title: str = Field("Linked text", description="The heading of the page.")
-    explain: bool = Field(False, description="Show the parts of each candidate's score.")
-    rejected: bool = Field(
-        False, description="Show what was not linked, and why (`link.rejected`)."
-    )
-    description_limit: int = Field(
-        400, ge=0, description="How many characters of an entity's description the page keeps."
-    )
+    title: str = "Linked text"
+    """The heading of the page."""
+    explain: bool = False
+    """Show the parts of each candidate's score."""
+    rejected: bool = False
+    """Show what was not linked, and why (`link.rejected`)."""
+    description_limit: int = Field(400, ge=0)
+    """How many characters of an entity's description the page keeps."""
 
 
 class HtmlExporter:

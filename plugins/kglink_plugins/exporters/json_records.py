@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TextIO
 
-from pydantic import Field
-
 from kglink.plugins import PluginSettings
 from kglink.records import LinkedDocument
 from kglink_plugins.exporters.escape import json_text
@@ -15,12 +13,10 @@ from kglink_plugins.exporters.escape import json_text
 class JsonSettings(PluginSettings):
     """What a JSON record holds."""
 
-    explain: bool = Field(
-        False, description="Give every candidate the parts of its score as `evidence`."
-    )
-    rejected: bool = Field(
-        False, description="Give what was not linked, and why, as `rejected` (`link.rejected`)."
-    )
+    explain: bool = False
+    """Give every candidate the parts of its score as `evidence`."""
+    rejected: bool = False
+    """Give what was not linked, and why, as `rejected` (`link.rejected`)."""
 
     def record(self, document: LinkedDocument) -> str:
         """A document in one line."""

@@ -11,8 +11,6 @@ import re
 from collections.abc import Iterable
 from typing import TextIO
 
-from pydantic import Field
-
 from kglink.plugins import PluginSettings
 from kglink.records import Candidate, KBAnswer, Link, LinkedDocument, json_number
 from kglink.text.printable import same_length_line, spreadsheet_cell, writable
@@ -25,9 +23,8 @@ COLUMNS = (
 class StandoffSettings(PluginSettings):
     """What CSV and BRAT hold beside the links."""
 
-    rejected: bool = Field(
-        False, description="Show what was not linked, and why (`link.rejected`)."
-    )
+    rejected: bool = False
+    """Show what was not linked, and why (`link.rejected`)."""
 
 
 class BratExporter:

@@ -30,19 +30,16 @@ GAP = "   "
 class TableSettings(PluginSettings):
     """What the table shows."""
 
-    explain: bool = Field(False, description="Show every candidate with the parts of its score.")
-    rejected: bool = Field(
-        False, description="Show what was not linked, and why (`link.rejected`)."
-    )
-    show_text: bool = Field(
-        True, description="Print the text itself first, with its mentions marked."
-    )
-    text_limit: int = Field(
-        2000, ge=0, description="How many characters of a text are shown; the rest is counted."
-    )
-    colour: Literal["auto", "always", "never"] = Field(
-        "auto", description="Colour on a terminal (auto, which honours NO_COLOR), always or never."
-    )
+    explain: bool = False
+    """Show every candidate with the parts of its score."""
+    rejected: bool = False
+    """Show what was not linked, and why (`link.rejected`)."""
+    show_text: bool = True
+    """Print the text itself first, with its mentions marked."""
+    text_limit: int = Field(2000, ge=0)
+    """How many characters of a text are shown; the rest is counted."""
+    colour: Literal["auto", "always", "never"] = "auto"
+    """Colour on a terminal (auto, which honours NO_COLOR), always or never."""
 
 
 class Cell(NamedTuple):

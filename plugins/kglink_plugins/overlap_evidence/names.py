@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from kglink.files.digest import text_hash
+from kglink.files.tables import places_in
 from kglink.overlap.names import folded_names
 from kglink.plugins import EntityPair, PairedKBs, PluginSettings
 from kglink.records import Entity
-from kglink.space.names import places_in
 from kglink.text.codes import code_of
 from kglink.text.fold import fold
 

@@ -1,1 +1,0 @@
-"""Clusterers: what other mentions of a run say of a mention."""

@@ -1,1 +1,0 @@
-"""Scorers: how a mention and an entity are compared."""
