@@ -351,7 +351,7 @@ class FactorySettings(IndexSettings):
     search_only: ClassVar[frozenset[str]] = frozenset({"nprobe", "ef_search", "oversampling"})
 
     factory: str = Field(
-        "SQfp16",
+        f"IVF{LISTS},RaBitQfs",
         max_length=80,  # faiss reads a string by recursion, and dies of a very long one
         pattern=r"^[^0-9]*([0-9]{1,7}[^0-9]+)*[0-9]{0,7}$",
     )
@@ -359,11 +359,11 @@ class FactorySettings(IndexSettings):
     lists that suits the rows."""
     train_rows: int = Field(200_000, ge=1)
     """Rows drawn at random to train an index that needs it."""
-    nprobe: int = Field(32, ge=1)
+    nprobe: int = Field(256, ge=1)
     """Lists that an IVF index looks into per query."""
-    oversampling: int = Field(1, ge=1, le=100)
-    """How many times as many rows are fetched as are wanted, and compared anew by their vectors:
-    more than 1 for codes that round."""
+    oversampling: int = Field(16, ge=1, le=100)
+    """How many times as many rows are fetched as are wanted, and compared anew by their vectors, if
+    the index holds rounded codes."""
     ef_search: int = Field(128, ge=1)
     """Nodes that an HNSW index keeps per query."""
     ef_construction: int = Field(200, ge=1)
@@ -380,6 +380,10 @@ class FactorySettings(IndexSettings):
         # without its reduction to L2 distances (`distances`): for rows of one length that makes
         # the same graph, and for others a worse one.
         return {
+            "rabitq": IndexPreset(
+                {},
+                "rows in lists, a bit for each number, what is found compared anew: for millions",
+            ),
             "hnsw-accurate": IndexPreset(
                 {"factory": "HNSW128", "ef_construction": 200, "ef_search": 256},
                 "a graph of 128 links, 256 nodes kept per query (BLINK's HNSW 1)",
@@ -393,11 +397,11 @@ class FactorySettings(IndexSettings):
                 "rows in lists around centres, the 64 nearest lists looked into",
             ),
             "ivf-sq8": IndexPreset(
-                {"factory": f"IVF{LISTS},SQ8", "nprobe": 64},
+                {"factory": f"IVF{LISTS},SQ8", "nprobe": 64, "oversampling": 2},
                 "the same lists, each number of a row in one byte",
             ),
             "sq8": IndexPreset(
-                {"factory": "SQ8"},
+                {"factory": "SQ8", "oversampling": 2},
                 "every row compared, each number in one byte: a quarter of the size",
             ),
             "fp16": IndexPreset(

@@ -16,7 +16,7 @@ from kglink.errors import ConfigError, SpaceError
 from kglink.plugins import RowRange
 from kglink.records import Entity
 from kglink.space.folder import SpaceFolder
-from kglink.space.index import IndexChoice, change_index, trial_index
+from kglink.space.index import LARGE_INDEX, IndexChoice, change_index, trial_index
 from kglink.space.recall import (
     BATCH,
     IndexQueries,
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 FP16 = IndexChoice("kglink/faiss", {"factory": "SQfp16"})
 LISTS = IndexChoice("kglink/faiss", {"factory": "IVF4,Flat", "nprobe": 1})
+QUERIES = np.random.default_rng(5).standard_normal((40, 8)).astype(np.float32)
 ENTITIES = [Entity(f"e{at:03}", f"Name {at}", f"Text {at}.") for at in range(150)]
 
 
@@ -136,7 +137,7 @@ import os, signal, sys
 from pathlib import Path
 from kglink.plugins import load_registry
 from kglink.space import folder
-from kglink.space.index import IndexChoice, change_index
+from kglink.space.index import LARGE_INDEX, IndexChoice, change_index
 
 def die(*_, **__):
     os.kill(os.getpid(), signal.SIGKILL)
@@ -180,6 +181,51 @@ def test_killed_at_any_moment_a_whole_version_stays(folder: SpaceFolder, where: 
     assert opened(folder).manifest.index_settings == LISTS.settings
     number = "000002" if where == "saving" else "000003"
     assert [path.name for path in folder.versions.iterdir()] == [number]
+
+
+# ------------------------------------------------------------------------------ rounded codes
+def test_what_rounded_codes_find_is_compared_anew(folder: SpaceFolder) -> None:
+    exact = opened(folder)
+    bits = {"factory": "IVF4,RaBitQfs", "nprobe": 4, "oversampling": 16}
+    change_index(folder, IndexChoice("kglink/faiss", bits), backend_of)
+    rounded = opened(folder)
+    assert (exact.index.exact, rounded.index.exact) == (True, False)
+    for kind in ("text", "alias"):
+        wanted, rows = exact.nearest(QUERIES, "kb", kind, 10)
+        scores, found = rounded.nearest(QUERIES, "kb", kind, 10)
+        # 160 rows are fetched, and the KB has 150: all are compared.
+        assert found.tolist() == rows.tolist()
+        np.testing.assert_allclose(scores, wanted, rtol=1e-5)
+    assert rounded.nearest(QUERIES[:0], "kb", "text", 10)[0].shape == (0, 10)
+    assert rounded.nearest(QUERIES, "two", "text", 5)[1][:, 2:].tolist() == [[-1] * 3] * 40
+
+
+def test_what_codes_find_by_themselves_is_less(folder: SpaceFolder) -> None:
+    wanted = opened(folder).nearest(QUERIES, "kb", "text", 10)[1]
+    right = {}
+    for oversampling in (1, 3):
+        bits = {"factory": "IVF1,RaBitQfs", "oversampling": oversampling}
+        change_index(folder, IndexChoice("kglink/faiss", bits), backend_of)
+        found = opened(folder).nearest(QUERIES, "kb", "text", 10)[1]
+        right[oversampling] = np.mean([len({*a} & {*b}) / 10 for a, b in zip(found, wanted, strict=True)])
+    assert right[1] < right[3]
+
+
+def test_a_space_that_grows_large_gets_lists(
+    folder: SpaceFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sources = source("kb", *ENTITIES), source("two", HERON, MERCURY)
+    rows = opened(folder).manifest.rows
+    monkeypatch.setattr("kglink.space.index.MOST_EXACT", rows)
+    build(folder, *sources)
+    assert opened(folder).manifest.index == "kglink/flat", "not larger than that"
+    more = source("three", Entity("k1", "Kestrel"))
+    build(folder, *sources, more)
+    assert (opened(folder).manifest.index, opened(folder).manifest.index_settings) == LARGE_INDEX
+    # Who wants it exact says so once.
+    change_index(folder, IndexChoice("kglink/flat", {}), backend_of)
+    build(folder, *sources, more, source("four", Entity("k2", "Merlin")))
+    assert opened(folder).manifest.index == "kglink/flat"
 
 
 # ------------------------------------------------------------------------------------ recall

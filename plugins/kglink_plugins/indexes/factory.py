@@ -37,6 +37,8 @@ from kglink_plugins.plugin import LISTS, FactorySettings
 _MARGIN = 8
 #: Rows that are added at a time: some kinds hold a transformed copy of what they are given.
 _ADDED = 65536
+#: Kinds that hold whole vectors, not rounded ones.
+_WHOLE = (faiss.IndexFlat, faiss.IndexIVFFlat, faiss.IndexHNSWFlat)
 #: Rows that a list's centre is learnt from at least, below which faiss warns.
 _ROWS_PER_LIST = 39
 
@@ -129,8 +131,9 @@ class FactoryBackend:
 
 
 class FactoryIndex:
-    """An index of any kind; scores are what its codes say, which may be rounded.
+    """An index of any kind; scores are what its codes say.
 
+    These are rounded but for the kinds that hold whole vectors. Then more rows are to be fetched.
     Of a search within ranges an approximate kind sees fewer of the rows that it visits. It visits
     as many more, or, where they are so few that this costs less, it compares all of them.
     """
@@ -139,7 +142,7 @@ class FactoryIndex:
 
     def __init__(self, index: Any, oversampling: int = 1) -> None:
         self.size = int(index.ntotal)
-        self.oversampling = oversampling
+        self.oversampling = 1 if isinstance(index, _WHOLE) else oversampling
         self._index = index
         self._distances = index.metric_type == faiss.METRIC_L2
         self.dim = int(index.d) - self._distances
