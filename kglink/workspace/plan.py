@@ -13,6 +13,7 @@ from typing import NamedTuple
 from kglink.errors import UsageError
 from kglink.records import Entity, OnProgress, Progress
 from kglink.sources import OnNote, Problems, Source, read_records
+from kglink.space.index import AUTO, MOST_EXACT
 from kglink.space.names import SHARD_ROWS
 from kglink.workspace.detectors import DICTIONARY
 from kglink.workspace.folder import SPACES_FOLDER, folder_size, init_workspace
@@ -28,6 +29,8 @@ RECORDS, WITH_VECTORS = 10_000, 240
 _STRETCHES = 4
 #: Memory for each name while names are compiled, and for each of a shard of the name index.
 _BYTES_OF_NAME, _BYTES_IN_SHARD = 130, 500
+#: What the index of a large space holds of a row beside two bits for each number.
+_BYTES_IN_LISTS = 36
 _KB = "plan"
 #: Settings of the workspace that mean its own KBs and models.
 _UNLIMITED: Mapping[str, object] = {
@@ -194,8 +197,12 @@ def _scaled(opened: Opened, sample: _Sample, costs: Sequence[_Cost], machines: i
     reading = (sample.seconds + named.stored / named.entities) * total
     naming, encoding = (one.linked / one.entities * total for one in (named, encoded))
     of_names = min(names, SHARD_ROWS) * _BYTES_IN_SHARD + names * _BYTES_OF_NAME
-    of_vectors = rows * opened.joint_space.encoder.info.dim * 2
     vectors = max(0.0, disk(few, encoded, "space_mb") - space)
+    dim = opened.joint_space.encoder.info.dim
+    of_vectors = rows * dim * 2
+    if rows > MOST_EXACT and opened.settings.space.index == AUTO:
+        of_vectors = rows * (dim // 4 + _BYTES_IN_LISTS)
+        vectors -= (rows * dim * 4 - of_vectors) / 1e6
     stored, used = disk(fewer, named, "store_mb"), named.memory_mb
     steps = (
         PlannedStep("read and store", reading, reading, stored, used),

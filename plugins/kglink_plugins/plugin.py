@@ -351,7 +351,7 @@ class FactorySettings(IndexSettings):
     search_only: ClassVar[frozenset[str]] = frozenset({"nprobe", "ef_search", "oversampling"})
 
     factory: str = Field(
-        f"IVF{LISTS},RaBitQfs",
+        f"IVF{LISTS},RaBitQ2",
         max_length=80,  # faiss reads a string by recursion, and dies of a very long one
         pattern=r"^[^0-9]*([0-9]{1,7}[^0-9]+)*[0-9]{0,7}$",
     )
@@ -361,7 +361,7 @@ class FactorySettings(IndexSettings):
     """Rows drawn at random to train an index that needs it."""
     nprobe: int = Field(256, ge=1)
     """Lists that an IVF index looks into per query."""
-    oversampling: int = Field(16, ge=1, le=100)
+    oversampling: int = Field(4, ge=1, le=100)
     """How many times as many rows are fetched as are wanted, and compared anew by their vectors, if
     the index holds rounded codes."""
     ef_search: int = Field(128, ge=1)
@@ -382,7 +382,7 @@ class FactorySettings(IndexSettings):
         return {
             "rabitq": IndexPreset(
                 {},
-                "rows in lists, a bit for each number, what is found compared anew: for millions",
+                "rows in lists, two bits for each number, what is found compared anew: for millions",
             ),
             "hnsw-accurate": IndexPreset(
                 {"factory": "HNSW128", "ef_construction": 200, "ef_search": 256},

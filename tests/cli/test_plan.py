@@ -70,6 +70,18 @@ def test_a_short_source_is_counted_and_nothing_is_kept(
     assert [path.name for path in tmp_path.iterdir()] == ["few.jsonl.gz"]
 
 
+def test_the_index_of_a_large_space_is_smaller(
+    catalogue: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Workspace.open(tmp_path / "here", create=True) as workspace:
+        small = workspace.plan(catalogue, records=300).steps[-1]
+        monkeypatch.setattr("kglink.workspace.plan.MOST_EXACT", 100_000)
+        large = workspace.plan(catalogue, records=300).steps[-1]
+    # 180,000 vectors of 384 numbers: four bytes for each, or two bits.
+    assert small.disk_mb - large.disk_mb == pytest.approx(180_000 * (1536 - 132) / 1e6, rel=0.1)
+    assert small.disk_mb > 180_000 * 1536 / 1e6
+
+
 def test_settings_that_mean_the_workspaces_own_kbs_do_not_matter(
     kglink: Kglink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
