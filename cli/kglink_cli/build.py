@@ -107,20 +107,23 @@ def build_with_progress(
 
 
 def _tell_built(workspace: Workspace, made: BuildReport, seconds: float) -> None:
-    from kglink.space.index import DEFAULT_INDEX, IndexChoice
-    from kglink.workspace.index import index_words
+    from kglink.space.index import LARGE_INDEX, MOST_EXACT
 
     manifest = made.manifest
     entities = sum(info.entities for info in workspace.store.kbs())
     size = f"{made.index_bytes / 2**20:,.0f} MB"
-    if manifest.index != DEFAULT_INDEX:
-        size += f" ({index_words(IndexChoice(manifest.index, manifest.index_settings))})"
     note(
         "space",
         f"{manifest.name}: {counted(entities, 'entity')} of {counted(len(manifest.kbs), 'KB')}, "
         f"{counted(made.encoded_rows, 'vector')} encoded, {made.reused_rows:,} kept, index {size}, "
         f"{seconds:.1f} s",
     )
+    if manifest.rows > MOST_EXACT and (manifest.index, manifest.index_settings) == LARGE_INDEX:
+        note(
+            "index",
+            f"approximate, for there are more than {MOST_EXACT:,} vectors: `kglink index` measures "
+            "how much it finds, `kglink index --exact` makes it exact",
+        )
     if made.truncated_texts:
         note("cut", f"{counted(made.truncated_texts, 'text')} longer than the model reads")
     sys.stderr.flush()

@@ -197,7 +197,7 @@ def _scaled(opened: Opened, sample: _Sample, costs: Sequence[_Cost], machines: i
     reading = (sample.seconds + named.stored / named.entities) * total
     naming, encoding = (one.linked / one.entities * total for one in (named, encoded))
     of_names = min(names, SHARD_ROWS) * _BYTES_IN_SHARD + names * _BYTES_OF_NAME
-    vectors = max(0.0, disk(few, encoded, "space_mb") - space)
+    vectors = disk(few, encoded, "space_mb") - space
     dim = opened.joint_space.encoder.info.dim
     of_vectors = rows * dim * 2
     if rows > MOST_EXACT and opened.settings.space.index == AUTO:
@@ -208,7 +208,11 @@ def _scaled(opened: Opened, sample: _Sample, costs: Sequence[_Cost], machines: i
         PlannedStep("read and store", reading, reading, stored, used),
         PlannedStep("names", naming, naming, space, used + of_names / 1e6),
         PlannedStep(
-            "vectors", encoding, encoding / machines, vectors, encoded.memory_mb + of_vectors / 1e6
+            "vectors",
+            encoding,
+            encoding / machines,
+            max(0.0, vectors),
+            encoded.memory_mb + of_vectors / 1e6,
         ),
     )
     return Plan(total, names, sample.is_counted, machines, steps)
