@@ -242,7 +242,7 @@ def gold_phrases(document: Document, known: Mapping[EntityId, Entity]) -> Iterat
 def entity_iri(entity: EntityId, url: str = "") -> str:
     """The name of an entity."""
     if url.startswith(("http://", "https://")):
-        return _NO_IRI.sub(_percent, url)
+        return _NO_IRI.sub(lambda found: quote(_sound(found[0]), safe=""), url)
     kb, key = (quote(_sound(part), safe="") for part in entity)
     return f"{_ENTITY}{kb}:{key}"
 
@@ -290,7 +290,3 @@ def _literal(text: str) -> str:
 def _sound(text: str) -> str:
     """The text with a stand-in for halves of characters, which no file can hold."""
     return re.sub("[\ud800-\udfff]", "\ufffd", text)
-
-
-def _percent(match: re.Match[str]) -> str:
-    return "".join(f"%{byte:02X}" for byte in _sound(match[0]).encode())
