@@ -16,7 +16,7 @@ from urllib.parse import quote, unquote
 
 from pydantic import Field
 
-from kglink.errors import RecordError, SourceError, UsageError
+from kglink.errors import SourceError, UsageError
 from kglink.plugins import PluginSettings
 from kglink.records import Document, Entity, EntityId, LinkedDocument, Mention, Record
 from kglink.sources import Problems, Source, SourceHead, check_text
@@ -86,8 +86,7 @@ class NifAdapter:
             found = good_ones(sorted(phrases.pop(name, ())), make, problems, hint=HINT)
             yield Document(id_, texts[name], in_order(found))
         for place, _ in (one for of_context in phrases.values() for one in of_context):
-            reason = "in no nif:referenceContext with a text"
-            problems.report(RecordError(reason, where=place, hint=HINT))
+            problems.refuse("in no nif:referenceContext with a text", place, HINT)
 
     def write(
         self,
