@@ -23,11 +23,17 @@ from pydantic.fields import FieldInfo
 from python_names import python_page
 
 from kglink import plugins
-from kglink.config import NOT_SETTINGS, LinkSection, Settings, all_settings, env_name
+from kglink.config import (
+    NOT_SETTINGS,
+    LinkSection,
+    Settings,
+    all_settings,
+    env_name,
+    setting_descriptions,
+)
 from kglink.linking.kinds import OF_WORDS, RETRIEVED
 from kglink.linking.read_together import READ
 from kglink.plugins import HOOKS, KINDS, Plugin, load_registry
-from kglink.plugins.settings import setting_descriptions
 from kglink.training.recipe import Recipe, list_recipes, load_recipe, section_of
 from kglink.workspace.linker import asked_kinds
 
@@ -218,6 +224,7 @@ def settings_page() -> Iterator[str]:
     for section, field in Settings.model_fields.items():
         yield f"## `[{section}]`"
         yield inspect.getdoc(field.annotation) or ""
+        descriptions = setting_descriptions(type(getattr(Settings(), section)))
         yield _table(
             ["key", "value", "default", "variable", "meaning"],
             [
@@ -226,7 +233,7 @@ def settings_page() -> Iterator[str]:
                     kind_of(setting),
                     default_of(setting),
                     f"`{env_name(name)}`",
-                    setting.description or "",
+                    descriptions[name.partition(".")[2]],
                 ]
                 for name, setting in all_settings()
                 if name.startswith(f"{section}.")

@@ -7,14 +7,18 @@ that are no settings (`NOT_SETTINGS`) are read where they are needed.
 
 from __future__ import annotations
 
+import ast
 import hashlib
+import inspect
 import json
 import os
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
+from textwrap import dedent
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
@@ -41,7 +45,10 @@ _PASSWORD = re.compile(r"\A([^/]*+//[^:/@]*+):[^@]*@")
 
 
 class Section(BaseModel):
-    """The base of a section: unknown keys are refused, values are frozen."""
+    """The base of a section: unknown keys are refused, values are frozen.
+
+    The text below a setting says what it does (`setting_descriptions`).
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -58,47 +65,32 @@ class StoreSection(Section):
 
     outside: ClassVar[Mapping[str, str]] = {"url": "all that is read is kept there"}
 
-    url: str = Field(
-        "sqlite:///kglink.db",
-        description="Database address; a relative SQLite path counts from the workspace folder.",
-    )
+    url: str = "sqlite:///kglink.db"
+    """Database address; a relative SQLite path counts from the workspace folder."""
 
 
 class IngestSection(Section):
     """How `add-kb` reads a source."""
 
-    on_error: Literal["stop", "skip"] = Field(
-        "stop", description="What a bad record does: stop the run, or be skipped and counted."
-    )
-    encoding: str = Field(
-        "",
-        description="Encoding of texts that are not UTF-8, such as `cp1252`; empty: UTF-8, or "
-        "UTF-16 with a byte order mark.",
-    )
-    batch_size: int = Field(
-        2000, ge=1, le=100_000, description="Records in one transaction of the store."
-    )
-    max_line_mb: float = Field(
-        32, gt=0, le=1024, description="Longest line that a source may hold, in MiB."
-    )
-    max_text_mb: float = Field(
-        16, gt=0, le=1024, description="Longest text or description, in millions of characters."
-    )
-    max_name_chars: int = Field(
-        32_768,
-        ge=512,
-        description="Longest name in characters: title or alias of an "
-        "entity, id or title of a document, words of a mention.",
-    )
-    max_stdin_gb: float = Field(
-        64, gt=0, description="Most that is copied of standard input or a pipe, in GiB."
-    )
-    max_expansion: float = Field(
-        1000,
-        gt=1,
-        description="Most that a compressed source may grow, once it has grown past 1 GiB; its "
-        "lines may grow by a tenth of that, past two million.",
-    )
+    on_error: Literal["stop", "skip"] = "stop"
+    """What a bad record does: stop the run, or be skipped and counted."""
+    encoding: str = ""
+    """Encoding of texts that are not UTF-8, such as `cp1252`; empty: UTF-8, or UTF-16 with a byte
+    order mark."""
+    batch_size: int = Field(2000, ge=1, le=100_000)
+    """Records in one transaction of the store."""
+    max_line_mb: float = Field(32, gt=0, le=1024)
+    """Longest line that a source may hold, in MiB."""
+    max_text_mb: float = Field(16, gt=0, le=1024)
+    """Longest text or description, in millions of characters."""
+    max_name_chars: int = Field(32_768, ge=512)
+    """Longest name in characters: title or alias of an entity, id or title of a document, words of
+    a mention."""
+    max_stdin_gb: float = Field(64, gt=0)
+    """Most that is copied of standard input or a pipe, in GiB."""
+    max_expansion: float = Field(1000, gt=1)
+    """Most that a compressed source may grow, once it has grown past 1 GiB; its lines may grow by a
+    tenth of that, past two million."""
 
 
 class EncoderSection(Section):
@@ -108,20 +100,16 @@ class EncoderSection(Section):
         "model": "loads a model from there, or from the Hugging Face hub"
     }
 
-    model: str = Field(
-        "auto",
-        description="`minilm` (comes with kglink), a local folder, or a hub name; `auto`: the "
-        "model that the space was made with, `minilm` for a new space.",
-    )
-    device: str = Field("auto", description="`auto`, `cpu`, `cuda` or `cuda:N`.")
-    precision: Literal["auto", "fp32", "bf16", "int8"] = Field(
-        "auto",
-        description="`auto` takes bf16 where the hardware gains from it, and int8 for a space that "
-        "was built with it; `int8` is for CPUs, and twice as fast as fp32.",
-    )
-    threads: int = Field(
-        0, ge=0, description="CPU cores for encoding and training; 0: all physical ones."
-    )
+    model: str = "auto"
+    """`minilm` (comes with kglink), a local folder, or a hub name; `auto`: the model that the space
+    was made with, `minilm` for a new space."""
+    device: str = "auto"
+    """`auto`, `cpu`, `cuda` or `cuda:N`."""
+    precision: Literal["auto", "fp32", "bf16", "int8"] = "auto"
+    """`auto` takes bf16 where the hardware gains from it, and int8 for a space that was built with
+    it; `int8` is for CPUs, and twice as fast as fp32."""
+    threads: int = Field(0, ge=0)
+    """CPU cores for encoding and training; 0: all physical ones."""
 
 
 class SpaceSection(Section):
@@ -129,33 +117,21 @@ class SpaceSection(Section):
 
     plugins: ClassVar[Mapping[str, str]] = {"index": "index"}
 
-    name: str = Field(
-        "default",
-        pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$",
-        description="Which space is built and used; several can live side by side.",
-    )
-    rows: tuple[Literal["text", "alias"], ...] = Field(
-        (),
-        description="The vectors that an entity owns, one of its `text` and one of each `alias`. "
-        "Empty: both; trained models: text only.",
-    )
-    index: str = Field(
-        "auto",
-        description="Index back end (`kglink plugins`); `auto`: what the space has, `kglink/flat` "
-        "for a new space.",
-    )
-    index_settings: dict[str, str | int | float | bool] = Field(
-        default_factory=dict,
-        description="Settings of the index back end; none: with `auto`, those that the space has.",
-    )
-    words: Literal["auto", "yes", "no"] = Field(
-        "auto",
-        description="Whether a build indexes the words of all names and texts, for `link.evidence` "
-        "= `bm25` and `tfidf`; `auto`: where the space has such an index.",
-    )
-    description_chars: int = Field(
-        1000, ge=0, description="How much of a description goes into an entity's text."
-    )
+    name: str = Field("default", pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")
+    """Which space is built and used; several can live side by side."""
+    rows: tuple[Literal["text", "alias"], ...] = ()
+    """The vectors that an entity owns, one of its `text` and one of each `alias`. Empty: both;
+    trained models: text only."""
+    index: str = "auto"
+    """Index back end (`kglink plugins`); `auto`: what the space has, `kglink/flat` for a new
+    space."""
+    index_settings: dict[str, str | int | float | bool] = Field(default_factory=dict)
+    """Settings of the index back end; none: with `auto`, those that the space has."""
+    words: Literal["auto", "yes", "no"] = "auto"
+    """Whether a build indexes the words of all names and texts, for `link.evidence` = `bm25` and
+    `tfidf`; `auto`: where the space has such an index."""
+    description_chars: int = Field(1000, ge=0)
+    """How much of a description goes into an entity's text."""
 
 
 def _one_or_several(value: object) -> object:
@@ -175,125 +151,78 @@ class LinkSection(Section):
         "output": "exporter",
     }
 
-    kbs: tuple[str, ...] = Field((), description="KBs to link to; none named: all in the space.")
-    input: str = Field(
-        "auto",
-        description="KB adapter that reads texts (`kglink plugins`); `auto`: the one that knows a "
-        "file's format, or plain text.",
-    )
-    input_settings: dict[str, str | int | float | bool] = Field(
-        default_factory=dict,
-        description="Settings of that adapter; with `auto`, each goes to those that have it.",
-    )
-    language: str = Field(
-        "auto",
-        pattern=r"^(auto|[a-z]{2,3})$",
-        description="Language of the texts (ISO 639, such as `de`); `auto`: guessed for each text.",
-    )
-    types: tuple[str, ...] = Field(
-        (), description="Link to entities of these types only; none named: of all."
-    )
-    under: tuple[str, ...] = Field(
-        (),
-        description="Limit each entity's KB to it and its descendants (by `parents`), as in "
-        "`doid:DOID:4`; other KBs are not limited.",
-    )
-    not_under: tuple[str, ...] = Field(
-        (), description="Link neither to these entities nor to their descendants."
-    )
+    kbs: tuple[str, ...] = ()
+    """KBs to link to; none named: all in the space."""
+    input: str = "auto"
+    """KB adapter that reads texts (`kglink plugins`); `auto`: the one that knows a file's format,
+    or plain text."""
+    input_settings: dict[str, str | int | float | bool] = Field(default_factory=dict)
+    """Settings of that adapter; with `auto`, each goes to those that have it."""
+    language: str = Field("auto", pattern=r"^(auto|[a-z]{2,3})$")
+    """Language of the texts (ISO 639, such as `de`); `auto`: guessed for each text."""
+    types: tuple[str, ...] = ()
+    """Link to entities of these types only; none named: of all."""
+    under: tuple[str, ...] = ()
+    """Limit each entity's KB to it and its descendants (by `parents`), as in `doid:DOID:4`; other
+    KBs are not limited."""
+    not_under: tuple[str, ...] = ()
+    """Link neither to these entities nor to their descendants."""
     detector: Annotated[tuple[str, ...], BeforeValidator(_one_or_several)] = Field(
-        ("auto",),
-        min_length=1,
-        description="Mention detectors (`kglink plugins`), one or several that propose together; "
-        "`auto`: what answers held-out documents best of the dictionary, the detector that was "
-        "trained for the space, and both.",
+        ("auto",), min_length=1
     )
-    detector_settings: dict[str, str | int | float | bool] = Field(
-        default_factory=dict,
-        description="Settings of the detector; of several, `NAME.setting` where more than one has "
-        "it.",
-    )
-    nested: bool = Field(False, description="Whether mentions may lie in other mentions.")
+    """Mention detectors (`kglink plugins`), one or several that propose together; `auto`: what
+    answers held-out documents best of the dictionary, the detector that was trained for the space,
+    and both."""
+    detector_settings: dict[str, str | int | float | bool] = Field(default_factory=dict)
+    """Settings of the detector; of several, `NAME.setting` where more than one has it."""
+    nested: bool = False
+    """Whether mentions may lie in other mentions."""
 
-    rerank: int = Field(
-        0,
-        ge=0,
-        le=100,
-        description="First candidates of each KB that the space's trained reranker reads together "
-        "with the mention (`kglink finetune --what reranker`); 0: it is not asked.",
-    )
-    rerank_margin: float = Field(
-        0.3,
-        ge=0,
-        description="Skip candidates that score more than this below the best: they cannot win.",
-    )
-    reranker: str = Field("", description="Reranker (`kglink plugins`); empty: none.")
-    reranker_settings: dict[str, str | int | float | bool] = Field(
-        default_factory=dict, description="Settings of the reranker."
-    )
-    clusterer: str = Field(
-        "",
-        description="Clusterer (`kglink plugins`), which sees all mentions of a run; empty: none.",
-    )
-    clusterer_settings: dict[str, str | int | float | bool] = Field(
-        default_factory=dict, description="Settings of the clusterer."
-    )
-    reranked: int = Field(
-        10, ge=1, le=1000, description="First candidates that a reranker or clusterer is given."
-    )
-    prefer: tuple[str, ...] = Field(
-        (),
-        description="KBs that answer first where several have the same thing; behind them, or "
-        "where none is named, those that more of the learnt mentions meant, then the order of the "
-        "space.",
-    )
-    per_kb: bool = Field(
-        False, description="Answer for each KB by itself as well, each with its own probability."
-    )
-    top_k: int = Field(5, ge=1, le=1000, description="Candidates shown for each mention.")
-    threshold: Annotated[float, Field(ge=0, le=1)] | Literal["auto"] = Field(
-        "auto",
-        description="Least probability of a link: that the place is a mention, times that the "
-        "entity is right; less gives more links, more gives fewer. A mention that is given is not "
-        "judged. `auto`: what `kglink fit` chose for the space, else 0.3.",
-    )
-    output_settings: dict[str, str | int | float | bool] = Field(
-        default_factory=dict,
-        description="Settings of the output format of `kglink link`; of one format alone as "
-        "`NAME.setting`, such as `table.colour`.",
-    )
-    rejected: bool = Field(
-        False,
-        description="Whether each document also says which places were not linked, and why.",
-    )
-    workers: int = Field(
-        1,
-        ge=1,
-        le=256,
-        description="Processes that link texts, side by side; each holds an encoder of its own.",
-    )
-    candidates: int = Field(
-        32, ge=1, le=1000, description="Candidates per KB that each index hands to the scorer."
-    )
-    window_chars: int = Field(
-        256,
-        ge=0,
-        description="Characters of a mention and its context that an untrained encoder reads; a "
-        "trained one reads the window that it was trained with.",
-    )
-    evidence: Literal["all", "vectors", "names", "bm25", "tfidf"] = Field(
-        "all",
-        description="What finds and orders candidates: names and vectors, vectors alone, names "
-        "alone, or the words of names and texts alone, by BM25 or TF-IDF (`space.words`).",
-    )
-    more_evidence: tuple[str, ...] = Field(
-        (),
-        description="Kinds of evidence that are weighed beside the built-in ones "
-        "(`kglink plugins`).",
-    )
-    more_evidence_settings: dict[str, str | int | float | bool] = Field(
-        default_factory=dict, description="Settings of such evidence, each as `NAME.setting`."
-    )
+    rerank: int = Field(0, ge=0, le=100)
+    """First candidates of each KB that the space's trained reranker reads together with the mention
+    (`kglink finetune --what reranker`); 0: it is not asked."""
+    rerank_margin: float = Field(0.3, ge=0)
+    """Skip candidates that score more than this below the best: they cannot win."""
+    reranker: str = ""
+    """Reranker (`kglink plugins`); empty: none."""
+    reranker_settings: dict[str, str | int | float | bool] = Field(default_factory=dict)
+    """Settings of the reranker."""
+    clusterer: str = ""
+    """Clusterer (`kglink plugins`), which sees all mentions of a run; empty: none."""
+    clusterer_settings: dict[str, str | int | float | bool] = Field(default_factory=dict)
+    """Settings of the clusterer."""
+    reranked: int = Field(10, ge=1, le=1000)
+    """First candidates that a reranker or clusterer is given."""
+    prefer: tuple[str, ...] = ()
+    """KBs that answer first where several have the same thing; behind them, or where none is named,
+    those that more of the learnt mentions meant, then the order of the space."""
+    per_kb: bool = False
+    """Answer for each KB by itself as well, each with its own probability."""
+    top_k: int = Field(5, ge=1, le=1000)
+    """Candidates shown for each mention."""
+    threshold: Annotated[float, Field(ge=0, le=1)] | Literal["auto"] = "auto"
+    """Least probability of a link: that the place is a mention, times that the entity is right;
+    less gives more links, more gives fewer. A mention that is given is not judged. `auto`: what
+    `kglink fit` chose for the space, else 0.3."""
+    output_settings: dict[str, str | int | float | bool] = Field(default_factory=dict)
+    """Settings of the output format of `kglink link`; of one format alone as `NAME.setting`, such
+    as `table.colour`."""
+    rejected: bool = False
+    """Whether each document also says which places were not linked, and why."""
+    workers: int = Field(1, ge=1, le=256)
+    """Processes that link texts, side by side; each holds an encoder of its own."""
+    candidates: int = Field(32, ge=1, le=1000)
+    """Candidates per KB that each index hands to the scorer."""
+    window_chars: int = Field(256, ge=0)
+    """Characters of a mention and its context that an untrained encoder reads; a trained one reads
+    the window that it was trained with."""
+    evidence: Literal["all", "vectors", "names", "bm25", "tfidf"] = "all"
+    """What finds and orders candidates: names and vectors, vectors alone, names alone, or the words
+    of names and texts alone, by BM25 or TF-IDF (`space.words`)."""
+    more_evidence: tuple[str, ...] = ()
+    """Kinds of evidence that are weighed beside the built-in ones (`kglink plugins`)."""
+    more_evidence_settings: dict[str, str | int | float | bool] = Field(default_factory=dict)
+    """Settings of such evidence, each as `NAME.setting`."""
 
 
 class OverlapSection(Section):
@@ -302,56 +231,34 @@ class OverlapSection(Section):
     outside: ClassVar[Mapping[str, str]] = EncoderSection.outside
     plugins: ClassVar[Mapping[str, str]] = {"evidence": "overlap-evidence"}
 
-    method: Literal["full", "paper", "names"] = Field(
-        "full",
-        description="`names`: entities that share a name; `paper`: those whose descriptions are "
-        "alike; `full`: all evidence, weighed into one probability.",
-    )
-    model: str = Field(
-        "minilm",
-        description="Encoder of the texts that are compared, untrained, whatever the space's model "
-        "is: `minilm`, which the built-in model of `full` was fitted to, a folder, or a hub name.",
-    )
-    threshold: float = Field(
-        0.5,
-        ge=-1,
-        le=1,
-        description="Least score that a pair is kept with: the probability (`full`) or the cosine "
-        "of the descriptions (`paper`).",
-    )
-    evidence: tuple[str, ...] = Field(
-        (), description="What `full` weighs (`kglink plugins`); none named: the built-in model's."
-    )
-    evidence_settings: dict[str, str | int | float | bool] = Field(
-        default_factory=dict, description="Settings of evidence, each as `NAME.setting`."
-    )
-    one_to_one: bool = Field(
-        False, description="Keep no entity in more than one pair: the likeliest set of pairs."
-    )
-    names: Literal["strict", "caseless", "folded"] = Field(
-        "strict",
-        description="When `names` and `paper` take two names for one: equal but for spaces and "
-        "underscores, for case as well, or as kglink folds them (accents, punctuation).",
-    )
-    name_kinds: tuple[Literal["title", "alias", "synonym", "redirect", "anchor"], ...] = Field(
-        (),
-        description="The names that `names` and `paper` compare; none named: all (`names`), or "
-        "titles alone (`paper`).",
-    )
-    strip_disambiguator: bool = Field(
-        True, description="`Clara Oswald (Immortals)` is also called `Clara Oswald`."
-    )
-    max_name_pairs: int = Field(
-        10_000,
-        ge=1,
-        description="A name that would make more pairs than this is passed over and reported.",
-    )
-    max_encoded_rows: int = Field(
-        500_000,
-        ge=0,
-        description="Most vectors that a search encodes for the space where it lacks them; beyond "
-        "it, `kglink build` has to come first.",
-    )
+    method: Literal["full", "paper", "names"] = "full"
+    """`names`: entities that share a name; `paper`: those whose descriptions are alike; `full`: all
+    evidence, weighed into one probability."""
+    model: str = "minilm"
+    """Encoder of the texts that are compared, untrained, whatever the space's model is: `minilm`,
+    which the built-in model of `full` was fitted to, a folder, or a hub name."""
+    threshold: float = Field(0.5, ge=-1, le=1)
+    """Least score that a pair is kept with: the probability (`full`) or the cosine of the
+    descriptions (`paper`)."""
+    evidence: tuple[str, ...] = ()
+    """What `full` weighs (`kglink plugins`); none named: the built-in model's."""
+    evidence_settings: dict[str, str | int | float | bool] = Field(default_factory=dict)
+    """Settings of evidence, each as `NAME.setting`."""
+    one_to_one: bool = False
+    """Keep no entity in more than one pair: the likeliest set of pairs."""
+    names: Literal["strict", "caseless", "folded"] = "strict"
+    """When `names` and `paper` take two names for one: equal but for spaces and underscores, for
+    case as well, or as kglink folds them (accents, punctuation)."""
+    name_kinds: tuple[Literal["title", "alias", "synonym", "redirect", "anchor"], ...] = ()
+    """The names that `names` and `paper` compare; none named: all (`names`), or titles alone
+    (`paper`)."""
+    strip_disambiguator: bool = True
+    """`Clara Oswald (Immortals)` is also called `Clara Oswald`."""
+    max_name_pairs: int = Field(10_000, ge=1)
+    """A name that would make more pairs than this is passed over and reported."""
+    max_encoded_rows: int = Field(500_000, ge=0)
+    """Most vectors that a search encodes for the space where it lacks them; beyond it, `kglink
+    build` has to come first."""
 
 
 class Settings(Section):
@@ -409,6 +316,27 @@ def all_settings() -> Iterator[tuple[str, FieldInfo]]:
         if isinstance(annotation, type) and issubclass(annotation, Section):
             for key, field in annotation.model_fields.items():
                 yield f"{section}.{key}", field
+
+
+def setting_descriptions(settings: type[BaseModel]) -> dict[str, str]:
+    """What each setting does: the text below it in its class, else that of its `Field`."""
+    found = dict.fromkeys(settings.model_fields, "")
+    for kind in settings.__mro__[: settings.__mro__.index(BaseModel)]:
+        try:
+            (definition,) = ast.parse(dedent(inspect.getsource(kind))).body
+        except OSError:  # installed without its source
+            continue
+        for one, below in pairwise(definition.body if isinstance(definition, ast.ClassDef) else ()):
+            match one, below:
+                case (
+                    ast.AnnAssign(target=ast.Name(id=name)),
+                    ast.Expr(value=ast.Constant(value=str(text))),
+                ):
+                    found[name] = found.get(name) or " ".join(text.split())
+    return {
+        name: found[name] or field.description or ""
+        for name, field in settings.model_fields.items()
+    }
 
 
 def env_name(setting: str) -> str:
@@ -509,6 +437,6 @@ def _checked(name: str, field: FieldInfo, value: object, origin: str) -> object:
         return TypeAdapter(annotate[field.annotation, field]).validate_python(value)
     except ValidationError as error:
         reason = error.errors(include_url=False)[0]["msg"]
-        raise ConfigError(
-            f"{name} = {value!r} ({origin}): {reason}", hint=field.description or ""
-        ) from error
+        section, _, key = name.partition(".")
+        about = setting_descriptions(type(getattr(Settings(), section)))
+        raise ConfigError(f"{name} = {value!r} ({origin}): {reason}", hint=about[key]) from error

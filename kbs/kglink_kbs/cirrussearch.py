@@ -9,7 +9,6 @@ from urllib.parse import quote
 
 from pydantic import Field
 
-from kglink.errors import RecordError
 from kglink.plugins import PluginSettings
 from kglink.records import Alias, Entity, Record
 from kglink.sources import Problems, Source, SourceHead
@@ -115,14 +114,13 @@ def _pages(
 ) -> Iterator[tuple[str, tuple[str, Mapping[str, Any]]]]:
     """The place of every page, and the page with its id, which stands in the line before it."""
     key = waiting = ""
-    lone = BadValue(
-        "an id without its page", "The dump may be cut short, or lines of it may be missing."
-    )
+    lone = "an id without its page"
+    hint = "The dump may be cut short, or lines of it may be missing."
     for line, fields in json_objects(source, problems):
         place, action = source.where(line), fields.get("index")
         if isinstance(action, dict) and len(fields) == 1:
             if key:
-                problems.report(lone.at(waiting))
+                problems.refuse(lone, waiting, hint)
             key, waiting = _id(action, place, problems), place
         elif key:
             yield place, (key, fields)
@@ -131,11 +129,10 @@ def _pages(
             if inner := _id(fields, place, problems):
                 yield place, (inner, fields["_source"])
         else:
-            hint = 'Before each page stands a line such as {"index":{"_id":"12"}}.'
-            bad = BadValue("a page without the line of its id", hint)
-            problems.report(bad.at(place))
+            before = 'Before each page stands a line such as {"index":{"_id":"12"}}.'
+            problems.refuse("a page without the line of its id", place, before)
     if key:
-        problems.report(lone.at(waiting))
+        problems.refuse(lone, waiting, hint)
 
 
 def _id(action: Mapping[str, Any], place: str, problems: Problems) -> str:
@@ -143,7 +140,7 @@ def _id(action: Mapping[str, Any], place: str, problems: Problems) -> str:
     try:
         key = key_text(action.get("_id"), "_id")
         if not key:
-            problems.report(RecordError("an id line without _id", where=place))
+            problems.refuse("an id line without _id", place)
     except BadValue as bad:
         problems.report(bad.at(place))
     return key

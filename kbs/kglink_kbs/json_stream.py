@@ -36,7 +36,7 @@ def json_objects(source: Source, problems: Problems) -> Iterator[tuple[int, dict
                 problems.report(value)
             case _:
                 reason = f"found {described(value)} where an object is wanted"
-                problems.report(RecordError(reason, where=source.where(line)))
+                problems.refuse(reason, source.where(line))
     if not found and problems.total == skipped:
         raise SourceError(f"{source.label} holds no record", hint="It has blank lines only.")
 

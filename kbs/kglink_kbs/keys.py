@@ -107,7 +107,12 @@ def choose_key(
     key = chosen or min(ranks, key=order, default="")
     own = ranks.pop(key, None)
     typed = (Rank.ARTICLE, Rank.CODE, Rank.TRADE)
-    codes = [name for name, rank in ranks.items() if rank in typed and _differ(columns[name])]
+    filled = {name: [cell for cell in columns[name] if cell] for name in ranks}
+    codes = [
+        name
+        for name, rank in ranks.items()
+        if rank in typed and len(set(filled[name])) > 0.5 * len(filled[name])
+    ]
     if own in (Rank.ARTICLE, Rank.TRADE):
         codes.insert(0, key)
     is_named = _rank_of_name(key, by_ending=False) is not None or own == Rank.ARTICLE
@@ -221,11 +226,6 @@ def _parts(name: str) -> Iterator[str]:
     yield fold_name(name)
     for size in (1, 2, 3):
         yield from (fold_name("".join(words[at:][:size])) for at in range(len(words) - size + 1))
-
-
-def _differ(cells: Sequence[str]) -> bool:
-    values = [cell for cell in cells if cell]
-    return len(set(values)) > 0.5 * len(values)
 
 
 def _place(name: str) -> int:

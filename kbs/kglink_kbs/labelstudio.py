@@ -15,7 +15,7 @@ from kglink.errors import SourceError
 from kglink.plugins import PluginSettings
 from kglink.records import Document, Link, LinkedDocument, Mention, Record, json_number
 from kglink.sources import Problems, Source, SourceHead
-from kglink.text.printable import printable_json
+from kglink.text.printable import printable_json, write_list
 from kglink_kbs.annotations import (
     GoldReader,
     ToldSpan,
@@ -197,13 +197,7 @@ class LabelStudioExporter:
 
     def export(self, documents: Iterable[LinkedDocument], out: TextIO) -> None:
         """Write the tasks as they come."""
-        before = "["
-        for document in documents:
-            out.write(f"{before}\n{printable_json(_task(document))}")
-            out.flush()
-            before = ","
-        out.write("[]\n" if before == "[" else "\n]\n")
-        out.flush()
+        write_list((printable_json(_task(document)) for document in documents), out)
 
 
 def _task(document: LinkedDocument) -> dict[str, object]:

@@ -16,7 +16,7 @@ from urllib.parse import quote, unquote
 
 from pydantic import Field
 
-from kglink.errors import RecordError, SourceError, UsageError
+from kglink.errors import SourceError, UsageError
 from kglink.plugins import PluginSettings
 from kglink.records import Document, Entity, EntityId, LinkedDocument, Mention, Record
 from kglink.sources import Problems, Source, SourceHead, check_text
@@ -86,8 +86,7 @@ class NifAdapter:
             found = good_ones(sorted(phrases.pop(name, ())), make, problems, hint=HINT)
             yield Document(id_, texts[name], in_order(found))
         for place, _ in (one for of_context in phrases.values() for one in of_context):
-            reason = "in no nif:referenceContext with a text"
-            problems.report(RecordError(reason, where=place, hint=HINT))
+            problems.refuse("in no nif:referenceContext with a text", place, HINT)
 
     def write(
         self,
@@ -242,7 +241,7 @@ def gold_phrases(document: Document, known: Mapping[EntityId, Entity]) -> Iterat
 def entity_iri(entity: EntityId, url: str = "") -> str:
     """The name of an entity."""
     if url.startswith(("http://", "https://")):
-        return _NO_IRI.sub(_percent, url)
+        return _NO_IRI.sub(lambda found: quote(_sound(found[0]), safe=""), url)
     kb, key = (quote(_sound(part), safe="") for part in entity)
     return f"{_ENTITY}{kb}:{key}"
 
@@ -290,7 +289,3 @@ def _literal(text: str) -> str:
 def _sound(text: str) -> str:
     """The text with a stand-in for halves of characters, which no file can hold."""
     return re.sub("[\ud800-\udfff]", "\ufffd", text)
-
-
-def _percent(match: re.Match[str]) -> str:
-    return "".join(f"%{byte:02X}" for byte in _sound(match[0]).encode())

@@ -232,8 +232,7 @@ def _terms(source: Source, own: OwnPrefixes, problems: Problems) -> Iterator[_St
             name = line.partition(b"!")[0].strip()
             stanza = _Stanza(source, own, number) if name == _TERM else None
             if not name.endswith(b"]"):
-                reason = "the name of a stanza does not end"
-                problems.report(RecordError(reason, where=source.where(number)))
+                problems.refuse("the name of a stanza does not end", source.where(number))
         elif stanza:
             stanza.add(number, start, line)
     if stanza:

@@ -100,6 +100,16 @@ ADAPTERS = (
     Row("docx", docx.DocxAdapter, TextSettings, docx.sniff,
         "Word files (.docx): the paragraphs of the main part", texts=True),
 )
+EXPORTERS = (
+    ("pubtator", pubtator.PubtatorExporter, PluginSettings,
+        "PubTator: each text on one line, then a row per mention"),
+    ("nif", nif.NifExporter, PluginSettings,
+        "NIF 2.1 in Turtle for GERBIL: each text, its mentions and what they mean as IRIs"),
+    ("bioc", bioc.BiocExporter, bioc.BiocWriterSettings,
+        "BioC as XML or JSON: each text as a passage with its annotations"),
+    ("labelstudio", labelstudio.LabelStudioExporter, PluginSettings,
+        "Label Studio's JSON: tasks with the links as predictions, to be corrected there"),
+)
 # fmt: on
 
 
@@ -114,24 +124,5 @@ def register_kbs(register: Register) -> None:
 @hookimpl
 def register_exporters(register: Register) -> None:
     """Offer what these formats are written as."""
-    register(
-        "kglink/pubtator",
-        pubtator.PubtatorExporter,
-        summary="PubTator: each text on one line, then a row per mention",
-    )
-    register(
-        "kglink/nif",
-        nif.NifExporter,
-        summary="NIF 2.1 in Turtle for GERBIL: each text, its mentions and what they mean as IRIs",
-    )
-    register(
-        "kglink/bioc",
-        bioc.BiocExporter,
-        settings=bioc.BiocWriterSettings,
-        summary="BioC as XML or JSON: each text as a passage with its annotations",
-    )
-    register(
-        "kglink/labelstudio",
-        labelstudio.LabelStudioExporter,
-        summary="Label Studio's JSON: tasks with the links as predictions, to be corrected there",
-    )
+    for name, exporter, settings, summary in EXPORTERS:
+        register(f"kglink/{name}", exporter, settings=settings, summary=summary)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import ClassVar, Literal, TextIO
 
-from kglink.errors import RecordError, SourceError
+from kglink.errors import SourceError
 from kglink.plugins import PluginSettings
 from kglink.records import Document, EntityId, LinkedDocument, Mention, Record, Split
 from kglink.sources import Problems, Source, SourceHead
@@ -209,8 +209,7 @@ def _add_part(block: _Block, part: re.Match[str], place: str, problems: Problems
     if id_ != block.id or kind in block.parts:
         problem = "is not of this document" if id_ != block.id else "comes twice"
         reason = f"the {'title' if kind == 't' else 'abstract'} of document {id_} {problem}"
-        hint = "A blank line separates two documents."
-        problems.report(RecordError(reason, where=place, hint=hint))
+        problems.refuse(reason, place, "A blank line separates two documents.")
         return
     block.parts[kind] = text
 

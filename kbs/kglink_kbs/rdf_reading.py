@@ -25,7 +25,7 @@ from rdflib.plugins.parsers.rdfxml import RDFXMLHandler
 from rdflib.store import Store
 from rdflib.term import BNode, Literal
 
-from kglink.errors import RecordError, SourceError
+from kglink.errors import SourceError
 from kglink.sources import Problems, Source
 from kglink.sources.encoding import not_utf8
 from kglink_kbs.rdf import Resources, Syntax, Value
@@ -245,13 +245,8 @@ def _ntriples(
             problems.report(not_utf8(where, line, start + error.start, source.file))
             continue
         if not triple:
-            problems.report(
-                RecordError(
-                    "not a triple",
-                    where=source.where(number),
-                    hint='A line of N-Triples is <subject> <predicate> <object> . or "text"@en .',
-                )
-            )
+            form = 'A line of N-Triples is <subject> <predicate> <object> . or "text"@en .'
+            problems.refuse("not a triple", source.where(number), form)
             continue
         subject, field, value = triple
         if grouped and resources and subject not in resources:

@@ -72,10 +72,10 @@ def read_texts(source: Source, kind: Kind, problems: Problems) -> Iterator[Text]
             size += len(line) + 1
             if size > limit:
                 reason = f"a text of more than {limit:,} characters is cut"
-                problems.report(RecordError(reason, where=source.where(open_text.line)))
+                problems.refuse(reason, source.where(open_text.line))
         elif not open_text and line.strip():
             reason = f"not the beginning of a {kind}: {shortened(line)}"
-            problems.report(RecordError(reason, where=source.where(number), hint=_HINTS[kind]))
+            problems.refuse(reason, source.where(number), _HINTS[kind])
     if open_text:
         yield open_text._replace(text="\n".join(pieces).strip())
 

@@ -10,7 +10,7 @@ from pydantic import Field
 from kglink.plugins import PluginSettings
 from kglink.records import CodeMapping, Record, Verdict
 from kglink.sources import Problems, Source, SourceHead
-from kglink.sources.sssom import SAME, SssomReader, SssomRow, is_header
+from kglink.sources.sssom import NEEDED, SAME, SssomReader, SssomRow, first_columns
 from kglink.text.codes import code_of
 from kglink_kbs.values import BadValue, checked, good_ones, listed, shortened
 
@@ -59,6 +59,4 @@ class SssomAdapter:
 
 def sniff(head: SourceHead) -> float:
     """Sure of a header with a subject, a predicate and an object."""
-    text = head.head.decode("utf-8-sig", errors="ignore")
-    rows = (line for line in text.split("\n") if line.strip() and not line.startswith("#"))
-    return 0.95 if is_header(next(rows, "").rstrip("\r").split("\t")) else 0.0
+    return 0.95 if first_columns(head) >= set(NEEDED) else 0.0

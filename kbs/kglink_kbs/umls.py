@@ -9,7 +9,7 @@ from contextlib import suppress
 from itertools import groupby, islice
 from typing import Literal
 
-from kglink.errors import RecordError, SourceError
+from kglink.errors import SourceError
 from kglink.plugins import PluginSettings
 from kglink.records import Alias, Entity, Record
 from kglink.sources import Problems, Source, SourceHead
@@ -209,7 +209,7 @@ def _rows(file: Source, name: str, problems: Problems) -> Iterator[tuple[int, li
             what = f"{len(cells) - 1} columns" if _is_cui(cells[0]) else "no concept"
             reason = f"a row of {name} with {what}"
             hint = f"It begins with a concept (C0000005) and has {columns} columns or a few more."
-            problems.report(RecordError(reason, where=place, hint=hint))
+            problems.refuse(reason, place, hint)
             continue
         if cells[0] < last:
             raise SourceError(

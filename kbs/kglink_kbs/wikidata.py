@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from pydantic import Field, field_validator
 
-from kglink.errors import RecordError, SourceError
+from kglink.errors import SourceError
 from kglink.plugins import PluginSettings
 from kglink.records import Alias, Entity, Record
 from kglink.sources import Problems, Source, SourceHead, check_text
@@ -265,8 +265,7 @@ def _dump_lines(source: Source, problems: Problems) -> Iterator[tuple[int, bytes
             yield number, text
     if is_open:
         reason = "the array does not end: the file may be cut off"
-        where = source.where(number)
-        problems.report(RecordError(reason, where=where, hint="Fetch it again."))
+        problems.refuse(reason, source.where(number), "Fetch it again.")
 
 
 class LineFilter:

@@ -9,7 +9,7 @@ from functools import partial
 from itertools import chain
 from typing import Literal, NamedTuple
 
-from kglink.errors import RecordError, SourceError, UnknownNameError
+from kglink.errors import SourceError, UnknownNameError
 from kglink.plugins import PluginSettings
 from kglink.records import Document, Entity, EntityId, Mention, Record, Split
 from kglink.sources import Problems, Source, SourceHead
@@ -88,7 +88,7 @@ class ZeshelAdapter:
         for key, annotated in waiting.items():
             for place, _ in chain.from_iterable(annotated.values()):
                 reason = f"the context document is none of {world.label}"
-                problems.report(RecordError(reason, where=place, hint=f"It is {key!r}."))
+                problems.refuse(reason, place, f"It is {key!r}.")
 
     def _chosen_files(self, source: Source) -> tuple[str, Source, dict[str, Source]]:
         """The name of the world, its documents file, and the mention files to read."""

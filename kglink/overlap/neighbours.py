@@ -8,7 +8,7 @@ et al. 2018) takes from twice the cosine the mean cosine of each of the two to i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -22,6 +22,8 @@ from kglink.records import OnProgress, Progress
 
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
+#: Gives some rows of vectors.
+_Rows = Callable[[IntArray], FloatArray]
 
 #: Rows of one side that make a block, cut at the borders of entities.
 BLOCK_ROWS = 4096
@@ -135,25 +137,44 @@ def cosines(
     found = np.empty(len(lefts), np.float32)
     for start in range(0, len(lefts), CHUNK_PAIRS):
         chunk = slice(start, start + CHUNK_PAIRS)
-        first, first_rows = _rows_of(left, lefts[chunk])
-        second, second_rows = _rows_of(right, rights[chunk])
-        each = np.repeat(np.arange(len(first_rows)), first_rows * second_rows)
-        within = np.arange(len(each)) - np.repeat(
-            np.cumsum(first_rows * second_rows) - first_rows * second_rows, first_rows * second_rows
-        )
-        row = first[each] + within // second_rows[each]
-        column = second[each] + within % second_rows[each]
-        products = np.concatenate(
-            [
-                np.einsum("nd,nd->n", left.rows(row[part]), right.rows(column[part]))
-                for first_row in range(0, len(each), CHUNK_ROWS)
-                for part in [slice(first_row, first_row + CHUNK_ROWS)]
-            ]
-            or [np.empty(0, np.float32)]
-        )
-        ends = np.flatnonzero(np.diff(each, prepend=-1))
-        found[chunk] = np.maximum.reduceat(products, ends) if len(ends) else 0
+        pairs = RowPairs.of(*_rows_of(left, lefts[chunk]), *_rows_of(right, rights[chunk]))
+        found[chunk] = pairs.best_products(left.rows, right.rows)
     return found
+
+
+class RowPairs(NamedTuple):
+    """Each row of one entity with each row of another, for some pairs of entities in turn."""
+
+    left: IntArray
+    right: IntArray
+    starts: IntArray
+    """The first pair of rows of each pair of entities; each has some."""
+
+    @classmethod
+    def of(
+        cls, left: IntArray, left_counts: IntArray, right: IntArray, right_counts: IntArray
+    ) -> RowPairs:
+        """Of pairs of entities by their first rows, and how many rows they have."""
+        products = left_counts * right_counts
+        starts = np.cumsum(products) - products
+        pair = np.repeat(np.arange(len(products)), products)
+        within = np.arange(len(pair)) - starts[pair]
+        width = right_counts[pair]
+        return cls(left[pair] + within // width, right[pair] + within % width, starts)
+
+    def best(self, values: npt.ArrayLike) -> FloatArray:
+        """The largest of the values of each pair of entities, which come for each pair of rows."""
+        given = np.asarray(values, np.float32)
+        found: FloatArray = np.maximum.reduceat(given, self.starts) if len(given) else given
+        return found
+
+    def best_products(self, left: _Rows, right: _Rows) -> FloatArray:
+        """The largest product of two rows, which are read some at a time."""
+        parts = (slice(first, first + CHUNK_ROWS) for first in range(0, len(self.left), CHUNK_ROWS))
+        products = [
+            np.einsum("nd,nd->n", left(self.left[part]), right(self.right[part])) for part in parts
+        ]
+        return self.best(np.concatenate([np.empty(0, np.float32), *products]))
 
 
 class _Blocks:

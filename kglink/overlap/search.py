@@ -20,7 +20,7 @@ from kglink.errors import UsageError
 from kglink.files.digest import digest_of
 from kglink.files.manifest import now
 from kglink.overlap.model import OverlapModel, Values, fit
-from kglink.overlap.names import NameJoin, NameRules
+from kglink.overlap.names import NameJoin, NameRules, check_two
 from kglink.overlap.scratch import RowKind, ScratchPairs, StoreKBs
 from kglink.overlap.weigh import (
     SearchCounts,
@@ -332,8 +332,7 @@ class Search:
 def _checked_kbs(store: Store, left: str, right: str) -> tuple[KBInfo, KBInfo]:
     """Two different KBs with entities, in the order of their names."""
     first, second = (store.kb(name) for name in sorted((left, right)))
-    if left == right:
-        raise UsageError(f"{left!r} has no overlap with itself", hint="Name two different KBs.")
+    check_two(left, right)
     for info in (first, second):
         if not info.entities:
             raise UsageError(

@@ -229,9 +229,9 @@ def assign_one_to_one(
     floor = min(max(least, _LEAST_ODDS), 1 - _LEAST_ODDS)
     odds = np.log(bounded / (1 - bounded)) - math.log(floor / (1 - floor))
     weights: FloatArray = np.maximum(odds, 0) + _SMALL
-    order = np.argsort(_components(left, right), kind="stable")
-    labels = _components(left, right)[order]
-    for rows in np.split(order, np.flatnonzero(np.diff(labels)) + 1):
+    labels = _components(left, right)
+    order = np.argsort(labels, kind="stable")
+    for rows in np.split(order, np.flatnonzero(np.diff(labels[order])) + 1):
         kept[rows[_best(left[rows], right[rows], weights[rows])]] = True
     return kept
 

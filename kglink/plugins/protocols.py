@@ -48,7 +48,10 @@ Factory = Callable[..., Any]
 
 
 class PluginSettings(BaseModel):
-    """The base of every plugin's settings: unknown keys are refused, values are frozen."""
+    """The base of every plugin's settings: unknown keys are refused, values are frozen.
+
+    The text below a setting says what it does.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 import difflib
-import inspect
 import json
 from collections.abc import Mapping
-from itertools import pairwise
-from textwrap import dedent
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from kglink.errors import ConfigError
 from kglink.plugins.protocols import PluginSettings
@@ -47,24 +43,6 @@ def read_settings(
 def setting_keys(settings: type[PluginSettings]) -> list[str]:
     """The names of all settings, in the order of the class."""
     return [field.alias or name for name, field in settings.model_fields.items()]
-
-
-def setting_descriptions(settings: type[BaseModel]) -> dict[str, str]:
-    """What each setting does: the text below it in its class, else that of its `Field`."""
-    found = dict.fromkeys(settings.model_fields, "")
-    for kind in settings.__mro__[: settings.__mro__.index(BaseModel)]:
-        (definition,) = ast.parse(dedent(inspect.getsource(kind))).body
-        for one, below in pairwise(definition.body if isinstance(definition, ast.ClassDef) else ()):
-            match one, below:
-                case (
-                    ast.AnnAssign(target=ast.Name(id=name)),
-                    ast.Expr(value=ast.Constant(value=str(text))),
-                ):
-                    found[name] = found.get(name) or " ".join(text.split())
-    return {
-        name: found[name] or field.description or ""
-        for name, field in settings.model_fields.items()
-    }
 
 
 def _unpacked(text: str, kind: str) -> object:

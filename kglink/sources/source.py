@@ -16,7 +16,7 @@ from pathlib import Path, PurePath
 from threading import Lock
 from typing import BinaryIO, Self, cast
 
-from kglink.errors import RecordError, SourceError
+from kglink.errors import SourceError
 from kglink.sources.compression import (
     MAGIC_BYTES,
     ZIP_MAGIC,
@@ -309,13 +309,11 @@ class Source:
                     while not piece.endswith(b"\n") and (piece := stream.readline(_BUFFER)):
                         skipped += len(piece)
                     offset += skipped
-                    problems.report(
-                        RecordError(
-                            f"the line is longer than {limit:,} bytes",
-                            where=self.where(number),
-                            hint="If it is one record, raise ingest.max_line_mb; if the file has "
-                            "no line breaks, write one record per line.",
-                        )
+                    problems.refuse(
+                        f"the line is longer than {limit:,} bytes",
+                        self.where(number),
+                        "If it is one record, raise ingest.max_line_mb; if the file has no line "
+                        "breaks, write one record per line.",
                     )
                     continue
                 if start == 0 and line.startswith(_BOM):
@@ -331,13 +329,8 @@ class Source:
                 problems.report(not_utf8(self.where(number), line, start + error.start, self.file))
                 continue
             if "\0" in text:
-                problems.report(
-                    RecordError(
-                        "a NUL byte",
-                        where=self.where(number),
-                        hint="Text holds none; the file may be damaged here.",
-                    )
-                )
+                hint = "Text holds none; the file may be damaged here."
+                problems.refuse("a NUL byte", self.where(number), hint)
                 continue
             yield Line(number, text)
 

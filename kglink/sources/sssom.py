@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from kglink.errors import RecordError, SourceError
-from kglink.sources import Problems, Source
+from kglink.sources import Problems, Source, SourceHead
 
 NEEDED = ("subject_id", "predicate_id", "object_id")
 #: Predicates that say that two entities are the same thing.
@@ -101,9 +101,11 @@ class SssomReader:
         return name if name in _MAPS else ""
 
 
-def is_header(cells: list[str]) -> bool:
-    """Whether these cells are the header of such a table."""
-    return set(NEEDED) <= set(map(unquoted, cells))
+def first_columns(head: SourceHead) -> set[str]:
+    """What the first row of a table says."""
+    text = head.head.decode("utf-8-sig", errors="replace")
+    rows = (line for line in text.split("\n") if line.strip() and not line.startswith("#"))
+    return set(map(unquoted, next(rows, "").split("\t")))
 
 
 def columns_of(header: list[str], place: str) -> dict[str, int]:

@@ -166,6 +166,10 @@ class Problems:
             raise error
         self.leave_out(error)
 
+    def refuse(self, reason: str, where: str, hint: str = "") -> None:
+        """The same of the record that stands there, by what is wrong with it."""
+        self.report(RecordError(reason, where=where, hint=hint))
+
     def leave_out(self, error: RecordError) -> None:
         """Count what a format is known to hold and its adapter to leave out, in either mode."""
         kind = kind_of(error.reason)

@@ -129,8 +129,7 @@ class LayeredSegment(Segment):
         """The segments that it is made of, the newest first."""
         return [self.above, *self.below.layers]
 
-    def row(self, key: str) -> int:
-        """The number of an entity, -1 for one that is not there; keys are in order."""
+    def _row(self, key: str) -> int:
         if (at := self.above.row(key)) >= 0:
             return int(self._numbers.above[at])
         at = self.below.row(key)

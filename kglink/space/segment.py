@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -111,10 +112,28 @@ class Segment:
         if HASHES_FILE not in self.info.files:
             return None
         with space_errors():
-            return WordIndex(self.folder, self.info.entities)
+            index = WordIndex(self.folder, self.info.entities)
+        return index if self.rows is None else index.limited(self.rows)
+
+    def limited(self, rows: IntArray) -> Segment:
+        """The same, of which these entities alone are found; they come in order."""
+        other = copy(self)
+        other.rows = rows
+        other.alias_rows, _ = self.aliases_of(rows)
+        other.fingerprint = digest_of([self.fingerprint, rows.tobytes().hex()])
+        other.names = self.names.limited(other.alias_rows)
+        other.__dict__.pop("words", None)
+        return other
 
     def row(self, key: str) -> int:
-        """The number of an entity, -1 for one that is not there; keys are in order."""
+        """The number of an entity, -1 for one that is not there or not to be found."""
+        row = self._row(key)
+        at = 0 if self.rows is None else int(np.searchsorted(self.rows, row))
+        is_found = self.rows is None or (at < len(self.rows) and self.rows[at] == row)
+        return row if is_found else -1
+
+    def _row(self, key: str) -> int:
+        """The same among all: keys are in order."""
         at = bisect_left(self.keys, key)
         return at if at < len(self.keys) and self.keys[at] == key else -1
 

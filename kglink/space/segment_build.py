@@ -343,7 +343,8 @@ def _write_names(draft: Path, entities: Iterable[FoldedEntity]) -> Counts:
         for entity, folded_forms in entities:
             keys.add(entity.key)
             titles.add(entity.title)
-            read.add(json.dumps(_parts(entity)))
+            names = [alias.surface for alias in entity.aliases]
+            read.add(json.dumps([entity.title, entity.type, entity.description, names]))
             popularity.append(entity.popularity)
             for folded, (surface, count) in alias_rows(entity, folded_forms).items():
                 surfaces.add(surface)
@@ -373,12 +374,6 @@ def _all_words(entity: Entity, description_chars: int) -> str:
     """All names of an entity and its description, folded."""
     names = dict.fromkeys((entity.title, *(alias.surface for alias in entity.aliases)))
     return fold(" ".join((*names, entity.description[:description_chars])))
-
-
-def _parts(entity: Entity) -> list[Any]:
-    """All that an encoder may read of an entity."""
-    surfaces = [alias.surface for alias in entity.aliases]
-    return [entity.title, entity.type, entity.description, surfaces]
 
 
 class _Entities(Sequence[Entity]):

@@ -7,7 +7,7 @@ answer as if they held no other entities. Numbers of rows stay what they are.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,7 +30,6 @@ from kglink.space.manifest import RowKind, RowSpan, SpaceManifest, read_part, sp
 from kglink.space.names import FloatArray, IntArray
 from kglink.space.rescored import rescored
 from kglink.space.segment import Segment
-from kglink.space.words import WordIndex
 
 if TYPE_CHECKING:
     from kglink.plugins import IndexBackend, VectorIndex
@@ -111,11 +110,20 @@ class Space:
     ) -> tuple[FloatArray, IntArray]:
         """The nearest rows of one KB and kind: products and row numbers within the segment.
 
-        None of a KB that has no vectors of this kind.
+        None of a KB that has no vectors of this kind. Of a limited one exact for up to
+        `MOST_COMPARED` rows; of more the index is asked, within their ranges.
         """
         if not self.has_rows(kind, kb):
             return np.empty((len(queries), 0), np.float32), np.empty((len(queries), 0), np.int64)
-        return self._nearest(queries, self.segments[kb], kind, k)
+        segment = self.segments[kb]
+        rows = segment.rows if kind == "text" else segment.alias_rows
+        if rows is None:
+            return self._nearest(queries, segment, kind, k)
+        if len(rows) <= MOST_COMPARED or isinstance(segment, LayeredSegment):
+            return nearest_of(queries, segment, kind, rows, k)
+        start = self._spans[kb, kind].start
+        scores, found = self.index.search(queries, k, ranges_of(rows + start))
+        return scores, np.where(found >= 0, found - start, -1)
 
     def _nearest(
         self, queries: FloatArray, segment: Segment, kind: RowKind, k: int
@@ -166,7 +174,7 @@ class SpaceNames:
     def parts(self) -> list[SpaceNames]:
         """The names as they were once, and all that were added since; else all of them together."""
         first = [segment.indexed for segment in self._segments]
-        if any(isinstance(one, LimitedSegment) for one in self._segments):
+        if any(one.rows is not None for one in self._segments):
             return [self]
         later = [layer for segment in self._segments for layer in segment.layers[:-1]]
         return [SpaceNames(self._space, self._kbs, some) for some in (first, later) if some]
@@ -206,78 +214,14 @@ _ROUNDING = 2e-6
 
 def limited_space(space: Space, keys: Mapping[str, Iterable[str]]) -> Space:
     """The space with only these entities of some KBs, whose keys come in order."""
-    segments = {kb: _limited(space.segments[kb], wanted) for kb, wanted in keys.items()}
-    return LimitedSpace(space, segments)
+    limited = copy(space)
+    limited.segments = space.segments | {
+        kb: _limited(space.segments[kb], wanted) for kb, wanted in keys.items()
+    }
+    return limited
 
 
-class LimitedSpace(Space):
-    """A space of which some KBs are limited."""
-
-    def __init__(self, whole: Space, limited: Mapping[str, LimitedSegment]) -> None:
-        self.__dict__.update(whole.__dict__)
-        self.segments = {**whole.segments, **limited}
-
-    def nearest(
-        self, queries: FloatArray, kb: str, kind: RowKind, k: int
-    ) -> tuple[FloatArray, IntArray]:
-        """The nearest rows of one KB and kind: products and row numbers within the segment.
-
-        Exact for up to `MOST_COMPARED` rows; of more the index is asked, within their ranges.
-        """
-        segment = self.segments[kb]
-        if not isinstance(segment, LimitedSegment) or not self.has_rows(kind, kb):
-            return super().nearest(queries, kb, kind, k)
-        rows = segment.rows if kind == "text" else segment.alias_rows
-        if len(rows) <= MOST_COMPARED or segment.indexed is not segment.whole:
-            return nearest_of(queries, segment, kind, rows, k)
-        start = self._spans[kb, kind].start
-        scores, found = self.index.search(queries, k, ranges_of(rows + start))
-        return scores, np.where(found >= 0, found - start, -1)
-
-
-class LimitedSegment(Segment):
-    """A segment of which some entities alone are found."""
-
-    def __init__(self, whole: Segment, rows: IntArray) -> None:
-        self.__dict__.update(whole.__dict__)
-        self.rows: IntArray = rows
-        self.alias_rows: IntArray
-        self.alias_rows, _ = whole.aliases_of(rows)
-        self.fingerprint = digest_of([whole.fingerprint, rows.tobytes().hex()])
-        self.names = whole.names.limited(self.alias_rows)
-        self.whole = whole
-        self.__dict__.pop("words", None)
-
-    @cached_property
-    def words(self) -> WordIndex | None:
-        """The index of the words of these entities."""
-        return self.whole.words.limited(self.rows) if self.whole.words else None
-
-    def row(self, key: str) -> int:
-        """The number of an entity, -1 for one that is not there or not to be found."""
-        row = self.whole.row(key)
-        at = int(np.searchsorted(self.rows, row))
-        return row if at < len(self.rows) and self.rows[at] == row else -1
-
-    def entity_of(self, alias_rows: IntArray) -> IntArray:
-        """The entity that owns each alias row."""
-        return self.whole.entity_of(alias_rows)
-
-    def vectors(self, kind: RowKind, rows: IntArray | slice) -> FloatArray:
-        """Some vectors of one kind."""
-        return self.whole.vectors(kind, rows)
-
-    def row_count(self, kind: RowKind) -> int:
-        """How many vectors of a kind there are."""
-        return self.whole.row_count(kind)
-
-    @property
-    def indexed(self) -> Segment:
-        """The segment whose vectors the joint index holds."""
-        return self.whole.indexed
-
-
-def _limited(segment: Segment, keys: Iterable[str]) -> LimitedSegment:
+def _limited(segment: Segment, keys: Iterable[str]) -> Segment:
     """Both in the order of keys: each is read once."""
     wanted = iter(keys)
     key = next(wanted, None)
@@ -289,7 +233,7 @@ def _limited(segment: Segment, keys: Iterable[str]) -> LimitedSegment:
             break
         if key == own:
             rows.append(row)
-    return LimitedSegment(segment, np.array(rows, dtype=np.int64))
+    return segment.limited(np.array(rows, dtype=np.int64))
 
 
 def nearest_of(

@@ -13,6 +13,7 @@ from sqlalchemy.engine import Connection
 from kglink.errors import UsageError
 from kglink.files.tables import places_in
 from kglink.records import EntityId
+from kglink.store.database import pages
 from kglink.store.kbs import kb_id
 from kglink.store.schema import entities, id_range, parents
 
@@ -49,9 +50,8 @@ def read_wanted(connection: Connection, kb: str, wanted: WantedEntities) -> Iter
     inside, outside = _with_all_below(inside, links), _with_all_below(outside, links)
     asked = {name.casefold() for name in wanted.types}
     e = entities.c
-    query = select(e.key, e.id, e.type).where(e.kb_id == number).order_by(e.key).limit(_PAGE)
-    page = connection.execute(query).all()
-    while page:
+    query = select(e.key, e.id, e.type).where(e.kb_id == number)
+    for page in pages(connection, query, _PAGE, e.key):
         ids = np.array([row[1] for row in page], dtype=np.int64)
         kept = ~places_in(outside, ids)[1]
         if wanted.under:
@@ -59,7 +59,6 @@ def read_wanted(connection: Connection, kb: str, wanted: WantedEntities) -> Iter
         for (key, _, kind), keep in zip(page, kept.tolist(), strict=True):
             if keep and (not asked or kind.casefold() in asked):
                 yield key
-        page = connection.execute(query.where(e.key > page[-1][0])).all()
 
 
 class _Links(NamedTuple):

@@ -20,6 +20,7 @@ from sqlalchemy import (
     make_url,
     select,
     text,
+    tuple_,
     update,
 )
 from sqlalchemy import Row as SQLRow
@@ -234,12 +235,29 @@ def key_ranges(
 ) -> Iterator[KeyRange]:
     """Cut the rows of a KB that ``where`` chooses into pages, in the order of their keys."""
     key = table.c.key
-    query = select(key).where(table.c.kb_id == kb_id, *where).order_by(key).limit(size)
-    page = connection.scalars(query).all()
-    while page:
-        yield KeyRange(page[0], page[-1])
-        full, after = len(page) == size, key > page[-1]
-        page = connection.scalars(query.where(after)).all() if full else []
+    query = select(key).where(table.c.kb_id == kb_id, *where)
+    for page in pages(connection, query, size, key):
+        yield KeyRange(page[0][0], page[-1][0])
+
+
+def pages(
+    source: Connection | Database, query: Select[Any], size: int, *place: ColumnElement[Any]
+) -> Iterator[Sequence[Any]]:
+    """The rows of a query in the order of its first columns, their ``place``, page by page.
+
+    A database reads each page in a transaction of its own.
+    """
+    ordered = query.order_by(*place).limit(size)
+    after: list[ColumnElement[bool]] = []
+    while True:
+        wanted = ordered.where(*after)
+        rows = source.rows if isinstance(source, Database) else source.execute
+        page = list(rows(wanted))
+        if page:
+            yield page
+        if len(page) < size:
+            return
+        after = [tuple_(*place) > tuple(page[-1][: len(place)])]
 
 
 def chunks(items: Iterable[Item], size: int) -> Iterator[list[Item]]:

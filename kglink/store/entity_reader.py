@@ -10,7 +10,7 @@ from sqlalchemy import Column, ColumnElement, Select, Table, exists, func, liter
 from sqlalchemy.engine import Connection
 
 from kglink.records import CONSIDER, REPLACED_BY, Alias, Entity, EntityId
-from kglink.store.database import Row, chunks, key_ranges, keys_by_kb
+from kglink.store.database import Row, chunks, key_ranges, keys_by_kb, pages
 from kglink.store.kbs import kb_id, kb_ids
 from kglink.store.prepared import folded_name
 from kglink.store.schema import (
@@ -198,12 +198,9 @@ def read_bracketed_titles(connection: Connection, kb: str) -> Iterator[tuple[str
     number = kb_id(connection, kb)
     query = _bearing(number, a.entity_id, entities.c.key, a.surface)
     query = query.where(a.position == 0, a.surface.endswith(")"))
-    query = query.order_by(a.entity_id).limit(TITLE_PAGE)
-    page = connection.execute(query).all()
-    while page:
+    for page in pages(connection, query, TITLE_PAGE, a.entity_id):
         for _, key, title in page:
             yield key, title
-        page = connection.execute(query.where(a.entity_id > page[-1][0])).all()
 
 
 def _bearing(number: int, *columns: Any) -> Select[Any]:

@@ -24,9 +24,9 @@ from kglink.records import EntityId
 from kglink.store.code_lookup import CodeLookup
 from kglink.store.database import Database, chunks
 from kglink.store.entity_reader import at_addresses, existing
-from kglink.store.kbs import is_readable, kb_id, kb_ids
+from kglink.store.kbs import entity_exists, kb_id, kb_ids
 from kglink.store.prepared import folded_name
-from kglink.store.schema import aliases, documents, entities, golds, id_range, kbs
+from kglink.store.schema import aliases, documents, entities, golds, id_range
 from kglink.store.values import Resolve
 from kglink.text.codes import code_of
 
@@ -234,12 +234,7 @@ def _is_answered() -> ColumnElement[bool]:
 
 def gold_exists() -> ColumnElement[bool]:
     """Whether the entity of a row of ``golds`` is there."""
-    return (
-        select(entities.c.id)
-        .join(kbs, kbs.c.id == entities.c.kb_id)
-        .where(kbs.c.name == golds.c.kb, is_readable(), entities.c.key == golds.c.key)
-        .exists()
-    )
+    return entity_exists(golds.c.kb, golds.c.key)
 
 
 def _of_kb(kb_id: int) -> ColumnElement[bool]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import hashlib
 import json
 import os
 import re
@@ -22,6 +21,7 @@ from sqlalchemy import delete, exists, insert, select, update
 from sqlalchemy.engine import Connection
 
 from kglink.errors import ShrinkError, SourceError, StoreError, UnknownNameError, UsageError
+from kglink.files.digest import text_digest
 from kglink.files.manifest import now
 from kglink.records import EntityId, OnProgress, Progress, Record
 from kglink.store import entity_reader
@@ -377,7 +377,7 @@ def fingerprint(job: IngestJob) -> str:
     """A hash of all that decides what an ingest writes."""
     parts = [job.fingerprint, job.adapter, _json(job.settings), list(job.links_to)]
     parts += [job.split, job.language, job.resolve, str(job.merge)]
-    return hashlib.blake2b(_json(parts).encode(), digest_size=16).hexdigest()
+    return text_digest(_json(parts))
 
 
 def holder() -> str:

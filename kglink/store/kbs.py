@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from typing import Any
 
-from sqlalchemy import ColumnElement, Table, case, func, select
+from sqlalchemy import Column, ColumnElement, Table, case, func, select
 from sqlalchemy.engine import Connection, RowMapping
 
 from kglink.errors import StoreError, UnknownNameError
@@ -40,6 +41,16 @@ def read_kbs(db: Database) -> list[KBInfo]:
 def is_readable() -> ColumnElement[bool]:
     """Whether a row of ``kbs`` has a revision that readers see."""
     return (kbs.c.removing == 0) & (kbs.c.revision > 0)
+
+
+def entity_exists(kb: Column[Any], key: Column[Any]) -> ColumnElement[bool]:
+    """Whether the entity that two columns name is there."""
+    return (
+        select(entities.c.id)
+        .join(kbs, kbs.c.id == entities.c.kb_id)
+        .where(kbs.c.name == kb, is_readable(), entities.c.key == key)
+        .exists()
+    )
 
 
 def kb_ids(connection: Connection, *, also: int = -1) -> dict[str, int]:
@@ -149,9 +160,9 @@ def _count_entities(connection: Connection, which: ColumnElement[bool]) -> Total
     )
 
 
-def highest_id(connection: Connection, kb_id: int) -> int:
-    """The highest id of a KB's entities, 0 where there are none."""
-    (first, stop), ids = id_range(kb_id), entities.c.id
+def highest_id(connection: Connection, kb_id: int, table: Table = entities) -> int:
+    """The highest id of a KB's entities, or its records of another table; 0 where it has none."""
+    (first, stop), ids = id_range(kb_id), table.c.id
     return connection.scalar(select(func.max(ids)).where(ids >= first, ids < stop)) or 0
 
 

@@ -18,7 +18,7 @@ from functools import partial
 from itertools import chain, groupby, islice
 from typing import Any, NamedTuple, Protocol
 
-from sqlalchemy import Column, Select, delete, func, insert, select, tuple_, update
+from sqlalchemy import Column, Select, delete, func, insert, select, update
 from sqlalchemy.engine import Connection
 
 from kglink.errors import UnknownNameError, UsageError
@@ -33,7 +33,7 @@ from kglink.records import (
     OnProgress,
     Progress,
 )
-from kglink.store.database import Database
+from kglink.store.database import Database, pages
 from kglink.store.document_reader import GoldRow, learning_split, read_annotated
 from kglink.store.kbs import kb_ids
 from kglink.store.kinds import Kind, count_kinds, kind_of
@@ -438,40 +438,40 @@ class MemoryTable:
         m = memories.c
         for first in range(0, len(wanted), _LOOKUP):
             part = wanted[first : first + _LOOKUP]
-            for one in self._read(self._query(m.source).where(m.key.in_(part))):
+            for one in self._read(self._query(m.source).where(m.key.in_(part)), m.source):
                 found[one.key].append(one)
         return found
 
     def all_meanings(self) -> Iterator[Meaning]:
         """Everything that surfaces meant, in the order of the surfaces, a page at a time."""
         m = memories.c
-        query = self._query().limit(_BATCH)
-        page = self._read(query)
-        while page:
-            yield from page
-            last = page[-1]
-            after = tuple_(m.key, m.folded, m.kb, m.entity) > (*last[:2], *last.entity)
-            page = self._read(query.where(after)) if len(page) == _BATCH else []
+        place = m.key, m.folded, m.kb, m.entity
+        for page in pages(self._db, self._query(), _BATCH, *place):
+            yield from map(_read_meaning, page)
 
     def memory_without(self, documents: Iterable[Document]) -> PartOfMemory:
         """The memory without what some documents say."""
         return PartOfMemory(self, documents)
 
     def _query(self, *source: Column[str]) -> Select[Any]:
-        """Meanings in their order: those of each source, or summed over all."""
+        """Meanings: those of each source, or summed over all."""
         m = memories.c
         parts = (m.key, m.folded, m.kb, m.entity, *source)
         columns = (*parts[:4], func.sum(m.count), func.min(m.surface), *source)
-        return select(*columns).group_by(*parts).order_by(*parts)
+        return select(*columns).group_by(*parts)
 
-    def _read(self, query: Select[Any]) -> list[Meaning]:
-        return [
-            Meaning(
-                *(str(key), str(folded), EntityId(str(kb), str(entity)), float(times), str(text)),
-                *map(str, source),
-            )
-            for key, folded, kb, entity, times, text, *source in self._db.rows(query)
-        ]
+    def _read(self, query: Select[Any], *source: Column[str]) -> list[Meaning]:
+        m = memories.c
+        place = m.key, m.folded, m.kb, m.entity, *source
+        return list(map(_read_meaning, self._db.rows(query.order_by(*place))))
+
+
+def _read_meaning(row: Sequence[Any]) -> Meaning:
+    key, folded, kb, entity, times, text, *source = row
+    return Meaning(
+        *(str(key), str(folded), EntityId(str(kb), str(entity)), float(times), str(text)),
+        *map(str, source),
+    )
 
 
 def _sources(

@@ -16,14 +16,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import astuple, replace
 from typing import IO, Any
 
-from sqlalchemy import Column, ColumnElement, delete, exists, insert, or_, select, tuple_, update
+from sqlalchemy import Column, delete, exists, insert, or_, select, tuple_, update
 from sqlalchemy.engine import Connection
 
 from kglink.errors import StoreError, UsageError
 from kglink.records import EntityId, Overlap, OverlapRun, Verdict
-from kglink.store.database import Database, Row, chunks, keys_by_kb
-from kglink.store.kbs import is_readable, kb_id, kb_ids
-from kglink.store.schema import entities, kbs, overlap_runs, overlaps, store_state
+from kglink.store.database import Database, Row, chunks, keys_by_kb, pages
+from kglink.store.kbs import entity_exists, is_readable, kb_id, kb_ids
+from kglink.store.schema import kbs, overlap_runs, overlaps, store_state
 from kglink.store.values import json_of
 from kglink.store.verdicts import KB_SOURCE, PAIR_COLUMNS, pair_of, text_hashes, touch
 
@@ -45,6 +45,7 @@ _READ = (
 _Side = tuple[Column[Any], Column[Any]]
 _LEFT: _Side = (o.left_kb, o.left_key)
 _RIGHT: _Side = (o.right_kb, o.right_key)
+_ARE_THERE = entity_exists(*_LEFT), entity_exists(*_RIGHT)
 
 
 class OverlapTable:
@@ -115,7 +116,7 @@ class OverlapTable:
         with self._db.read() as connection:
             for name in filter(None, (left, right)):
                 kb_id(connection, name)
-        where = [o.probability >= min_probability, _exists(_LEFT), _exists(_RIGHT)]
+        where = [o.probability >= min_probability, *_ARE_THERE]
         where += [or_(o.left_kb == name, o.right_kb == name) for name in (left, right) if name]
         if verdict is not None:
             where.append(o.verdict == verdict)
@@ -123,25 +124,22 @@ class OverlapTable:
             where.append(o.verdict.is_not(None) if judged else o.verdict.is_(None))
         if stale:  # the database can say whether it may be so
             where.append(o.left_text_hash.is_not(None))
-        query = select(*_READ).where(*where).order_by(*PAIR_COLUMNS).limit(BATCH)
-        page = self._db.rows(query)
-        while page:
+        query = select(*_READ).where(*where)
+        for page in pages(self._db, query, BATCH, *PAIR_COLUMNS):
             for row, is_stale in zip(page, self._stale(page), strict=True):
                 if stale in (None, is_stale):
                     yield _overlap(row, left, right, is_stale)
-            full, after = len(page) == BATCH, tuple_(*PAIR_COLUMNS) > page[-1][:4]
-            page = self._db.rows(query.where(after)) if full else []
 
     def overlap(self, left: EntityId, right: EntityId) -> Overlap | None:
         """The overlap of two entities; None where it or one of them is not there."""
         pair = tuple_(*PAIR_COLUMNS) == pair_of(left, right)
-        rows = self._db.rows(select(*_READ).where(pair, _exists(_LEFT), _exists(_RIGHT)))
+        rows = self._db.rows(select(*_READ).where(pair, *_ARE_THERE))
         return _overlap(rows[0], left.kb, right.kb, self._stale(rows)[0]) if rows else None
 
     def overlaps_of(self, entity: EntityId) -> list[Overlap]:
         """All overlaps of one entity, which stands on the left, the surest first."""
         mine = [(kb == entity.kb) & (key == entity.key) for kb, key in (_LEFT, _RIGHT)]
-        rows = self._db.rows(select(*_READ).where(or_(*mine), _exists(_LEFT), _exists(_RIGHT)))
+        rows = self._db.rows(select(*_READ).where(or_(*mine), *_ARE_THERE))
         found = [
             _overlap(row, entity.kb, None, stale)
             for row, stale in zip(rows, self._stale(rows), strict=True)
@@ -212,20 +210,15 @@ class OverlapTable:
             for chunk in chunks(keys, LOOKUP_PAGE):
                 for mine, other in ((_LEFT, _RIGHT), (_RIGHT, _LEFT)):
                     query = select(mine[1], *other, o.probability, o.verdict).where(
-                        mine[0] == kb, mine[1].in_(chunk), good, _exists(mine), _exists(other)
+                        mine[0] == kb,
+                        mine[1].in_(chunk),
+                        good,
+                        entity_exists(*mine),
+                        entity_exists(*other),
                     )
                     for key, other_kb, other_key, probability, verdict in self._db.rows(query):
                         pair = EntityId(kb, key), EntityId(other_kb, other_key)
                         yield *pair, probability, verdict
-
-
-def _exists(side: _Side) -> ColumnElement[bool]:
-    return (
-        select(entities.c.id)
-        .join(kbs, kbs.c.id == entities.c.kb_id)
-        .where(kbs.c.name == side[0], is_readable(), entities.c.key == side[1])
-        .exists()
-    )
 
 
 def _spool(found: Iterable[Overlap], names: set[str], out: IO[str]) -> int:

@@ -15,7 +15,7 @@ from functools import partial
 from typing import NamedTuple
 
 from kglink.errors import RecordError
-from kglink.records import AliasKind, CodeMapping, Document, Entity, Mention, Record
+from kglink.records import AliasKind, CodeMapping, Document, Entity, Record
 from kglink.sources.reading import NAME_TOO_LONG, document_name_problem, name_too_long
 from kglink.store.database import Row
 from kglink.store.schema import GIVEN, MAX_KEY, NIL, UNKNOWN
@@ -107,7 +107,11 @@ def prepare_document(number: int, document: Document, split: str, longest_name: 
         for place, gold in enumerate(dict.fromkeys(mention.gold or ()))
     ]
     mentions = [
-        (m.start, m.end, m.surface, m.type, m.quality, _gold_state(m)) for m in document.mentions
+        (
+            *(m.start, m.end, m.surface, m.type, m.quality),
+            UNKNOWN if m.gold is None else GIVEN if m.gold else NIL,
+        )
+        for m in document.mentions
     ]
     parts = [*fields, str(len(mentions))]
     for row in (*mentions, *golds):
@@ -209,10 +213,6 @@ def folded_name(surface: str) -> str:
     """The folded form under which a name is found; empty where it is too long for a name."""
     folded = fold(surface)
     return folded if len(folded) <= MAX_KEY else ""
-
-
-def _gold_state(mention: Mention) -> int:
-    return UNKNOWN if mention.gold is None else GIVEN if mention.gold else NIL
 
 
 def _digest(text: str, mark: bytes = b"") -> str:

@@ -6,7 +6,6 @@ without them, as a mapping between codes gives it, is never out of date.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,9 +16,10 @@ from sqlalchemy import bindparam, delete, exists, insert, select, tuple_, update
 from sqlalchemy.engine import Connection
 
 from kglink.errors import UsageError
+from kglink.files.digest import text_digest
 from kglink.records import EntityId, Judgement, Verdict
 from kglink.store.code_lookup import CodeLookup
-from kglink.store.database import Database, chunks, keys_by_kb
+from kglink.store.database import Database, chunks, keys_by_kb, pages
 from kglink.store.kbs import kb_ids
 from kglink.store.schema import entities, mappings, overlaps, store_state
 
@@ -153,8 +153,7 @@ def text_hashes(connection: Connection, ids: Iterable[EntityId]) -> dict[EntityI
             query = select(e.key, e.title, e.description)
             query = query.where(e.kb_id == numbers[kb], e.key.in_(page))
             for key, title, description in connection.execute(query):
-                text = f"{title}\0{description}".encode()
-                found[EntityId(kb, key)] = hashlib.blake2b(text, digest_size=16).hexdigest()
+                found[EntityId(kb, key)] = text_digest(f"{title}\0{description}")
     return found
 
 
@@ -181,12 +180,9 @@ def apply_verdicts(
     numbers = {kb: number for kb, number in known.items() if kb in links_to or not links_to}
     m = mappings.c
     query = select(m.id, m.subject_code, m.object_code, m.confidence, m.verdict)
-    query = query.where(m.kb_id == kb_id, m.verdict != "").order_by(m.id).limit(LOOKUP_PAGE)
-    open_ends, after = 0, -1
-    while page := connection.execute(query.where(m.id > after)).all():
-        open_ends += _apply(db, connection, page, name, numbers)
-        after = page[-1][0]
-    return open_ends
+    query = query.where(m.kb_id == kb_id, m.verdict != "")
+    read = pages(connection, query, LOOKUP_PAGE, m.id)
+    return sum(_apply(db, connection, page, name, numbers) for page in read)
 
 
 def take_back_verdicts(connection: Connection, name: str) -> None:

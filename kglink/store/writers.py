@@ -21,7 +21,6 @@ from sqlalchemy import (
     bindparam,
     delete,
     exists,
-    func,
     insert,
     or_,
     select,
@@ -31,6 +30,7 @@ from sqlalchemy.engine import Connection
 
 from kglink.errors import RecordError, UnknownNameError
 from kglink.store.database import Database, Item, chunks
+from kglink.store.kbs import highest_id
 from kglink.store.overlaps import forget_runs
 from kglink.store.prepared import Prepared, record_place
 from kglink.store.schema import (
@@ -168,9 +168,7 @@ def plan_batch(
     """Compare a batch with the rows of ``table``, and find the keys that this run saw before."""
     owners = (kb_id, kb_id + STAGED) if has_staged else (kb_id,)
     known = _known_rows(db, connection, table, owners, run, [record.key for record in batch])
-    (first_id, stop), ids = id_range(kb_id), table.c.id
-    last = connection.scalar(select(func.max(ids)).where(ids >= first_id, ids < stop))
-    next_id = first_id if last is None else last + 1
+    next_id = max(id_range(kb_id).first, highest_id(connection, kb_id, table) + 1)
     if table is entities:  # the ids of entities that were removed do not come again
         used = connection.scalar(select(kbs.c.last_id).where(kbs.c.id == kb_id)) or 0
         next_id = max(next_id, used + 1)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
+from typing import TextIO
 
 #: Characters that an example in a message has at most.
 MOST_SHOWN = 80
@@ -56,6 +58,17 @@ def printable_json(value: object, *, indent: int | None = None) -> str:
     """
     text = _SURROGATE.sub("\ufffd", json.dumps(value, ensure_ascii=False, indent=indent))
     return _ESCAPED_IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+def write_list(items: Iterable[str], out: TextIO) -> None:
+    """Write a list of JSON values, a line and a flush for each."""
+    before = "["
+    for item in items:
+        out.write(f"{before}\n{item}")
+        out.flush()
+        before = ","
+    out.write("[]\n" if before == "[" else "\n]\n")
+    out.flush()
 
 
 def spreadsheet_cell(text: str) -> str:

@@ -13,10 +13,10 @@ from typing import Any, ClassVar, get_args
 import pytest
 from conftest import Kglink
 
-from kglink.config import Section, Settings, all_settings, load_settings
+from kglink.config import Section, Settings, all_settings, load_settings, setting_descriptions
 from kglink.errors import ConfigError
 from kglink.plugins import KINDS, PluginSettings, load_registry
-from kglink.plugins.settings import setting_descriptions, setting_keys
+from kglink.plugins.settings import setting_keys
 from kglink.workspace import Workspace, init_workspace
 from kglink.workspace.trust import asks_of
 

@@ -157,10 +157,10 @@ def test_all_pairs_of_names() -> None:
     names = NamePairs.of(pairs)
     seen = [
         names.lefts[left] + names.rights[right]
-        for left, right in zip(names.left_rows, names.right_rows, strict=True)
+        for left, right in zip(names.rows.left, names.rows.right, strict=True)
     ]
     assert seen == ["aq", "ar", "bq", "br", "cp", "ap", "bp"]
-    assert names.best(np.arange(7)).tolist() == [3, 4, 6]
+    assert names.rows.best(np.arange(7)).tolist() == [3, 4, 6]
 
 
 # ------------------------------------------------------------------------------------ fuzzy

@@ -17,10 +17,10 @@ import pytest
 from pydantic import ValidationError
 
 from alias_names import Names
+from kglink.config import setting_descriptions
 from kglink.errors import StoreError
 from kglink.files.digest import user_key
 from kglink.files.manifest import file_info
-from kglink.plugins.settings import setting_descriptions
 from kglink.records import Span
 from kglink_plugins.detectors.dictionary import cache
 from kglink_plugins.detectors.dictionary.finder import dictionary_detector

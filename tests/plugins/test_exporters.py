@@ -33,12 +33,11 @@ from kglink.shown import web_address
 from kglink.sources import Problems, Source
 from kglink.testing import ExporterContract
 from kglink.testing.contracts.exporter import ExportedSpan, linked_documents
-from kglink.text.printable import same_length_line
+from kglink.text.printable import printable_json, same_length_line
 from kglink_kbs.bioc import BiocExporter, BiocWriterSettings
 from kglink_kbs.labelstudio import LabelStudioExporter
 from kglink_kbs.nif import NifExporter
 from kglink_kbs.pubtator import PubtatorAdapter, PubtatorExporter, PubtatorSettings
-from kglink_plugins.exporters.escape import json_text, one_line
 from kglink_plugins.exporters.html import HtmlExporter, HtmlSettings
 from kglink_plugins.exporters.json_records import JsonExporter, JsonlExporter, JsonSettings
 from kglink_plugins.exporters.standoff import (
@@ -47,7 +46,7 @@ from kglink_plugins.exporters.standoff import (
     CsvExporter,
     StandoffSettings,
 )
-from kglink_plugins.exporters.summary import marks
+from kglink_plugins.exporters.summary import marks, one_line
 from kglink_plugins.exporters.table import TableExporter, TableSettings, short
 from kglink_plugins.plugin import register_exporters
 
@@ -312,7 +311,7 @@ def test_jsonl_gives_back_every_text_on_one_encodable_line(text: str) -> None:
 
 
 def test_jsonl_keeps_offsets_where_two_surrogates_would_melt_into_one_character() -> None:
-    assert json.loads(json_text("\ud83d\ude00 end \ud83d")) == "\ufffd\ufffd end \ufffd"
+    assert json.loads(printable_json("\ud83d\ude00 end \ud83d")) == "\ufffd\ufffd end \ufffd"
 
 
 @pytest.mark.parametrize("exporter", [JsonExporter, JsonlExporter])

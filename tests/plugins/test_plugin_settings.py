@@ -10,9 +10,9 @@ import pytest
 from pydantic import Field
 
 from fake_distributions import FakeEnvironment, fake_environment
+from kglink.config import setting_descriptions
 from kglink.errors import ConfigError, PluginError, SourceError, UsageError
 from kglink.plugins import Guess, PluginSettings, PluginWarning, load_registry
-from kglink.plugins.settings import setting_descriptions
 from kglink.sources import SourceHead
 
 

@@ -11,7 +11,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from kglink.errors import RecordError, SourceError
+from kglink.errors import SourceError
 from kglink.records import Record
 from kglink.sources import Problems, Source, Step, check_text
 from kglink_kbs.mediawiki.chunk import Lottery
@@ -194,7 +194,7 @@ class _Reading:
                 done += 1
 
     def _report(self, page: BadPage) -> None:
-        self._problems.report(RecordError(page.reason, where=page.where, hint=page.hint))
+        self._problems.refuse(*page)
 
 
 def _about(plan: Plan, number: int) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from urllib.parse import quote, unquote
 from kglink.errors import RecordError, SourceError
 from kglink.records import EntityId, Verdict
 from kglink.sources import Problems, Source
-from kglink.sources.sssom import SAME, SssomReader, SssomRow, unquoted
+from kglink.sources.sssom import NEEDED, SAME, SssomReader, SssomRow, first_columns, unquoted
 from kglink.sources.values import Line
 from kglink.text.codes import code_of, spellings
 from kglink.text.printable import MOST_SHOWN, printable
@@ -141,7 +141,6 @@ HEADERS = (
 #: How a table of ours names the tool that made a row.
 TOOL = "kglink"
 MANUAL = "semapv:ManualMappingCuration"
-_SSSOM_SIGNS = ("subject_id", "predicate_id", "object_id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,10 +211,7 @@ def _is_sssom(source: Source) -> bool:
     head = source.head
     if ".sssom." in head.name or head.name.endswith(".sssom"):
         return True
-    text = head.head.decode("utf-8-sig", errors="replace")
-    rows = (line for line in text.splitlines() if line.strip() and not line.startswith("#"))
-    first = next(rows, "").split("\t")
-    return bool(set(_SSSOM_SIGNS) & set(map(unquoted, first)))
+    return not first_columns(head).isdisjoint(NEEDED)
 
 
 def _table(source: Source) -> Iterator[ListedPair]:

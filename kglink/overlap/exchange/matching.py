@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from kglink.errors import UsageError
 from kglink.overlap.exchange.lists import ListedPair, PairList, keys_of
+from kglink.overlap.names import check_two
 from kglink.records import Entity, EntityId, Overlap, Verdict
 from kglink.text.printable import MOST_SHOWN, printable
 
@@ -65,8 +65,7 @@ class MatchedList:
 
 def match_list(listed: PairList, get_entities: GetEntities, left: str, right: str) -> MatchedList:
     """Read a list to its end; its columns may stand in either order of the KBs."""
-    if left == right:
-        raise UsageError(f"{left!r} has no overlap with itself", hint="Name two different KBs.")
+    check_two(left, right)
     found = MatchedList(left, right)
     seen: set[str] = set()
     remaining = iter(listed)

@@ -34,8 +34,8 @@ from kglink.shown import (
     percent,
     web_address,
 )
-from kglink_plugins.exporters.escape import json_text, page_json
-from kglink_plugins.exporters.summary import Mark, Tally, counted, marks, notes
+from kglink.text.printable import printable_json
+from kglink_plugins.exporters.summary import Mark, Tally, counted, marks, notes, page_json
 
 # Documents wait in memory up to this size, then on disk, until the legend's counts are known.
 MEMORY_LIMIT = 16 * 1024 * 1024
@@ -114,7 +114,9 @@ class _Body:
             rows = "".join(
                 f"<dt>{escaped(str(key))}</dt><dd>{escaped(shown)}</dd>"
                 for key, value in document.meta.items()
-                for shown in [value if isinstance(value, str) else json_text(json_value(value))]
+                for shown in [
+                    value if isinstance(value, str) else printable_json(json_value(value))
+                ]
             )
             yield f"<details><summary>How it was linked</summary>\n<dl>{rows}</dl></details>\n"
         data = [self._link_data(link) for link in links]
@@ -203,7 +205,9 @@ class _Body:
         """The place of an entity in the page's table; what was seen first is shown."""
         place = self.entities.setdefault(candidate.id, len(self.entities))
         if place == len(self.entity_data):
-            limit = self.settings.description_limit
+            limit, description = self.settings.description_limit, candidate.description
+            if len(description) > limit:
+                description = f"{description[:limit].rstrip()} …"
             self.entity_data.append(
                 {
                     "kb": self._kb(candidate.id.kb),
@@ -211,7 +215,7 @@ class _Body:
                     "title": for_page(candidate.title),
                     "type": for_page(candidate.type),
                     "url": web_address(candidate.url),
-                    "description": for_page(_cut(candidate.description, limit)),
+                    "description": for_page(description),
                 }
             )
         return place
@@ -281,10 +285,6 @@ def _entity(candidate: Candidate | None) -> str:
 
 def _kb_class(index: int) -> str:
     return f"kb{index} c{index % len(COLOURS)} u{index % len(UNDERLINES)}"
-
-
-def _cut(text: str, limit: int) -> str:
-    return text if len(text) <= limit else text[:limit].rstrip() + " …"
 
 
 def page_style() -> str:

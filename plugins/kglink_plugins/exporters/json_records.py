@@ -7,7 +7,7 @@ from typing import TextIO
 
 from kglink.plugins import PluginSettings
 from kglink.records import LinkedDocument
-from kglink_plugins.exporters.escape import json_text
+from kglink.text.printable import printable_json, write_list
 
 
 class JsonSettings(PluginSettings):
@@ -20,7 +20,7 @@ class JsonSettings(PluginSettings):
 
     def record(self, document: LinkedDocument) -> str:
         """A document in one line."""
-        return json_text(document.as_json(explain=self.explain, rejected=self.rejected))
+        return printable_json(document.as_json(explain=self.explain, rejected=self.rejected))
 
 
 class JsonlExporter:
@@ -44,10 +44,4 @@ class JsonExporter:
 
     def export(self, documents: Iterable[LinkedDocument], out: TextIO) -> None:
         """Write the list, a line and a flush for each document."""
-        before = "["
-        for document in documents:
-            out.write(f"{before}\n{self._settings.record(document)}")
-            out.flush()
-            before = ","
-        out.write("[]\n" if before == "[" else "\n]\n")
-        out.flush()
+        write_list(map(self._settings.record, documents), out)

@@ -10,6 +10,7 @@ import csv
 import re
 from collections.abc import Iterable
 from typing import TextIO
+from urllib.parse import quote
 
 from kglink.plugins import PluginSettings
 from kglink.records import Candidate, KBAnswer, Link, LinkedDocument, json_number
@@ -107,13 +108,10 @@ class CsvExporter:
 
 
 def _brat_note(number: int, mention: int, chosen: Candidate) -> str:
-    key = re.sub(r"[\s%]", _percent, chosen.id.key)  # Spaces end the parts of this line.
+    # Spaces end the parts of this line.
+    key = re.sub(r"[\s%]", lambda found: quote(found[0], safe=""), chosen.id.key)
     code = f"{chosen.id.kb}:{writable(key, '?')}"
     return f"N{number}\tReference T{mention} {code}\t{same_length_line(chosen.title)}\n"
-
-
-def _percent(match: re.Match[str]) -> str:
-    return "".join(f"%{byte:02X}" for byte in match[0].encode())
 
 
 def _cells(document: str, link: Link, answer: KBAnswer) -> list[object]:

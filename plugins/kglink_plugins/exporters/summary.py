@@ -1,17 +1,20 @@
-"""What is said about linked documents in every format: counts, notes, and marks in a text."""
+"""What exporters share: counts, notes, marks in a text, and texts that are safe to show."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TextIO
 
 from kglink.records import Link, LinkedDocument
 from kglink.shown import overlapping
+from kglink.text.printable import printable_json, printable_line
 
 #: The entries of a document's ``meta`` that a reader must see without asking for them.
 NOTE_KEYS = ("truncated", "cut", "warnings", "notes")
+_LINE_BREAKS = re.compile("\r\n|[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 
 
 @dataclass
@@ -67,3 +70,24 @@ def notes(meta: Mapping[str, object]) -> list[str]:
         elif value:
             lines.append(f"{key}: {value}")
     return lines
+
+
+def one_line(text: str) -> str:
+    """``text`` for a table cell: every run of white space becomes one space."""
+    return printable_line(" ".join(text.split()))
+
+
+def terminal_lines(text: str) -> list[str]:
+    """The lines of ``text`` for a terminal; a tab becomes four spaces."""
+    return [printable_line(line.replace("\t", "    ")) for line in _LINE_BREAKS.split(text)]
+
+
+def encodable(text: str, out: TextIO) -> str:
+    """``text`` with a question mark for whatever the encoding of ``out`` cannot hold."""
+    encoding = getattr(out, "encoding", None) or "utf-8"
+    return text.encode(encoding, "replace").decode(encoding)
+
+
+def page_json(value: object) -> str:
+    """``value`` as JSON that no HTML parser can take for a tag, a comment or an entity."""
+    return re.sub("[<>&]", lambda match: f"\\u{ord(match[0]):04x}", printable_json(value))

@@ -14,8 +14,15 @@ from rich.text import Text
 
 from kglink.plugins import PluginSettings
 from kglink.records import Candidate, Link, LinkedDocument, Rejected
-from kglink_plugins.exporters.escape import encodable, one_line, terminal_lines
-from kglink_plugins.exporters.summary import Tally, counted, marks, notes
+from kglink_plugins.exporters.summary import (
+    Tally,
+    counted,
+    encodable,
+    marks,
+    notes,
+    one_line,
+    terminal_lines,
+)
 
 # Okabe and Ito's palette without black and yellow: told apart by colour-blind people, readable
 # on dark and light. The KB's name always stands beside the colour.

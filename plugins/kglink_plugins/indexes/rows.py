@@ -165,7 +165,9 @@ def faiss_errors(what: str, hint: str = "") -> Iterator[None]:
     try:
         yield
     except (RuntimeError, MemoryError) as error:
-        raise SpaceError(f"{what}: {_reason(error)}", hint=hint) from error
+        # Without the C++ function and file that stand before it.
+        reason = str(error).rpartition("failed: ")[2].rpartition("Error: ")[2].strip()
+        raise SpaceError(f"{what}: {reason}", hint=hint) from error
 
 
 def selector_of(spans: Sequence[RowRange], size: int) -> Any:
@@ -223,8 +225,3 @@ def _read_trailer(path: Path) -> tuple[int, int]:
     raise SpaceError(
         f"{path}: this is no whole index that kglink wrote", hint="Build the space again."
     )
-
-
-def _reason(error: BaseException) -> str:
-    """The sentence in a faiss message, without the C++ function and file before it."""
-    return str(error).rpartition("failed: ")[2].rpartition("Error: ")[2].strip()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +11,7 @@ from rapidfuzz import fuzz, process
 
 from kglink.errors import PluginError
 from kglink.overlap.names import folded_names
+from kglink.overlap.neighbours import RowPairs
 from kglink.plugins import EntityPair, PairedKBs
 from kglink.records import Entity
 from kglink.text.name_words import name_words, numbers_of
@@ -52,7 +53,7 @@ class FuzzyEvidence:
         if not pairs:
             return []
         names = NamePairs.of(pairs)
-        rows = names.left_rows, names.right_rows
+        rows, best = names.rows[:2], names.rows.best
         left_words = [name_words(name) for name in names.lefts]
         right_words = [name_words(name) for name in names.rights]
         words, letters = (
@@ -65,13 +66,13 @@ class FuzzyEvidence:
         same_numbers = _equal(
             [numbers_of(one) for one in left_words], [numbers_of(one) for one in right_words], *rows
         )
-        best_words = names.best(words)
+        best_words = best(words)
         columns = {
-            "same_words": names.best(same_words),
+            "same_words": best(same_words),
             "words": best_words,
-            "other_numbers": best_words - names.best(np.where(same_numbers, words, 0)),
-            "letters": names.best(letters),
-            "spelling": names.best(_spelling(left_words, right_words, *rows)),
+            "other_numbers": best_words - best(np.where(same_numbers, words, 0)),
+            "letters": best(letters),
+            "spelling": best(_spelling(left_words, right_words, *rows)),
         }
         return [
             dict(zip(columns, values, strict=True))
@@ -109,44 +110,22 @@ def _spelling(
     return (np.asarray(found) / 100).astype(np.float32)
 
 
-@dataclass(frozen=True, slots=True)
-class NamePairs:
+class NamePairs(NamedTuple):
     """The names of both sides, each entity's once, and the rows of all pairs of names.
 
-    The pairs of names of pair i are those from ``starts[i]`` on. An entity without a name has
-    one row that is empty.
+    An entity without a name has one row that is empty.
     """
 
     lefts: list[str]
     rights: list[str]
-    left_rows: IntArray
-    right_rows: IntArray
-    starts: IntArray
+    rows: RowPairs
 
     @classmethod
     def of(cls, pairs: Sequence[EntityPair]) -> NamePairs:
         """The names of some pairs of entities."""
-        lefts, left_first, left_count = _listed([pair.left for pair in pairs])
-        rights, right_first, right_count = _listed([pair.right for pair in pairs])
-        products = left_count * right_count
-        starts = np.cumsum(products) - products
-        pair_of = np.repeat(np.arange(len(pairs)), products)
-        within = np.arange(len(pair_of)) - starts[pair_of]
-        width = right_count[pair_of]
-        return cls(
-            lefts,
-            rights,
-            left_first[pair_of] + within // width,
-            right_first[pair_of] + within % width,
-            starts,
-        )
-
-    def best(self, values: npt.ArrayLike) -> FloatArray:
-        """The largest of the values of each pair's pairs of names."""
-        if not len(self.starts):
-            return np.empty(0, np.float32)
-        found: FloatArray = np.maximum.reduceat(np.asarray(values, np.float32), self.starts)
-        return found
+        lefts, *left_rows = _listed([pair.left for pair in pairs])
+        rights, *right_rows = _listed([pair.right for pair in pairs])
+        return cls(lefts, rights, RowPairs.of(*left_rows, *right_rows))
 
 
 def _listed(entities: Sequence[Entity]) -> tuple[list[str], IntArray, IntArray]:

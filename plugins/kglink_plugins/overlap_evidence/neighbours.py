@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kglink.overlap.neighbours import nearest_neighbours
+from kglink.overlap.neighbours import RowPairs, nearest_neighbours
 from kglink.overlap.weigh import cosines
 from kglink.plugins import EntityPair, EntityVectors, PairedKBs, PluginSettings, Side
 from kglink.text.fold import fold
@@ -18,7 +18,6 @@ from kglink_plugins.plugin import NeighbourSettings
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float32]
-CHUNK_ROWS = 65_536
 
 
 #: The vectors of one KB: of its names, and of its texts where the space has them.
@@ -130,19 +129,8 @@ def _rows(vectors: EntityVectors, entities: IntArray) -> _Rows:
 
 def _best(one: _Rows, other: _Rows) -> FloatArray:
     """The largest product of any two rows of each pair."""
-    width = other.numbers
-    products = one.numbers * width
-    starts = np.cumsum(products) - products
-    pair = np.repeat(np.arange(len(products)), products)
-    within = np.arange(len(pair)) - starts[pair]
-    left = one.firsts[pair] + within // width[pair]
-    right = other.firsts[pair] + within % width[pair]
-    cosines = [
-        _dots(one.matrix[left[at : at + CHUNK_ROWS]], other.matrix[right[at : at + CHUNK_ROWS]])
-        for at in range(0, len(pair), CHUNK_ROWS)
-    ]
-    best: FloatArray = np.maximum.reduceat(np.concatenate(cosines), starts)
-    return best
+    pairs = RowPairs.of(one.firsts, one.numbers, other.firsts, other.numbers)
+    return pairs.best_products(lambda rows: one.matrix[rows], lambda rows: other.matrix[rows])
 
 
 def _dots(one: FloatArray, other: FloatArray) -> FloatArray:

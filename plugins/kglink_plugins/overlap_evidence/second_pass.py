@@ -112,11 +112,9 @@ class Children:
         wanted = np.uint64(text_hash(key))
         start = int(np.searchsorted(self._parents, wanted))
         stop = int(np.searchsorted(self._parents, wanted, side="right"))
-        return [self._key(number) for number in self._children[start:stop][:MOST_CHILDREN].tolist()]
-
-    def _key(self, number: int) -> str:
-        text = self._keys[self._starts[number] : self._starts[number + 1]]
-        return text.decode("utf-8", "surrogatepass")
+        numbers = self._children[start:stop][:MOST_CHILDREN].tolist()
+        keys = (self._keys[self._starts[one] : self._starts[one + 1]] for one in numbers)
+        return [key.decode("utf-8", "surrogatepass") for key in keys]
 
 
 def _most(known: Sequence[float | None]) -> float:
