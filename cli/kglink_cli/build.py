@@ -192,7 +192,7 @@ def index(
     if exact and preset:
         raise UsageError("--exact is a preset itself", hint="Name one of the two.")
     wanted = {"preset": EXACT if exact else preset, "factory": factory}
-    changes = parse_options(settings or [])
+    changes = parse_options(settings)
     with session_of(context).open({"space.name": space}) as workspace:
         if presets:
             found = workspace.index_presets()

@@ -41,7 +41,7 @@ def link_on_cluster(
     Finished chunks are kept beside the output, and the same command goes on after them. If chunks
     fail, the others are done first. ``reached`` says how far so many texts are in all.
     """
-    from kglink.workspace.link_job import Failed, job_of
+    from kglink.workspace.link import Failed, job_of
     from kglink.workspace.ray_workers import Chunk, linked_by_ray
 
     workspace, path = to.workspace, output_of_chunks(to.path, to.format)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -61,7 +61,9 @@ def review(
         )
     with session_of(context).open() as workspace:
         ensure_space(workspace, wait=False)
-        with workspace.review_links(links, order=order) as session, _typed() as typed:  # type: ignore[arg-type]  # checked there
+        piped = nullcontext(character for line in sys.stdin for character in line)
+        reading = keys() if sys.stdin.isatty() else piped
+        with workspace.review_links(links, order=order) as session, reading as typed:  # type: ignore[arg-type]  # checked there
             texts = len({one.text for one in session.links})
             note("review", f"{counted(len(session.links), 'link')} in {counted(texts, 'text')}")
             if session.before:
@@ -79,16 +81,6 @@ def review(
     say(f"{counted(sum(result.said.values()), 'link')} judged" + (f": {counts}" if counts else ""))
     if result.corrections:
         note("learnt", "kglink link knows it now; kglink export corrections writes it out")
-
-
-@contextmanager
-def _typed() -> Iterator[Iterator[str]]:
-    """The keys of the terminal, or the characters of what is piped in."""
-    if sys.stdin.isatty():
-        with keys() as typed:
-            yield typed
-    else:
-        yield (character for line in sys.stdin for character in line)
 
 
 @dataclass

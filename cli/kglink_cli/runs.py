@@ -21,7 +21,7 @@ from kglink_cli.tables import TableFormat, write_tables
 
 if TYPE_CHECKING:
     from kglink.workspace import Workspace
-    from kglink.workspace.runs import WorkspaceRun
+    from kglink.workspace.training import WorkspaceRun
 
 RUN_COLUMNS = ("name", "recipe", "sources", "KBs", "state", "steps", "recall", "began", "space")
 BARS = "▁▂▃▄▅▆▇█"

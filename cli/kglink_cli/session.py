@@ -78,10 +78,10 @@ def tell_reranker(workspace: Workspace) -> None:
         )
 
 
-def parse_options(pairs: list[str], option: str = "--set") -> dict[str, object]:
+def parse_options(pairs: list[str] | None, option: str = "--set") -> dict[str, object]:
     """``["key=value", ...]`` as a dictionary."""
     options: dict[str, object] = {}
-    for pair in pairs:
+    for pair in pairs or ():
         key, equals, value = pair.partition("=")
         if not equals or not key.strip():
             raise UsageError(

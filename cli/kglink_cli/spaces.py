@@ -14,7 +14,7 @@ from kglink_cli.session import JudgedSplit, session_of, split_names
 
 if TYPE_CHECKING:
     from kglink.workspace import Workspace
-    from kglink.workspace.spaces import RecallComparison, SpaceSummary
+    from kglink.workspace.spaces import SpaceSummary
 
 COLUMNS = ("", "name", "KBs", "entities", "rows", "model", "index", "size", "made", "current")
 _CURRENT = {True: "yes", False: "no", None: "?"}
@@ -128,12 +128,17 @@ def _compare(
     else:
         note("same", f"{pair[0]} and {pair[1]} differ in nothing")
     if recalls:
-        figures = [
-            [pool, count, figure, *_beside(recalls, pool, figure)]
-            for pool, count in recalls.left.mentions.items()
-            for figure in recalls.left.of(pool)
-            if figure != AP_AT_1 or figure in recalls.tests.get(pool, {})  # else it is R@1
-        ]
+        figures: list[list[object]] = []
+        for pool, count in recalls.left.mentions.items():
+            theirs, tests = recalls.right.of(pool), recalls.tests.get(pool, {})
+            for figure, ours in recalls.left.of(pool).items():
+                test = tests.get(figure)
+                if test is None and figure == AP_AT_1:
+                    continue  # it is R@1
+                sure = [f"{test.p:.4f}", "yes" if test.is_significant() else "no"] if test else []
+                other = theirs[figure]
+                shown = [f"{ours:.3f}", f"{other:.3f}", f"{other - ours:+.3f}"]
+                figures.append([pool, count, figure, *shown, *(sure or ["", ""])])
         say("", "Both on the same mentions; p: paired randomization test")
         columns = ("pool", "mentions", "figure", *pair, "difference", "p", "significant at .05")
         print_table(columns, figures, right=(1, 3, 4, 5, 6))
@@ -145,15 +150,6 @@ def _cell(value: object) -> str:
     if isinstance(value, bool):
         return _CURRENT[value]
     return f"{value:,}" if isinstance(value, int) else str(value)
-
-
-def _beside(recalls: RecallComparison, pool: str, figure: str) -> list[str]:
-    ours, theirs = recalls.left.of(pool)[figure], recalls.right.of(pool)[figure]
-    shown = [f"{ours:.3f}", f"{theirs:.3f}", f"{theirs - ours:+.3f}"]
-    test = recalls.tests.get(pool, {}).get(figure)
-    if test is None:
-        return [*shown, "", ""]
-    return [*shown, f"{test.p:.4f}", "yes" if test.is_significant() else "no"]
 
 
 def _delete(workspace: Workspace, name: str, *, yes: bool, as_json: bool) -> None:

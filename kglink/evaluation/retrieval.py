@@ -89,14 +89,9 @@ def evaluate_retrieval(
     ``runs`` are the mentions that each run behind the space's model learnt from, with its name.
     ``each`` is called for every mention, in the order in which documents are read.
     """
-    check_documents(store, question.docs, question.split)
-    learnt = find_learnt(store, question.seen_in, question.docs, question.split, runs)
-    documents = chain.from_iterable(
-        store.documents(name, question.split or None) for name in question.docs
-    )
-    seen = LearntFrom(learnt, documents) if learnt else None
+    seen = learnt_from(store, question, runs)
     report = RetrievalReport(
-        question.ks, counterparts=question.counterparts, seen_in=learnt.words if learnt else ()
+        question.ks, counterparts=question.counterparts, seen_in=seen.words if seen else ()
     )
     for mention in _ranked(store, ranker, question, progress):
         report.add_to_slices(
@@ -178,6 +173,15 @@ class LearntFrom:
     def times(self, golds: Iterable[EntityId]) -> int:
         """How many mentions that were learnt from mean one of these entities."""
         return max((self._times[gold] for gold in golds), default=0)
+
+
+def learnt_from(
+    store: Store, question: Question, runs: Sequence[tuple[str, Mentions]] | None
+) -> LearntFrom | None:
+    """What of the evaluated mentions was learnt from, as `find_learnt` has it."""
+    learnt = find_learnt(store, question.seen_in, question.docs, question.split, runs)
+    documents = (store.documents(name, question.split or None) for name in question.docs)
+    return LearntFrom(learnt, chain.from_iterable(documents)) if learnt else None
 
 
 def folded(surface: str) -> str:

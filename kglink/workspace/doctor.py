@@ -216,7 +216,6 @@ def _ago(seconds: float) -> str:
 
 
 def _space_checks(opened: Opened) -> Iterator[Check]:
-
     root = opened.folder / SPACES_FOLDER
     for name in space_names(root):
         folder = SpaceFolder(root, name)

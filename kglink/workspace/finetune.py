@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from kglink.errors import KglinkError, UsageError
-from kglink.evaluation.candidate_files import Place, read_candidates
-from kglink.evaluation.candidate_files import judged_mentions as mentions_with_gold
+from kglink.evaluation.candidate_files import judged_places, read_candidates
 from kglink.evaluation.rankings import in_text
 from kglink.linking.describe import as_candidate, described
 from kglink.linking.fit import FOLDS, JudgedMention, fold_of, judged_mentions
@@ -50,8 +49,8 @@ from kglink.workspace.linker import is_remembered, memory_of
 from kglink.workspace.opened import Opened
 from kglink.workspace.overlaps import find_overlaps
 from kglink.workspace.publish import Replacement, new_space, publish_detector, publish_reranker
-from kglink.workspace.runs import Destination, Runs, stem_of
 from kglink.workspace.spaces import build_if_stale
+from kglink.workspace.training import Destination, Runs, stem_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -405,21 +404,18 @@ def _listed(
     depth: int,
 ) -> Iterator[JudgedRanking]:
     """The mentions of some documents with the candidates that a file lists for them."""
-    store = opened.store
-    known = [info.name for info in store.kbs() if info.entities]
-    lists = read_candidates(path, documents, known=known, kbs=kbs, existing=store.existing)
-    for docs, some in documents.items():
-        places = iter(mentions_with_gold(some, kbs))
-        while batch := list(islice(places, BATCH_MENTIONS)):
-            rankings = []
-            for document, one in batch:
-                ids = lists[Place(docs, document.id, one.start, one.end)].ids[:depth]
-                candidates = tuple(Candidate(own, "", 1 / (at + 1)) for at, own in enumerate(ids))
-                rankings.append(Ranking(in_text(document, one), candidates))
-            ranked = described(store, rankings, depth)
-            for ranking, (_, one) in zip(ranked, batch, strict=True):
-                if ranking.candidates:
-                    yield JudgedRanking(ranking, frozenset(one.gold or ()))
+    lists = read_candidates(path, documents, kbs, opened.store)
+    places = judged_places(documents, kbs)
+    while batch := list(islice(places, BATCH_MENTIONS)):
+        rankings = []
+        for place, document, one in batch:
+            ids = enumerate(lists[place].ids[:depth], 1)
+            candidates = tuple(Candidate(own, "", 1 / rank) for rank, own in ids)
+            rankings.append(Ranking(in_text(document, one), candidates))
+        ranked = described(opened.store, rankings, depth)
+        for ranking, (_, _, one) in zip(ranked, batch, strict=True):
+            if ranking.candidates:
+                yield JudgedRanking(ranking, frozenset(one.gold or ()))
 
 
 def _with_candidates(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,7 +14,7 @@ from kglink.errors import DamagedSpaceError, ModelError, SpaceError, UsageError
 from kglink.models import DEFAULT_MODEL, Encoder
 from kglink.models.source import ModelInfo
 from kglink.models.static_folder import STATIC
-from kglink.plugins import IndexBackend, Registry
+from kglink.plugins import Registry
 from kglink.records import OnProgress
 from kglink.space.build import (
     BuildReport,
@@ -31,7 +31,7 @@ from kglink.space.build import (
 from kglink.space.folder import SpaceFolder, build_command
 from kglink.space.segment import Segment
 from kglink.space.segment_build import History, SpaceSource
-from kglink.space.space import Space
+from kglink.space.space import BackendOf, Space
 from kglink.store import KBInfo, Store
 from kglink.store.entity_reader import Changes, FoldedEntity
 from kglink.workspace.folder import SPACES_FOLDER
@@ -106,13 +106,11 @@ class WorkspaceSpace:
 
     def segment(self, kb: str, *, progress: OnProgress = lambda _: None) -> Segment | None:
         """A KB's names and vectors, made where they are missing; the next build reuses them."""
-        source = self._source(kb)
+        source, model, section = self._source(kb), self.encoder.info, self._section
         if source is None:
             return None
-        parts = (source, self.encoder.info, self.encoder, self._section)
-        segment = make_segment(self.folder, *parts, progress=progress)
+        segment = make_segment(self.folder, source, model, self.encoder, section, progress=progress)
         if self.own_name:  # No build will ever do it.
-            model, section = self.encoder.info, self._section
             wanted = {wanted_folder(one, model, section) for one in self._sources()}
             self.folder.drop_segments(wanted.__contains__)
         return segment
@@ -134,7 +132,14 @@ class WorkspaceSpace:
         """Build it in one of the ways of the space room."""
         folder, sources, model, section = self._plan()
         return build(
-            *(folder, sources, model, self.encoder, self._index_backend, section),
+            *(
+                folder,
+                sources,
+                model,
+                self.encoder,
+                backend_of(self.registry),
+                section,
+            ),
             recorded_settings=self.resolved.as_dict(),
             replaces=() if self.replaces is None else (self.replaces, model.fingerprint),
             progress=progress,
@@ -154,7 +159,7 @@ class WorkspaceSpace:
         while True:
             before = self.folder.pointer
             try:
-                space = Space(self.folder, self._index_backend)
+                space = Space(self.folder, backend_of(self.registry))
                 break
             except DamagedSpaceError:
                 # Another process may have published between our reading CURRENT and its files.
@@ -201,11 +206,6 @@ class WorkspaceSpace:
             chosen["words"] = "yes" if manifest is not None and manifest.words else "no"
         return self._settings.model_copy(update=chosen)
 
-    def _index_backend(
-        self, name: str, settings: Mapping[str, str | int | float | bool]
-    ) -> IndexBackend:
-        return self.registry.create("index", name, settings)
-
     def _sources(self) -> Iterator[SpaceSource]:
         for info in self.store.kbs():
             if info.entities:
@@ -244,6 +244,11 @@ class WorkspaceSpace:
                     hint="Run the same command again.",
                 )
             yield seen
+
+
+def backend_of(registry: Registry) -> BackendOf:
+    """What makes the back ends of indexes: their plugins."""
+    return lambda name, settings: registry.create("index", name, settings)
 
 
 def joint_space(

@@ -10,7 +10,7 @@ from functools import cached_property
 from os import PathLike
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from kglink.config import CONFIG_FILE, ResolvedSettings, Settings, load_settings
 from kglink.errors import ConfigError, UsageError
@@ -227,7 +227,6 @@ class Opened:
 
     @joint_space.setter
     def joint_space(self, space: WorkspaceSpace) -> None:
-
         if self.settings.encoder.model == AUTO:
             space = replace(space, replaces=space.encoder.info.fingerprint)
         self._joint_space = published_stamp(space), space
@@ -244,7 +243,6 @@ class Opened:
             return self._student[1]
 
     def _student_stamp(self) -> Stamp:
-
         return stamp_of(self.joint_space.folder.student / STATIC.name)
 
     def space(self) -> Space:
@@ -286,8 +284,7 @@ class Opened:
         with self.lock:
             key = (id(space), kbs, limits)
             if key not in self._limited:
-                while len(self._limited) >= MOST_LINKERS:
-                    del self._limited[next(iter(self._limited))]
+                make_room(self._limited)
                 self._limited[key] = space, limited_to(space, kbs, limits, self.store)
             return self._limited[key][1]
 
@@ -329,8 +326,7 @@ class Opened:
                     corrected=corrected_texts(self.store),
                 )
                 self.stages += linker.stages
-                while len(self._linkers) >= MOST_LINKERS:
-                    del self._linkers[next(iter(self._linkers))]
+                make_room(self._linkers)
                 self._linkers[key] = linker
             return linker
 
@@ -375,6 +371,12 @@ class Opened:
         """The detectors of mentions that the settings mean, and where they come from."""
         folder = (space or self.space()).folder
         return chosen_detector(folder, self.settings.link, self.settings.encoder)
+
+
+def make_room(kept: dict[Any, Any]) -> None:
+    """Drop the oldest where there are as many as are kept."""
+    while len(kept) >= MOST_LINKERS:
+        del kept[next(iter(kept))]
 
 
 def published_stamp(space: WorkspaceSpace) -> Stamp:

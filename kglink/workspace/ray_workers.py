@@ -16,7 +16,7 @@ import kglink
 from kglink.errors import SpaceError, UsageError
 from kglink.plugins import Exporter
 from kglink.records import TextInput
-from kglink.workspace.link_job import ChunkLines, Failed, LinkJob
+from kglink.workspace.link import ChunkLines, Failed, LinkJob
 
 #: How often a chunk is linked, or a worker started, before it is given up.
 TRIES = 3
@@ -195,7 +195,7 @@ def _worker_class() -> type:
 
         def lines(self, texts: Sequence[TextInput]) -> Answer:
             """The answers to the texts of a chunk."""
-            from kglink.workspace.link_job import Failed  # of the node
+            from kglink.workspace.link import Failed  # of the node
 
             try:
                 return self.job.lines(texts, self.exporter)

@@ -31,8 +31,8 @@ from kglink.workspace.folder import MAP_ENTITIES, named
 from kglink.workspace.joint_space import encoder_of
 from kglink.workspace.judging import evaluated, report_as_json
 from kglink.workspace.opened import Opened
-from kglink.workspace.runs import Runs, WorkspaceRun
 from kglink.workspace.spaces import build_if_stale
+from kglink.workspace.training import Runs, WorkspaceRun
 
 FORMAT = 1
 #: The ranks of the recall curves.
@@ -81,7 +81,12 @@ def report(
                     fit_to_held_back(other, run.info.settings, progress)
                     shape |= _evaluated(other, asked, split, kept, len(found) - 1, progress)
                 if map_entities:
-                    before = _model_before(other, run)
+                    base = run.info.settings.recipe.model.base
+                    before: Encoder | None = encoder_of(base, other.settings.encoder, other.folder)
+                    try:
+                        _ = before and before.info
+                    except KglinkError:  # it is not there any more
+                        before = None
                     parts = (other.store, other.space(), before, map_entities)
                     shape["map"] = map_of(*parts, progress)
             shapes.append(shape)
@@ -215,17 +220,6 @@ def _evaluated(
         "errors": analysis.finish().as_json(),
         "cases": cases,
     }
-
-
-def _model_before(other: Opened, run: WorkspaceRun) -> Encoder | None:
-    """The model that a run started from; None where it is not there any more."""
-    base = run.info.settings.recipe.model.base
-    encoder = encoder_of(base, other.settings.encoder, other.folder)
-    try:
-        _ = encoder.info
-    except KglinkError:
-        return None
-    return encoder
 
 
 FloatArray = npt.NDArray[np.float32]

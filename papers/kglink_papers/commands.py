@@ -135,56 +135,42 @@ def _list(*, as_json: bool, options: tuple[object, ...]) -> None:
     if as_json:
         print_json(found)
         return
-    print_table(
-        ("name", "rows", "data", "table"),
-        [[one["name"], one["rows"], one["data"], one["title"]] for one in found],
-        right=(1,),
-    )
+    rows = [[one["name"], one["rows"], one["data"], one["title"]] for one in found]
+    print_table(("name", "rows", "data", "table"), rows, right=(1,))
 
 
 def _print_plan(asked: Reproducer, data: Path | None, *, as_json: bool) -> None:
     """Every run with its state, its steps, and how long those before it took."""
-    from kglink.workspace.runs import Runs
+    from kglink.workspace.training import Runs
 
-    states = [
-        {
-            "run": run.name,
-            "recipe": run.recipe,
-            "state": run.state,
-            "learns_from": list(run.docs),
-            "steps": run.steps,
-            "seconds": None,
-        }
-        for run in asked.plan(data)
-    ]
+    planned = asked.plan(data)
     runs = {run.info.name: run.info for run in Runs(asked.opened.folder).all()}
     paces = [
         info.report.seconds / info.steps
-        for info in (runs.get(str(one["run"])) for one in states)
+        for info in (runs.get(one.name) for one in planned)
         if info is not None and info.report is not None and info.steps
     ]
-    for one in states:
-        steps = one["steps"]
-        if paces and isinstance(steps, int) and one["state"] != "done":
-            one["seconds"] = round(steps * sum(paces) / len(paces))
+    pace = sum(paces) / len(paces) if paces else None
+    states: list[dict[str, object]] = []
+    rows, left = [], []
+    for run in planned:
+        seconds = None
+        if pace is not None and run.steps is not None and run.state != "done":
+            seconds = round(run.steps * pace)
+        states.append({
+            "run": run.name, "recipe": run.recipe, "state": run.state,
+            "learns_from": list(run.docs), "steps": run.steps, "seconds": seconds,
+        })  # fmt: skip
+        steps = "-" if run.steps is None else f"{run.steps:,}"
+        minutes = "-" if seconds is None else f"{seconds / 60:,.0f}"
+        rows.append([run.name, run.recipe, run.state, steps, minutes])
+        if run.state in ("new", "stopped"):
+            left.append(seconds)
     if as_json:
         print_json(states)
         return
-    columns = ("run", "recipe", "state", "steps", "minutes")
-    print_table(
-        columns,
-        [
-            [
-                *(one["run"], one["recipe"], one["state"]),
-                "-" if one["steps"] is None else f"{one['steps']:,}",
-                "-" if one["seconds"] is None else f"{int(str(one['seconds'])) / 60:,.0f}",
-            ]
-            for one in states
-        ],
-        right=(3, 4),
-    )
-    left = [one["seconds"] for one in states if one["state"] in ("new", "stopped")]
-    known = [int(str(one)) for one in left if one is not None]
+    print_table(("run", "recipe", "state", "steps", "minutes"), rows, right=(3, 4))
+    known = [one for one in left if one is not None]
     if left and len(known) == len(left):
         say("", f"About {sum(known) / 3600:,.1f} hours of training for what is not done yet, as "
                 "fast as the runs that are; encoding and judging come on top.")  # fmt: skip
