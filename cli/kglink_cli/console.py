@@ -125,15 +125,11 @@ def reached(at: Progress) -> Reached:
 
 
 @contextmanager
-def watching(reached: Callable[[], Reached]) -> Iterator[None]:
-    """Show what ``reached`` says now and again: for work that is long silent."""
-    with display(reached):
-        yield
-
-
-@contextmanager
 def display(look: Callable[[], Reached] | None = None) -> Iterator[Show]:
-    """Show what comes: at once, and again while nothing new comes; or else what ``look`` says."""
+    """Show what comes: at once, and again while nothing new comes; or else what ``look`` says.
+
+    ``look`` is asked now and again: for work that is long silent.
+    """
     ended, lock, last = threading.Event(), threading.Lock(), None
     with _bar_or_lines() as draw:
 

@@ -165,9 +165,9 @@ def _differences(
 
 
 def _names(figures: Figures) -> tuple[str, ...]:
-    from kglink.evaluation.measures.retrieval import AP_AT_1, MAP_AT_10, MRR
+    from kglink.evaluation.measures.retrieval import SHOWN
 
-    return (*(f"R@{k}" for k in figures.ks), AP_AT_1, MAP_AT_10, MRR)
+    return (*(f"R@{k}" for k in figures.ks), *SHOWN)
 
 
 def _rows(figures: Figures, *, intervals: bool) -> list[list[object]]:

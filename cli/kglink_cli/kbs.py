@@ -22,12 +22,12 @@ from kglink.workspace.kept_options import read_random_split
 from kglink_cli.console import (
     Reached,
     counted,
+    display,
     note,
     print_json,
     print_table,
     progress,
     say,
-    watching,
 )
 from kglink_cli.session import Encoding, parse_options, session_of, split_names
 
@@ -114,13 +114,13 @@ def add_kb(
             progress=take,
         )
         try:
-            with watching(reached):
+            with display(reached):
                 added = read(allow_shrink=allow_shrink, on_note=note)
         except ShrinkError as error:
             if source == "-" or not (sys.stdin.isatty() and sys.stderr.isatty()):
                 raise
             typer.confirm(f"{printable_line(error.message)}. Shall it?", abort=True, err=True)
-            with watching(reached):
+            with display(reached):
                 added = read(allow_shrink=True)
         seconds = time.monotonic() - began
         gone = workspace.store.count_gone_golds(name) if added.summary.entity_tally.removed else 0

@@ -15,7 +15,7 @@ from typing import Any, TextIO
 
 from kglink.errors import UsageError
 from kglink.evaluation.measures.end_to_end import Answer, JudgedText
-from kglink.evaluation.measures.retrieval import AP_AT_1, MAP_AT_10, MRR, RERANKED, values_of
+from kglink.evaluation.measures.retrieval import AP_AT_1, RERANKED, SHOWN, values_of
 from kglink.evaluation.rankings import JSON_KEYS, RankedMention
 from kglink.evaluation.significance import ALPHA, ROUNDS, RandomizationTest, randomization_test
 from kglink.records import EntityId
@@ -159,7 +159,7 @@ class Comparison(_Beside):
         reranked = bool(evaluated.reranker or self.kept.reranker)
         depth = min(evaluated.depth, self.kept.depth)
         compared = [k for k in sorted({1, *ks}) if k <= depth]
-        names = (*(f"R@{k}" for k in compared), AP_AT_1, MAP_AT_10, MRR)
+        names = (*(f"R@{k}" for k in compared), *SHOWN)
         values = values_of(compared, depth=depth)
         # Without a reranker AP@1 is R@1.
         self._values = {name: values[name] for name in names if reranked or name != AP_AT_1}

@@ -93,25 +93,6 @@ def evaluate_retrieval(
     report = RetrievalReport(
         question.ks, counterparts=question.counterparts, seen_in=seen.words if seen else ()
     )
-    for mention in _ranked(store, ranker, question, progress):
-        report.add_to_slices(
-            mention,
-            is_seen=seen is not None and seen.has_seen(mention.surface),
-            is_seen_entity=seen is not None and seen.times(mention.gold) > 0,
-        )
-        each(mention)
-    if not report.mentions:
-        raise UsageError(
-            f"no mention of {', '.join(question.docs)} has its gold in {' or '.join(question.kbs)}",
-            hint="Golds are found when documents are added: add the KBs first, name them with "
-            "--links-to, and say with --resolve how entities are named: key, xref or title.",
-        )
-    return report
-
-
-def _ranked(
-    store: Store, ranker: Ranker, question: Question, progress: OnProgress
-) -> Iterator[RankedMention]:
     done = 0
     total = sum(store.count_documents(name, question.split or None) for name in question.docs)
 
@@ -123,13 +104,25 @@ def _ranked(
             progress(Progress("documents", done, total))
 
     for name in question.docs:
-        documents = counted(name)
-        yield from rank_mentions(
-            *(ranker, documents, question.kbs, question.depth),
+        for mention in rank_mentions(
+            *(ranker, counted(name), question.kbs, question.depth),
             docs=name,
             counterparts=store.counterparts if question.counterparts else None,
             entities=store.get_entities if question.domains else None,
+        ):
+            report.add_to_slices(
+                mention,
+                is_seen=seen is not None and seen.has_seen(mention.surface),
+                is_seen_entity=seen is not None and seen.times(mention.gold) > 0,
+            )
+            each(mention)
+    if not report.mentions:
+        raise UsageError(
+            f"no mention of {', '.join(question.docs)} has its gold in {' or '.join(question.kbs)}",
+            hint="Golds are found when documents are added: add the KBs first, name them with "
+            "--links-to, and say with --resolve how entities are named: key, xref or title.",
         )
+    return report
 
 
 #: Reads mentions, a page of documents at a time.

@@ -80,17 +80,12 @@ def _machine_checks() -> Iterator[Check]:
             versions[name] = version(name)
     yield Check("libraries", "ok", ", ".join(f"{name} {found}" for name, found in versions.items()))
     if "faiss-cpu" in versions and "faiss-gpu" in versions:
-        yield Check(
-            "faiss",
-            "bad",
-            "faiss-cpu and faiss-gpu are both installed, one over the other",
-            "pip uninstall -y faiss-cpu faiss-gpu && pip install faiss-cpu",
-        )
+        what = "faiss-cpu and faiss-gpu are both installed, one over the other"
+        fix = "pip uninstall -y faiss-cpu faiss-gpu && pip install faiss-cpu"
+        yield Check("faiss", "bad", what, fix)
     try:
-        hardware = choose_hardware()
-        yield Check(
-            "device", "ok", f"{hardware.device}, {hardware.threads} cores, {hardware.precision}"
-        )
+        found = choose_hardware()
+        yield Check("device", "ok", f"{found.device}, {found.threads} cores, {found.precision}")
     except KglinkError as error:
         yield Check("device", "bad", error.message, error.hint)
     if not cpu_flags() & BF16_FLAGS:
@@ -123,11 +118,10 @@ def _workspace_checks(named: Path | None, *, trust: bool) -> Iterator[Check]:
         with Opened.open(folder, trust=trust) as opened:
             yield Check("workspace", "ok", str(folder))
             asks = "; ".join(map(str, asks_of(folder, opened.resolved, opened.registry)))
-            names, fix = "names nothing outside of the workspace", ""
-            if asks:
-                fix = f"`{trust_command(folder)} --revoke` takes it back."
-            trusted = f"you allow {CONFIG_FILE} to set {asks}" if asks else f"{CONFIG_FILE} {names}"
-            yield Check("trust", "ok", trusted, fix)
+            allowed = f"you allow {CONFIG_FILE} to set {asks}"
+            nothing = f"{CONFIG_FILE} names nothing outside of the workspace"
+            fix = f"`{trust_command(folder)} --revoke` takes it back."
+            yield Check("trust", "ok", allowed if asks else nothing, fix if asks else "")
             yield _disk("disk", folder)
             problems = opened.store.check()
             infos = opened.store.kbs()
@@ -138,12 +132,9 @@ def _workspace_checks(named: Path | None, *, trust: bool) -> Iterator[Check]:
                 yield Check("store", "bad", problem, "Run the add-kb that was interrupted again.")
             for info in infos:
                 if not info.licence:
-                    yield Check(
-                        "licence",
-                        "note",
-                        f"nobody said which licence {info.name} has",
-                        "Add it again with --licence NAME: nothing else will change.",
-                    )
+                    what = f"nobody said which licence {info.name} has"
+                    fix = "Add it again with --licence NAME: nothing else will change."
+                    yield Check("licence", "note", what, fix)
             yield from _scratch_checks(opened)
             yield from _space_checks(opened)
     except KglinkError as error:

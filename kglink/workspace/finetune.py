@@ -328,13 +328,8 @@ def _published(
                 both = " and ".join(pair)
                 progress(Note(f"the overlaps of {both}, found for this run, are forgotten again"))
             runs.set_destination(name, Destination(space, refused=True))
-            return Finetuned(
-                report,
-                scoring=new.scoring,
-                detector=detector,
-                replacement=new.replacement,
-                refused=objection,
-            )
+            made = report, None, new.scoring, detector, new.replacement
+            return Finetuned(*made, refused=objection)
         built = new.publish(target, progress, anyway=bool(job.publish))
         if detector is not None:
             detector = publish_detector(target, detector)
@@ -431,9 +426,7 @@ def _with_candidates(
         judged = [kb for kb in kbs if not gold or any(one.kb == kb for one in gold)]
         rankings.append(Ranking(mention, tuple(joint_ranking(by_kb, judged)[:depth])))
     not_found = [
-        sorted(one.gold)[:1]
-        if one.gold.isdisjoint(found.id for found in ranking.candidates)
-        else []
+        sorted(one.gold)[:1] * one.gold.isdisjoint(found.id for found in ranking.candidates)
         for ranking, one in zip(rankings, batch, strict=True)
     ]
     entities = store.get_entities(chain.from_iterable(not_found))

@@ -168,24 +168,19 @@ def kbs_of(workspace: Opened, question: Question) -> tuple[str, ...]:
 
 def evaluated(workspace: Opened, question: Question) -> Evaluated:
     """What an evaluation is of, written beside what is kept of it."""
-    link = workspace.settings.link
-    asked = Evaluated(
-        question.docs, question.split, kbs_of(workspace, question), question.counterparts
-    )
+    link, more = workspace.settings.link, dict[str, Any]()
     if question.end_to_end:
-        asked = replace(asked, protocol="end to end")
+        more["protocol"] = "end to end"
     else:
-        asked = replace(asked, depth=question.depth, reranker=link.reranker)
+        more = {"depth": question.depth, "reranker": link.reranker}
     if question.file is not None:
-        return replace(asked, model=question.file.name)
-    manifest = workspace.space().manifest
-    return replace(
-        asked,
-        space=manifest.name,
-        model=manifest.model.name,
-        evidence=link.evidence,
-        reranker=link.reranker,
-    )
+        more["model"] = question.file.name
+    else:
+        space = workspace.space().manifest
+        more |= {"space": space.name, "model": space.model.name}
+        more |= {"evidence": link.evidence, "reranker": link.reranker}
+    kbs = kbs_of(workspace, question)
+    return Evaluated(question.docs, question.split, kbs, question.counterparts, **more)
 
 
 def report_as_json(
@@ -195,14 +190,9 @@ def report_as_json(
     file = str(question.file) if question.file else None
     of = {"docs": ",".join(question.docs), "split": question.split}
     if isinstance(report, EndToEndReport):
-        return {
-            "protocol": "end to end",
-            **of,
-            "space": None if file else workspace.settings.space.name,
-            "predictions": file,
-            "counterparts": question.counterparts,
-            **report.as_json(),
-        }
+        space = None if file else workspace.settings.space.name
+        asked = {"space": space, "predictions": file, "counterparts": question.counterparts}
+        return {"protocol": "end to end", **of, **asked, **report.as_json()}
     link = workspace.settings.link
     return {
         **of,

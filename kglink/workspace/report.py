@@ -42,6 +42,7 @@ MOST_CASES = 300
 #: Points of a curve of losses: means of equal parts.
 _MOST_LOSSES = 300
 _SEED = 0
+_OF_EPOCH = ("stage", "epoch", "total", "mean", "epoch_loss", "best")
 
 
 def report(
@@ -75,7 +76,14 @@ def report(
             if run.spaces:
                 other = opened.with_settings({"space.name": run.spaces[0]})
                 build_if_stale(other)
-                shape |= _fingerprints(other)
+                manifest = other.space().manifest
+                made_of = {f"KB {kb}": name for kb, name in manifest.segments.items()}
+                shape |= {
+                    "space": manifest.name,
+                    "model": manifest.model.name,
+                    "fingerprints": {"model": manifest.model.fingerprint, **made_of},
+                    "revisions": dict(manifest.revisions),
+                }
                 if asked:
                     # A run of `kglink reproduce` was never published, and so never fitted.
                     fit_to_held_back(other, run.info.settings, progress)
@@ -143,18 +151,9 @@ def _of_folder(run: WorkspaceRun) -> dict[str, Any]:
             for stage in dict.fromkeys(line["stage"] for line in losses)
         },
         "epochs": [
-            {
-                key: line[key]
-                for key in ("stage", "epoch", "total", "mean", "epoch_loss", "best")
-                if key in line
-            }
-            for line in lines
-            if "mean" in line
+            {key: line[key] for key in _OF_EPOCH if key in line} for line in lines if "mean" in line
         ],
-        "space": None,
-        "retrieval": None,
-        "end_to_end": None,
-        "errors": None,
+        **dict.fromkeys(("space", "retrieval", "end_to_end", "errors")),
         "cases": [],
         "map": None,
     }
@@ -166,19 +165,6 @@ def _thinned(lines: Sequence[Mapping[str, Any]]) -> list[tuple[int, float]]:
     bounds = [at * len(lines) // count for at in range(count + 1)] if count else []
     parts = [lines[start:stop] for start, stop in pairwise(bounds)]
     return [(one[-1]["total"], sum(line["loss"] for line in one) / len(one)) for one in parts]
-
-
-def _fingerprints(other: Opened) -> dict[str, Any]:
-    manifest = other.space().manifest
-    return {
-        "space": manifest.name,
-        "model": manifest.model.name,
-        "fingerprints": {
-            "model": manifest.model.fingerprint,
-            **{f"KB {kb}": name for kb, name in manifest.segments.items()},
-        },
-        "revisions": dict(manifest.revisions),
-    }
 
 
 def _evaluated(

@@ -6,14 +6,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import mean, stdev
 from typing import Any
 
+from kglink.evaluation.measures.retrieval import SHOWN
+from kglink.evaluation.rankings import JSON_KEYS
 from kglink_cli.evaluation_tables import KINDS, MOST_TYPES
 from kglink_cli.tables import Figure, Table
 
 Shape = Mapping[str, Any]
 #: The figures of retrieval that tables have.
-FIGURES = ("R@1", "R@8", "R@64", "AP@1", "MAP@10", "MRR")
+FIGURES = ("R@1", "R@8", "R@64", *SHOWN)
 #: The pools over all KBs, as commands call them.
-POOLS = {"joint": "[joint]", "judged_joint": "[judged joint]"}
+POOLS = {key: pool for pool, key in JSON_KEYS.items()}
 
 
 def tables_of(report: Shape) -> dict[str, Table]:
@@ -49,15 +51,7 @@ def pools_of(shape: Shape) -> Iterator[tuple[str, Shape, Shape, int]]:
 def _retrieval(report: Shape) -> Table:
     """How often a right entity is found, with intervals."""
     rows = [
-        [
-            run["name"],
-            pool,
-            mentions,
-            *(
-                Figure(figures[one], tuple(around[one]) if around.get(one) else None)
-                for one in FIGURES
-            ),
-        ]
+        [run["name"], pool, mentions, *(_figure(figures[one], around.get(one)) for one in FIGURES)]
         for run in evaluated(report)
         for pool, figures, around, mentions in pools_of(run["retrieval"])
     ]
@@ -128,7 +122,8 @@ def _answers(report: Shape) -> Table:
             ("links", "weak"),
         ):  # fmt: skip
             one = joint[what][match]
-            shown = [_known(one, name) for name in ("precision", "recall", "f1")]
+            shown = [_figure(one["micro"][name], one["intervals"][name])
+                     for name in ("precision", "recall", "f1")]  # fmt: skip
             rows.append([run["name"], what, match, one["gold"], one["found"], one["right"], *shown])
     title = "What links of raw text are worth: detection and links (GERBIL's InKB)"
     columns = ("run", "what", "match", "mentions", "found", "right", "precision", "recall", "F1")
@@ -139,9 +134,8 @@ def _answers(report: Shape) -> Table:
     return Table(columns, rows, 3, title, below)
 
 
-def _known(score: Shape, name: str) -> object:
-    value, around = score["micro"][name], score["intervals"][name]
-    return "-" if value is None else Figure(value, tuple(around) if around else None)
+def _figure(value: float | None, around: Sequence[float] | None) -> object:
+    return "-" if value is None else Figure(value, (around[0], around[1]) if around else None)
 
 
 def _training(report: Shape) -> Table:

@@ -22,7 +22,7 @@ from kglink import Workspace
 from kglink.errors import KglinkError
 from kglink.workspace.memory import learn_corrections
 from kglink_doors.listening import Limits, address, listen
-from kglink_doors.serve import answers, changes, job_routes, reconcile
+from kglink_doors.serve import answers, changes, reconcile
 from kglink_doors.serve.batches import Batches
 from kglink_doors.serve.errors import (
     FULL_DISK,
@@ -69,7 +69,7 @@ def build_app(workspace: Workspace, limits: Limits, *, log: bool = False) -> Fas
         lifespan=life,
     )
     app.add_middleware(Guard, limits=limits, metrics=metrics, log=log)
-    for module in (answers, changes, job_routes, reconcile):
+    for module in (answers, changes, reconcile):
         app.include_router(module.router)
     _add_states(app)
     page = files("kglink_doors.serve") / "page"
