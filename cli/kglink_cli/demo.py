@@ -56,12 +56,8 @@ fine-tuning makes another model, which is measured without a reranker: it wants 
 def demo(
     folder: Path | None = Option(None, "--dir", help="Where to work; else a new temporary folder."),
     html: Path | None = Option(None, help="Where the page goes; in the folder else."),
-    quick: bool = Option(
-        False, "--quick", help="Leave out the fine-tuning, which takes half a minute."
-    ),
-    rerank: bool = Option(
-        False, "--rerank", help="Train a reranker as well, and see whether it helps."
-    ),
+    quick: bool = Option(False, "--quick", help="Leave out the fine-tuning (half a minute)."),
+    rerank: bool = Option(False, "--rerank", help="Also train a reranker; see whether it helps."),
 ) -> None:
     """Add two KBs, build their space, find what they share, link, learn, train; measure each step.
 

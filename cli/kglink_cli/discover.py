@@ -37,9 +37,7 @@ def discover(
     ),
     kb: str | None = Option(None, help="Unknown to these KBs: a,b"),
     least: float = Option(LEAST_UNKNOWN, help="Least probability that no KB has it.", min=0, max=1),
-    at_least: int = Option(
-        1, "--mentions", help="List those with at least this number of mentions.", min=1
-    ),
+    at_least: int = Option(1, "--mentions", help="Least number of mentions to list.", min=1),
     answers: list[str] | None = Option(
         None,
         "--answer",

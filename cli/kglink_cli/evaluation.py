@@ -122,9 +122,8 @@ def _judged(
             comparison.complete = record["complete"]
         tables = list(_tables(report, question, wanted))
         if analysis is not None:
-            errors = analysis.finish()
-            record["errors"] = errors.as_json()
-            tables.append(errors_table(errors))
+            record["errors"] = analysis.finish().as_json()
+            tables.append(errors_table(record["errors"]))
         if clusters is not None:
             vectors = not question.end_to_end and question.file is None
             figures = cluster_figures(workspace, clusters, vectors=vectors)

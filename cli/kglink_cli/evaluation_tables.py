@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from kglink.evaluation.comparison import AnswerComparison, Comparison
     from kglink.evaluation.measures.clusters import ClusterFigures
     from kglink.evaluation.measures.end_to_end import EndToEndReport, Score
-    from kglink.evaluation.measures.errors import ErrorSummary
     from kglink.evaluation.measures.overlaps import OverlapFigures, OverlapTest
     from kglink.evaluation.measures.retrieval import Figures, RetrievalReport
     from kglink.evaluation.significance import RandomizationTest
@@ -274,30 +273,28 @@ def _most(label: str, counts: Sequence[tuple[str, int]]) -> list[str]:
 
 
 # ----------------------------------------------------------------------- errors and clusters
-def errors_table(summary: ErrorSummary) -> Table:
+def error_rows(errors: Mapping[str, Any], used: Sequence[str]) -> list[list[object]]:
     """A row for each group: its mentions, how many are right, and the reasons of the others."""
+    rows: list[list[Any]] = [["all", "", errors]]
+    for kind, groups in errors["groups"].items():
+        shown = groups[:MOST_TYPES] if kind == "type" else groups
+        rows += [[KINDS[kind], one["group"], one] for one in shown]
+    return [
+        [*words, one["mentions"], one["right"], *(one["reasons"][reason] for reason in used)]
+        for *words, one in rows
+    ]
+
+
+def errors_table(errors: Mapping[str, Any]) -> Table:
+    """Why mentions are answered wrongly, from the JSON of it."""
     from kglink.evaluation.measures.errors import REASONS
 
-    used = [reason for reason in REASONS if summary.all[reason]]
-    rows: list[list[object]] = []
-
-    def add(kind: str, group: str, counts: Any) -> None:
-        words = (counts[reason] for reason in (None, *used))
-        rows.append([kind, group, counts.total(), *words])
-
-    add("all", "", summary.all)
-    more = 0
-    for kind, groups in summary.groups().items():
-        shown = list(groups.items())
-        if kind == "type":
-            more = max(0, len(shown) - MOST_TYPES)
-            shown = shown[:MOST_TYPES]
-        for group, counts in shown:
-            add(KINDS[kind], group, counts)
+    used = [reason for reason in REASONS if errors["reasons"][reason]]
+    rows = error_rows(errors, used)
     below = ["", *(f"{reason:14} {REASONS[reason]}" for reason in used)]
-    if summary.learnt_from:
-        below.append(f"{'learnt from':14} {', '.join(summary.learnt_from)}")
-    if more:
+    if errors["learnt_from"]:
+        below.append(f"{'learnt from':14} {', '.join(errors['learnt_from'])}")
+    if (more := len(errors["groups"].get("type", ())) - MOST_TYPES) > 0:
         below.append(f"{'more':14} {counted(more, 'smaller type')}; --json has all")
     columns = ("by", "group", "mentions", "right", *used)
     return Table(columns, rows, 2, "Why mentions are answered wrongly", below)

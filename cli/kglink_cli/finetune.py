@@ -58,23 +58,13 @@ def finetune(
     source_kb: list[str] | None = Option(
         None, help="The source KBs: a,b; by default the KB with the most annotated mentions."
     ),
-    target_kb: list[str] | None = Option(
-        None, help="The target KBs: a,b; by default all the others."
-    ),
-    docs: list[str] | None = Option(
-        None, help="KBs with documents to learn from: a,b; by default all."
-    ),
-    recipe: str | None = Option(
-        None, help="Recipe by its name (`kglink recipes`), or a .toml file."
-    ),
-    changes: list[str] | None = Option(
-        None, "--set", help="Change a value of the recipe: train.epochs=2"
-    ),
+    target_kb: list[str] | None = Option(None, help="Target KBs: a,b; by default all the others."),
+    docs: list[str] | None = Option(None, help="KBs with documents to learn from: a,b; else all."),
+    recipe: str | None = Option(None, help="Recipe by name (`kglink recipes`), or a .toml file."),
+    changes: list[str] | None = Option(None, "--set", help="A value of the recipe: train.epochs=2"),
     seed: int | None = Option(None, help="Seed of all random choices.", min=0),
     run: str = Option("", help="Name of the run; by default the recipe's and a number."),
-    resume: bool = Option(
-        False, "--resume", help="Go on with the run, or with the last unfinished one."
-    ),
+    resume: bool = Option(False, "--resume", help="Go on with this run, or the last unfinished."),
     space: str | None = Option(None, help="Space to build with the model."),
     publish: bool | None = Option(
         None,

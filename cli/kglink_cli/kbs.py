@@ -29,7 +29,14 @@ from kglink_cli.console import (
     progress,
     say,
 )
-from kglink_cli.session import Encoding, parse_options, session_of, split_names
+from kglink_cli.session import (
+    AdapterOptions,
+    Encoding,
+    PackedOutput,
+    parse_options,
+    session_of,
+    split_names,
+)
 
 if TYPE_CHECKING:
     from kglink.sources import Problems
@@ -61,19 +68,13 @@ def add_kb(
         "looked up through cross-references) or title (redirects included); the adapter's "
         "own way where not told.",
     ),
-    options: list[str] | None = Option(
-        None, "--set", help="A setting of the adapter, key=value; may be repeated."
-    ),
+    options: AdapterOptions = None,
     licence: str = Option("", help="The source's licence, for `doctor --licences`."),
     allow_shrink: bool = Option(
         False, "--allow-shrink", help="Let an update remove most entities of the KB."
     ),
-    merge: bool = Option(
-        False, "--merge", help="Add to the KB: what the source does not hold stays."
-    ),
-    defaults: bool = Option(
-        False, "--defaults", help="Leave out the options that were kept the last time."
-    ),
+    merge: bool = Option(False, "--merge", help="Add to the KB: what the source lacks stays."),
+    defaults: bool = Option(False, "--defaults", help="Leave out the options kept the last time."),
     on_error: str | None = Option(None, help="stop or skip at a bad record."),
     encoding: Encoding = None,
     as_json: bool = Option(False, "--json", help="Print the summary as JSON."),
@@ -183,9 +184,7 @@ def plan(
     context: typer.Context,
     source: str = Argument(..., help="A file, a folder, or - for standard input."),
     adapter: str = Option("", "--adapter", "-a", help="How to read it; guessed where not told."),
-    options: list[str] | None = Option(
-        None, "--set", help="A setting of the adapter, key=value; may be repeated."
-    ),
+    options: AdapterOptions = None,
     machines: int = Option(1, min=1, help="Machines that make the vectors."),
     encoding: Encoding = None,
     on_error: str | None = Option(None, help="stop or skip at a bad record."),
@@ -336,9 +335,7 @@ def export(
     output_format: str = Option(
         "jsonl", "--format", "-f", help="jsonl, which add-kb reads back; nif: documents for GERBIL."
     ),
-    output: Path | None = Option(
-        None, "--output", "-o", help="Write to a file; .gz and .bz2 pack it.", dir_okay=False
-    ),
+    output: PackedOutput = None,
     split: str = Option("", help="train, dev or test: only documents of this split."),
     only: str = Option("", help="entities, documents or mappings: nothing else."),
 ) -> None:

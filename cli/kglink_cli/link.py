@@ -71,20 +71,14 @@ def link(
         "links, with more wrong ones; .7 fewer and surer ones. Else what kglink fit chose, or "
         ".35.",
     ),
-    prefer: str | None = Option(
-        None, help="KBs that answer first where several have the thing: a,b"
-    ),
+    prefer: str | None = Option(None, help="KBs that answer first where several have it: a,b"),
     per_kb: bool = Option(False, "--per-kb", help="Also what each KB answers for itself."),
     rerank: Rerank = None,
-    clustered: bool = Option(
-        False, "--cluster", help="Mentions of all texts help those that are like them."
-    ),
+    clustered: bool = Option(False, "--cluster", help="Mentions of all texts help similar ones."),
     nested: bool | None = Option(None, "--nested", help="Mentions may lie in other mentions."),
     explain: bool = Option(False, "--explain", help="Show what speaks for each candidate."),
     rejected: bool = Option(False, "--rejected", help="Show what was not linked, and why."),
-    marked: bool = Option(
-        False, "--marked", help="Mentions are marked in the text: [[like this]]."
-    ),
+    marked: bool = Option(False, "--marked", help="Mentions are marked: [[like this]]."),
     detector: str | None = Option(
         None, help="What finds the mentions (`kglink plugins`); several: a,b."
     ),
@@ -115,9 +109,7 @@ def link(
     language: str | None = Option(None, help="Language of the texts, such as de; auto guesses it."),
     on_error: str | None = Option(None, help="stop or skip at a bad text."),
     encoding: Encoding = None,
-    workers: int | None = Option(
-        None, help="Processes that link texts side by side, for many texts.", min=1
-    ),
+    workers: int | None = Option(None, help="Processes that link texts side by side.", min=1),
     engine: str = Option(
         "processes",
         help="Where the workers run: processes of this machine, or ray: on a Ray cluster "

@@ -105,15 +105,9 @@ def overlap(
         None, "--one-to-one/--many-to-many", help="Keep an entity in one pair at most."
     ),
     fresh: bool = Option(False, "--fresh", help="Compare also KBs that have not changed since."),
-    export: Path | None = Option(
-        None, help="Write overlaps: .sssom.tsv is SSSOM, .tsv the plain table."
-    ),
-    import_list: Path | None = Option(
-        None, "--import", help="Take the pairs of a file in as verdicts on two KBs."
-    ),
-    compare: Path | None = Option(
-        None, help="Say how well ours agree with a file; nothing is stored."
-    ),
+    export: Path | None = Option(None, help="Write overlaps: .sssom.tsv is SSSOM, .tsv is plain."),
+    import_list: Path | None = Option(None, "--import", help="Take in a file's pairs as verdicts."),
+    compare: Path | None = Option(None, help="Compare ours with a file; nothing is stored."),
     min_confidence: float | None = Option(
         None, help="Leave out rows of a list less confident than this (0.5).", min=0, max=1
     ),
@@ -250,9 +244,7 @@ def show(
     left: str | None = Argument(None, help="One KB; none: all."),
     right: str | None = Argument(None, help="The other KB."),
     verdict: str | None = Option(None, help="Only these: correct, wrong, unclear or unjudged."),
-    stale: bool = Option(
-        False, "--stale", help="Only verdicts that a changed description puts in doubt."
-    ),
+    stale: bool = Option(False, "--stale", help="Only verdicts that a changed text puts in doubt."),
     min_probability: float = Option(0.0, help="Only pairs at least this probable.", min=0, max=1),
     limit: int = Option(50, help="How many at most; 0: all.", min=0),
     as_json: bool = Option(False, "--json", help="Print JSON."),

@@ -133,9 +133,7 @@ def review(
     ),
     seed: int = Option(17, help="Another number draws another random sample."),
     undo: bool = Option(False, "--undo", help="Take the last answer back first, then go on."),
-    table: bool = Option(
-        False, "--table", help="Judge nothing: print what has been judged so far."
-    ),
+    table: bool = Option(False, "--table", help="Only print what has been judged so far."),
     as_json: bool = Option(False, "--json", help="Print the result as JSON."),
 ) -> None:
     """Judge a sample of the pairs that two KBs have in common, and say how precise the list is.

@@ -208,19 +208,13 @@ def report(
     runs: list[str] = Argument(..., help="The runs, as `kglink runs` names them."),
     docs: str | None = Option(None, help="Judge on these documents: a,b (else those learnt from)."),
     split: JudgedSplit = None,
-    output: Path | None = Option(
-        None, "--output", "-o", help="The page to write; else report.html."
-    ),
+    output: Path | None = Option(None, "--output", "-o", help="The page; else report.html."),
     map_entities: int = Option(
         MAP_ENTITIES, "--map", min=0, help="Most entities shown on the map; 0: no map."
     ),
     plots: Path | None = Option(None, help="Also write each plot to this folder, as SVG and PNG."),
-    tables: Path | None = Option(
-        None, help="Also write each table to this folder, as CSV and LaTeX."
-    ),
-    as_json: bool = Option(
-        False, "--json", help="Print the JSON of the report, and write no page."
-    ),
+    tables: Path | None = Option(None, help="Also write tables to this folder (CSV, LaTeX)."),
+    as_json: bool = Option(False, "--json", help="Print the report as JSON, and write no page."),
 ) -> None:
     """Write what runs learnt as one web page: figures, curves, errors, a map of the joint space.
 

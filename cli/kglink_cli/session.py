@@ -26,6 +26,19 @@ Encoding = Annotated[
 ]
 
 
+By = Annotated[
+    str | None, Option("--by", help="What finds candidates: all, vectors, names, bm25 or tfidf.")
+]
+PackedOutput = Annotated[
+    Path | None,
+    Option("--output", "-o", help="Write to a file; .gz and .bz2 pack it.", dir_okay=False),
+]
+AdapterOptions = Annotated[
+    list[str] | None,
+    Option("--set", help="A setting of the adapter, key=value; may be repeated."),
+]
+
+
 @dataclass(frozen=True, slots=True)
 class Session:
     """The options that stand before a command."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from kglink.evaluation.measures.retrieval import SHOWN
 from kglink.evaluation.rankings import JSON_KEYS
-from kglink_cli.evaluation_tables import KINDS, MOST_TYPES
+from kglink_cli.evaluation_tables import error_rows
 from kglink_cli.tables import Figure, Table
 
 Shape = Mapping[str, Any]
@@ -165,16 +165,6 @@ def _errors(report: Shape) -> Table:
         for reason in (runs[0]["errors"]["reasons"] if runs else ())
         if any(run["errors"]["reasons"][reason] for run in runs)
     ]
-    rows: list[list[object]] = []
-    for run in runs:
-        errors = run["errors"]
-        rows.append([run["name"], "all", "", *_counts(errors, used)])
-        for kind, groups in errors["groups"].items():
-            shown = groups[:MOST_TYPES] if kind == "type" else groups
-            rows += [[run["name"], KINDS[kind], one["group"], *_counts(one, used)] for one in shown]
+    rows = [[run["name"], *row] for run in runs for row in error_rows(run["errors"], used)]
     title = "Why mentions of raw text are answered wrongly"
     return Table(("run", "by", "group", "mentions", "right", *used), rows, 3, title)
-
-
-def _counts(shape: Shape, used: Sequence[str]) -> list[int]:
-    return [shape["mentions"], shape["right"], *(shape["reasons"][one] for one in used)]

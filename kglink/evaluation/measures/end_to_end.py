@@ -99,7 +99,7 @@ class Score:
         }
 
 
-class Calibration:
+class Reliability:
     """Whether answers are right as often as they say."""
 
     def __init__(self) -> None:
@@ -251,7 +251,7 @@ class PoolScores:
         self._complete = complete
         self.detection = {"strict": Score(), "overlap": Score()}
         self.links = {"strict": Score(), "weak": Score()}
-        self.calibration = Calibration()
+        self.calibration = Reliability()
         self._texts = 0
         self._kept = {threshold: [0, 0] for threshold in THRESHOLDS}  # links, right ones
 
