@@ -10,7 +10,6 @@ from kglink_cli.build import app as model_app
 from kglink_cli.build import build, distill, index
 from kglink_cli.demo import demo
 from kglink_cli.discover import discover, promote
-from kglink_cli.doctor import doctor, init, settings, trust
 from kglink_cli.evaluate import candidates, evaluate
 from kglink_cli.finetune import finetune
 from kglink_cli.kbs import add_kb, export, plan
@@ -23,7 +22,7 @@ from kglink_cli.resolve import resolve
 from kglink_cli.review import review
 from kglink_cli.runs import recipes, report, runs
 from kglink_cli.show import explain, search, show
-from kglink_cli.spaces import spaces
+from kglink_cli.spaces import doctor, init, settings, spaces, trust
 
 #: By the words of the command; "" is kglink itself.
 EXAMPLES: Mapping[str, tuple[str, ...]] = {

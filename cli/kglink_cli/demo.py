@@ -15,11 +15,10 @@ from kglink.records import TextInput
 from kglink.training.job import FinetuneJob
 from kglink.workspace.outputs import whole_file
 from kglink_cli.build import build_with_progress
-from kglink_cli.console import note, print_table, say
+from kglink_cli.console import note, print_table, say, write_tables
 from kglink_cli.evaluation_tables import end_to_end_table
 from kglink_cli.finetune import finetune_with_progress, print_finetuned
 from kglink_cli.overlap_review import found_text, pair_name
-from kglink_cli.tables import write_tables
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

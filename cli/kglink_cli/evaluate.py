@@ -12,7 +12,7 @@ from typer import Argument, Option
 
 from kglink.errors import UsageError
 from kglink_cli.build import ensure_space
-from kglink_cli.console import counted, note, progress
+from kglink_cli.console import check_format, counted, note, progress
 from kglink_cli.evaluation import Wanted, judge
 from kglink_cli.session import (
     By,
@@ -28,7 +28,6 @@ from kglink_cli.session import (
     session_of,
     split_names,
 )
-from kglink_cli.tables import check_format
 
 if TYPE_CHECKING:
     from kglink.workspace import Workspace

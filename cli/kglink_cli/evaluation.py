@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from kglink.workspace.outputs import whole_file
 from kglink_cli.build import ensure_space
-from kglink_cli.console import note, print_json, progress
+from kglink_cli.console import Table, TableFormat, note, print_json, progress, write_tables
 from kglink_cli.evaluation_tables import (
     accuracy_table,
     clusters_table,
@@ -25,7 +25,6 @@ from kglink_cli.evaluation_tables import (
     slices_tables,
 )
 from kglink_cli.session import tell_reranker, tell_stages
-from kglink_cli.tables import Table, TableFormat, write_tables
 
 if TYPE_CHECKING:
     from kglink.evaluation.comparison import AnswerComparison, Comparison

@@ -6,8 +6,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from kglink_cli.console import counted, note
-from kglink_cli.tables import Figure, Table
+from kglink_cli.console import Figure, Table, counted, note
 
 if TYPE_CHECKING:
     from kglink.evaluation.comparison import AnswerComparison, Comparison

@@ -21,7 +21,16 @@ from kglink.sources import Problems, Source
 from kglink.workspace.folder import CLUSTERER, check_known
 from kglink_cli.build import build_with_progress, ensure_space, tell_names_alone
 from kglink_cli.console import Reached, counted, display, note
-from kglink_cli.outputs import Output, Written, after, exporter_of, format_of, reserved
+from kglink_cli.outputs import (
+    Output,
+    Written,
+    after,
+    exporter_of,
+    format_of,
+    link_on_cluster,
+    output_of_chunks,
+    reserved,
+)
 from kglink_cli.session import (
     Encoding,
     NotUnder,
@@ -143,7 +152,6 @@ def link(
     from kglink.workspace.detectors import detector_settings
     from kglink.workspace.link import refuse_stages
     from kglink.workspace.texts import Part, TextReader
-    from kglink_cli.link_cluster import link_on_cluster, output_of_chunks
 
     streamed = lines and sources == [STDIN]
     by_ray = engine == "ray"

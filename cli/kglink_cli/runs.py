@@ -15,9 +15,16 @@ from typer import Argument, Option
 from kglink.errors import UsageError
 from kglink.workspace.folder import MAP_ENTITIES
 from kglink.workspace.outputs import cannot_write, whole_file
-from kglink_cli.console import note, print_json, print_table, progress, say
+from kglink_cli.console import (
+    TableFormat,
+    note,
+    print_json,
+    print_table,
+    progress,
+    say,
+    write_tables,
+)
 from kglink_cli.session import JudgedSplit, session_of, split_names
-from kglink_cli.tables import TableFormat, write_tables
 
 if TYPE_CHECKING:
     from kglink.workspace import Workspace

@@ -11,12 +11,21 @@ import typer
 from kglink.errors import UsageError
 from kglink.workspace.folder import MAP_ENTITIES
 from kglink.workspace.outputs import checked_output
-from kglink_cli.console import counted, display, note, print_json, print_table, progress, say
+from kglink_cli.console import (
+    check_format,
+    counted,
+    display,
+    note,
+    print_json,
+    print_table,
+    progress,
+    say,
+    write_tables,
+)
 from kglink_cli.finetune import read_changes
 from kglink_cli.interrupts import go_on_by
 from kglink_cli.runs import write_page
 from kglink_cli.session import session_of, split_names
-from kglink_cli.tables import check_format, write_tables
 
 if TYPE_CHECKING:
     from kglink.workspace import Workspace

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from kglink_cli.console import Figure, Table
 from kglink_cli.report_page.drawing import Drawing
 from kglink_cli.report_page.page import list_of, note_of, table_of, text_of
 from kglink_cli.report_page.plots import Bar, bar_chart
-from kglink_cli.tables import Figure, Table
 
 Shape = Mapping[str, Any]
 #: Columns beside each of which the paper's stands in one table; of more it has a table of its own.

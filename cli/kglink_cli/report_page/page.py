@@ -13,11 +13,10 @@ from typing import Any
 
 from kglink.evaluation.measures.errors import REASONS
 from kglink.text.printable import printable_json, printable_line
-from kglink_cli.console import counted
+from kglink_cli.console import Figure, Table, counted
 from kglink_cli.report_page.drawing import COLOURS, DARK, LIGHT, Drawing, colours
 from kglink_cli.report_page.plots import plots_of
 from kglink_cli.report_page.tables import tables_of
-from kglink_cli.tables import Figure, Table
 
 
 def note_of(text: str) -> str:

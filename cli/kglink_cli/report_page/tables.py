@@ -8,8 +8,8 @@ from typing import Any
 
 from kglink.evaluation.measures.retrieval import SHOWN
 from kglink.evaluation.rankings import JSON_KEYS
+from kglink_cli.console import Figure, Table
 from kglink_cli.evaluation_tables import error_rows
-from kglink_cli.tables import Figure, Table
 
 Shape = Mapping[str, Any]
 #: The figures of retrieval that tables have.
