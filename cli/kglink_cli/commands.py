@@ -15,11 +15,10 @@ from kglink_cli.finetune import finetune
 from kglink_cli.kbs import add_kb, export, plan
 from kglink_cli.kbs import app as kbs_app
 from kglink_cli.link import link
-from kglink_cli.memory import fit, forget, learn
+from kglink_cli.memory import fit, forget, learn, review
 from kglink_cli.overlap import app as overlap_app
 from kglink_cli.plugins_command import app as plugins_app
 from kglink_cli.resolve import resolve
-from kglink_cli.review import review
 from kglink_cli.runs import recipes, report, runs
 from kglink_cli.show import explain, search, show
 from kglink_cli.spaces import doctor, init, settings, spaces, trust

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, TextIO
@@ -31,8 +31,7 @@ from kglink.evaluation.retrieval import (
     judged_split,
     learnt_from,
 )
-from kglink.records import Document, OnProgress, Progress
-from kglink.store import Store
+from kglink.records import OnProgress, Progress
 from kglink.workspace import judging
 from kglink.workspace.folder import check_known, named
 from kglink.workspace.judging import judge, kbs_of, mentions_learnt
@@ -293,7 +292,12 @@ def write_candidates(
     asked = named(kbs) or (tuple(with_entities) if files else opened.linked_kbs(opened.space()))
     documents = {name: store.documents(name, split or None) for name in names}
     if files:
-        given = _united(store, {name: list(one) for name, one in documents.items()}, asked, files)
+        read = {name: list(some) for name, some in documents.items()}
+        lists = [read_candidates(path, read, asked, store) for path in files]
+        given: Iterator[Found] = (
+            Found(place, one, united([own[place] for own in lists]))
+            for place, _, one in judged_places(read, asked)
+        )
     else:
         given = found_by(opened.linker(asked, candidates=k), documents, asked, k)
     written = 0
@@ -320,15 +324,3 @@ def write_candidates(
             if written % 256 == 0:
                 progress(Progress("mentions", written))
     return written
-
-
-def _united(
-    store: Store,
-    documents: Mapping[str, Sequence[Document]],
-    kbs: Sequence[str],
-    files: Sequence[Path],
-) -> Iterator[Found]:
-    """What several files list, as one list for each mention."""
-    lists = [read_candidates(path, documents, kbs, store) for path in files]
-    for place, _, one in judged_places(documents, kbs):
-        yield Found(place, one, united([own[place] for own in lists]))

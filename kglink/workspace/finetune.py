@@ -379,7 +379,7 @@ def mentions_to_read(opened: Opened, settings: RunSettings, progress: OnProgress
     if section.lists:
         files = (Path(section.lists) / f"{stem}.json" for stem in ("train", "val"))
         found = [
-            list(islice(_listed(opened, path, part, kbs, section.candidates), count))
+            list(islice(_listed(store, path, part, kbs, section.candidates), count))
             for path, part, count in zip(files, parts, most, strict=True)
         ]
     else:
@@ -392,14 +392,11 @@ def mentions_to_read(opened: Opened, settings: RunSettings, progress: OnProgress
 
 
 def _listed(
-    opened: Opened,
-    path: Path,
-    documents: Mapping[str, Sequence[Document]],
-    kbs: Sequence[str],
+    store: Store, path: Path, documents: Mapping[str, Sequence[Document]], kbs: Sequence[str],
     depth: int,
-) -> Iterator[JudgedRanking]:
+) -> Iterator[JudgedRanking]:  # fmt: skip
     """The mentions of some documents with the candidates that a file lists for them."""
-    lists = read_candidates(path, documents, kbs, opened.store)
+    lists = read_candidates(path, documents, kbs, store)
     places = judged_places(documents, kbs)
     while batch := list(islice(places, BATCH_MENTIONS)):
         rankings = []
@@ -407,7 +404,7 @@ def _listed(
             ids = enumerate(lists[place].ids[:depth], 1)
             candidates = tuple(Candidate(own, "", 1 / rank) for rank, own in ids)
             rankings.append(Ranking(in_text(document, one), candidates))
-        ranked = described(opened.store, rankings, depth)
+        ranked = described(store, rankings, depth)
         for ranking, (_, _, one) in zip(ranked, batch, strict=True):
             if ranking.candidates:
                 yield JudgedRanking(ranking, frozenset(one.gold or ()))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -29,7 +28,6 @@ from kglink_cli.session import session_of, split_names
 
 if TYPE_CHECKING:
     from kglink.workspace import Workspace
-    from kglink_papers.protocols import Protocol
     from kglink_papers.reproduce import Reproducer
     from kglink_papers.table import ReproducedTable
 
@@ -98,10 +96,11 @@ def reproduce(
     from kglink_papers.shown import tables_of
 
     protocol = find_protocol(name)
+    # Names of rows are taken as they are, for many have a comma; other values are lists.
+    known = {row.name for row in protocol.rows}
+    given = [part for one in rows or () for part in ((one,) if one in known else split_names(one))]
     with session_of(context).open(create=True) as workspace:
-        asked = Reproducer(
-            workspace, protocol, _rows(protocol, rows or ()), seeds, read_changes(changes or [])
-        )
+        asked = Reproducer(workspace, protocol, given, seeds, read_changes(changes or []))
         if dry_run:
             _print_plan(asked, data, as_json=as_json)
             return
@@ -118,12 +117,6 @@ def reproduce(
         print_json(done.as_json())
     else:
         write_tables(tables_of(done.as_json()), shown)
-
-
-def _rows(protocol: Protocol, given: Sequence[str]) -> tuple[str, ...]:
-    """Names of rows as they are, for many have a comma; other values are lists."""
-    known = {row.name for row in protocol.rows}
-    return tuple(part for one in given for part in ((one,) if one in known else split_names(one)))
 
 
 def _list(*, as_json: bool, options: tuple[object, ...]) -> None:

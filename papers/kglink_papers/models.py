@@ -176,19 +176,18 @@ class Model:
         return (*self.training.source_kbs, *self.training.target_kbs)
 
     # ------------------------------------------------------------------------------ searching
-    def _settings(self) -> dict[str, object]:
-        """The settings of the workspace that its space is made and asked with."""
-        return {
-            "space.name": self.name,
-            "space.rows": ("text",),
-            "space.words": "yes" if self.row.evidence in ("bm25", "tfidf") else "no",
-            "link.evidence": self.row.evidence,
-            **self.row.settings,
-        }
-
     def space(self, opened: Opened) -> Opened:
-        """The workspace with its space; close it."""
-        return opened.with_settings(self._settings())
+        """The workspace with the settings that its space is made and asked with; close it."""
+        by_words = self.row.evidence in ("bm25", "tfidf")
+        return opened.with_settings(
+            {
+                "space.name": self.name,
+                "space.rows": ("text",),
+                "space.words": "yes" if by_words else "no",
+                "link.evidence": self.row.evidence,
+                **self.row.settings,
+            }
+        )
 
     def build(self, own: Opened, kbs: Sequence[str], tell: Tell) -> None:
         """Build its space, unless it holds these KBs as they are."""
