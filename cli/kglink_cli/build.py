@@ -140,17 +140,9 @@ def distill(
             made = workspace.distill(into, progress=tell)
     student = made.student
     if as_json:
-        print_json(
-            {
-                "space": made.name,
-                "from": source,
-                "tokens": len(student.table),
-                "names": student.names,
-                "texts": student.texts,
-                "names_like": student.names_like,
-                "texts_like": student.texts_like,
-            }
-        )
+        names = ("names", "texts", "names_like", "texts_like")
+        figures = {name: getattr(student, name) for name in names}
+        print_json({"space": made.name, "from": source, "tokens": len(student.table), **figures})
         return
     likes = (("names", student.names_like), ("texts", student.texts_like))
     likenesses = ", ".join(f"{what} {like:.3f}" for what, like in likes if like is not None)
@@ -200,23 +192,15 @@ def index(
                 print_json({name: asdict(one) for name, one in found.items()})
                 return
             rows = [
-                [
-                    name,
-                    one.index,
-                    " ".join(f"{k}={v}" for k, v in one.settings.items()),
-                    one.summary,
-                ]
+                [name, one.index, index_words(IndexChoice("", one.settings)).strip(), one.summary]
                 for name, one in found.items()
             ]
             print_table(("preset", "index", "settings", "what it is"), rows)
             return
         record: dict[str, object] = {"space": workspace.settings.space.name}
         if not workspace.is_index_asked():
-            note(
-                "index",
-                "texts of this space are searched by their token matrices, exactly: no search "
-                "asks its index",
-            )
+            how = "texts of this space are searched by their token matrices, exactly"
+            note("index", f"{how}: no search asks its index")
         if any(wanted.values()) or changes:
             change = workspace.change_index(**wanted, settings=changes, stage=_stage)
             record["published"] = change is not None
@@ -227,10 +211,7 @@ def index(
                 record |= {
                     "index": manifest.index,
                     "index_settings": manifest.index_settings,
-                    "before": {
-                        "index": before.name,
-                        "index_settings": dict(before.settings),
-                    },
+                    "before": {"index": before.name, "index_settings": dict(before.settings)},
                     "rebuilt": change.rebuilt,
                     "build_seconds": change.seconds,
                     "bytes": manifest.index_bytes,

@@ -173,9 +173,7 @@ def _show(command: str) -> None:
 
 def _tell(added: AddedKB) -> None:
     summary = added.summary
-    held = (
-        f"{summary.with_description} with description, {summary.aliases} aliases"
-        if summary.added or summary.unchanged
-        else f"{summary.documents} documents, {summary.mentions} mentions"
-    )
+    held = f"{summary.documents} documents, {summary.mentions} mentions"
+    if summary.added or summary.unchanged:
+        held = f"{summary.with_description} with description, {summary.aliases} aliases"
     say(f"{summary.kb} {summary}   {held}")

@@ -99,17 +99,12 @@ def promote(
     with session_of(context).open() as workspace:
         with progress() as tell:
             done = workspace.promote(kb, progress=tell)
-        titles = {
-            one: entity.title
-            for one, entity in workspace.store.get_entities([*done.entities, *done.renamed]).items()
-        }
+        known = workspace.store.get_entities([*done.entities, *done.renamed])
+    titles = {one: entity.title for one, entity in known.items()}
     if as_json:
-        print_json(
-            {
-                "entities": [{**one._asdict(), "title": titles[one]} for one in done.entities],
-                "renamed": [{**one._asdict(), "title": titles[one]} for one in done.renamed],
-            }
-        )
+        shown = {one: {**one._asdict(), "title": title} for one, title in titles.items()}
+        each = {"entities": done.entities, "renamed": done.renamed}
+        print_json({name: [shown[one] for one in ids] for name, ids in each.items()})
         return
     for one in (*done.entities, *done.renamed):
         say(f"{printable(str(one))}  {printable(titles[one])}")

@@ -45,19 +45,9 @@ def list_plugins(
     if as_json:
         print_json(rows)
     else:
-        print_table(
-            COLUMNS,
-            [
-                (
-                    row["kind"],
-                    row["name"],
-                    row["summary"],
-                    f"{row['distribution']} {row['version']}",
-                    row["extra"],
-                )
-                for row in rows
-            ],
-        )
+        for row in rows:
+            row["from"] = f"{row['distribution']} {row['version']}"
+        print_table(COLUMNS, [[row[name] for name in COLUMNS] for row in rows])
 
 
 def _rows(registry: Registry) -> Iterator[dict[str, Any]]:

@@ -128,15 +128,8 @@ class _Beside:
 
     def as_json(self, comparisons: int, seed: int = 0) -> dict[str, Any]:
         """The tests of the differences, as `kglink eval --against --json` prints them."""
-        kept = self.kept
-        return {
-            "file": str(self.path),
-            "space": kept.space,
-            "model": kept.model,
-            "evidence": kept.evidence,
-            "alpha": ALPHA,
-            "comparisons": comparisons,
-        }
+        kept = {name: getattr(self.kept, name) for name in ("space", "model", "evidence")}
+        return {"file": str(self.path), **kept, "alpha": ALPHA, "comparisons": comparisons}
 
     def _misfit(self, why: str) -> UsageError:
         return UsageError(
@@ -261,13 +254,8 @@ def _tests_as_json(tests: Mapping[str, RandomizationTest], comparisons: int) -> 
 
 
 def _identity(mention: RankedMention) -> dict[str, object]:
-    return {
-        "docs": mention.docs,
-        "document": mention.document,
-        "start": mention.start,
-        "end": mention.end,
-        "surface": mention.surface,
-    }
+    names = ("docs", "document", "start", "end", "surface")
+    return {name: getattr(mention, name) for name in names}
 
 
 def _identity_of_text(text: JudgedText) -> dict[str, object]:

@@ -187,14 +187,13 @@ def _scratch_checks(opened: Opened) -> Iterator[Check]:
     which = f" ({', '.join(unfinished)})" if unfinished else ""
     for folder in folders:
         size, changed = folder_size(folder)
-        yield Check(
-            "scratch",
-            "note",
-            f"{folder} holds {decimal(size)} of an add-kb that is not done, "
-            f"last written {_ago(time.time() - changed)} ago",
+        ago = _ago(time.time() - changed)
+        found = f"{folder} holds {decimal(size)} of an add-kb that is not done, last written {ago}"
+        fix = (
             f"Run the same add-kb{which} again: it goes on from there. If nobody will, and none "
-            "is running now, delete the folder.",
+            "is running now, delete the folder."
         )
+        yield Check("scratch", "note", f"{found} ago", fix)
 
 
 def _ago(seconds: float) -> str:
@@ -220,14 +219,12 @@ def _space_checks(opened: Opened) -> Iterator[Check]:
             yield Check("space", "ok", f"{name}: {held}, model {manifest.model.name}")
             # What the store has not was removed, or the store itself was.
             known = {info.name for info in opened.store.kbs()}
-            if gone := [kb for kb in manifest.kbs if kb not in known]:
-                yield Check(
-                    "space",
-                    "note",
-                    f"{name}: not in the store: {', '.join(gone)}",
+            if gone := ", ".join(kb for kb in manifest.kbs if kb not in known):
+                fix = (
                     "`kglink build` takes what was removed out of the space. If nobody removed it, "
-                    "put the store (kglink.db) back, or add the KB again.",
+                    "put the store (kglink.db) back, or add the KB again."
                 )
+                yield Check("space", "note", f"{name}: not in the store: {gone}", fix)
             yield from _model_checks(opened, folder)
     if not opened.joint_space.is_current() and any(info.entities for info in opened.store.kbs()):
         name = opened.settings.space.name

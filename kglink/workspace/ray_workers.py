@@ -57,7 +57,10 @@ def linked_by_ray(
     waiting = deque(islice(chunks, workers))
     if not waiting:
         return
-    ray = _imported()
+    try:
+        import ray
+    except ImportError as error:
+        raise UsageError("--engine ray needs Ray", hint="pip install 'kglink[ray]'") from error
     is_ours = _connect(ray)
     pool = _Workers(ray, job, exporter, workers, tell)
     tries: Counter[int] = Counter()
@@ -209,14 +212,6 @@ def _worker_class() -> type:
             return str(get_node_ip_address())
 
     return Worker
-
-
-def _imported() -> Any:
-    try:
-        import ray
-    except ImportError as error:
-        raise UsageError("--engine ray needs Ray", hint="pip install 'kglink[ray]'") from error
-    return ray
 
 
 def _connect(ray: Any) -> bool:
