@@ -153,7 +153,6 @@ def _measured(workspace: Workspace) -> RetrievalReport:
 
 
 def _print_steps(steps: Mapping[str, RetrievalReport]) -> None:
-    """R@1 in each pool after each step."""
     first = steps["build"]
     rows = [
         [pool, first.mentions[pool], *(f"{one.recall(pool)['R@1']:.3f}" for one in steps.values())]

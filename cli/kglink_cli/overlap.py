@@ -13,7 +13,7 @@ from typer.core import TyperGroup
 
 from kglink.errors import UsageError
 from kglink.text.printable import printable
-from kglink.workspace.overlaps import LEAST_CONFIDENCE, VERDICTS, overlap_model_shape
+from kglink.workspace.overlaps import LEAST_CONFIDENCE, VERDICTS
 from kglink_cli.console import (
     counted,
     note,
@@ -277,7 +277,10 @@ def train(
         trained = workspace.train_overlap_model(progress=tell)
     pairs = [f"{left}-{right}" for left, right in trained.kbs]
     if as_json:
-        print_json(overlap_model_shape(trained))
+        counts = {name: getattr(trained, name) for name in ("correct", "wrong", "rivals")}
+        weights = {name: one.model_dump() for name, one in trained.model.weights.items()}
+        kbs = [list(pair) for pair in trained.kbs]
+        print_json({**counts, "kbs": kbs, "bias": trained.model.bias, "weights": weights})
         return
     rivals = f" and {trained.rivals:,} rivals of correct pairs" if trained.rivals else ""
     say(

@@ -51,7 +51,6 @@ def list_plugins(
 
 
 def _rows(registry: Registry) -> Iterator[dict[str, Any]]:
-    """All plugins, then the modules that bring recipes, commands or pages."""
     for plugin in registry.plugins():
         yield {
             "kind": plugin.kind,
@@ -136,7 +135,6 @@ def _printable_errors() -> Iterator[None]:
 
 
 def _commands_of(module: PluginModule) -> Mapping[str, Any]:
-    """The commands that a third-party module adds."""
     app = typer.Typer()
     module.hooks("kglink.commands").call("register_commands", app=app)
     with guarded(module.provider, f"the commands of {module.provider} cannot be read"):

@@ -83,7 +83,9 @@ def tell_clusterer(workspace: Workspace) -> str:
 
 def tell_reranker(workspace: Workspace) -> None:
     """Say where the trained reranker was weighed for another model than the space has now."""
-    if workspace.is_reranker_of_another_model():
+    from kglink.workspace.linker import is_reranker_of_another_model
+
+    if workspace.settings.link.rerank and is_reranker_of_another_model(workspace.space()):
         note(
             "rerank",
             "the reranker was trained for another model of the space, and is not asked; `kglink "

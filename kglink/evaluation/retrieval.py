@@ -71,7 +71,6 @@ def check_documents(store: Store, docs: Sequence[str], split: str) -> None:
 
 
 def _splits(store: Store, name: str) -> list[str]:
-    """The splits that documents of a KB are of."""
     return [one for one in get_args(Split) if one and store.count_documents(name, one)]
 
 

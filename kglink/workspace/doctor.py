@@ -72,7 +72,6 @@ def plugins(opened: Opened) -> list[Plugin]:
 
 
 def _machine_checks() -> Iterator[Check]:
-    """The installation and the machine."""
     yield Check("python", "ok", f"{platform.python_version()} on {platform.platform()}")
     versions = {}
     for name in _LIBRARIES:
@@ -109,7 +108,6 @@ def _machine_checks() -> Iterator[Check]:
 
 
 def _workspace_checks(named: Path | None, *, trust: bool) -> Iterator[Check]:
-    """The workspace, its store and its spaces."""
     try:
         folder = find_workspace(named=named)
         if folder is None:
@@ -265,7 +263,6 @@ def _memory() -> Check:
 
 
 def _card_licence(card: Path) -> str:
-    """The licence that a model card's header names."""
     if not card.is_file():
         return UNKNOWN_LICENCE
     found = re.search(r"^license:\s*(\S+)", card.read_text(encoding="utf-8"), re.MULTILINE)

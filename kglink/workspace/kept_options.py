@@ -145,7 +145,6 @@ def _of_source(opened: Opened, origin: Callable[[str], str]) -> dict[str, object
 
 
 def _split_options(options: Options) -> tuple[dict[str, object], dict[str, object]]:
-    """Options of the command, and settings of the adapter."""
     flags = {name: value for name, value in options.items() if name in _FLAGS}
     return flags, {name: value for name, value in options.items() if name not in flags}
 

@@ -37,12 +37,7 @@ from kglink.workspace.folder import (
     named_workspace,
 )
 from kglink.workspace.joint_space import AUTO, WorkspaceSpace, joint_space, student_of
-from kglink.workspace.linker import (
-    Limits,
-    LinkSetup,
-    is_reranker_of_another_model,
-    limited_to,
-)
+from kglink.workspace.linker import Limits, LinkSetup, limited_to
 from kglink.workspace.trust import check_store_file, check_trust
 
 if TYPE_CHECKING:
@@ -346,10 +341,6 @@ class Opened:
             space.detector / TAGGER.name,
             self.folder / DISCOVERIES_FILE,
         )
-
-    def is_reranker_of_another_model(self) -> bool:
-        """Whether the trained reranker that is asked was weighed for a model before the space's."""
-        return bool(self.settings.link.rerank) and is_reranker_of_another_model(self.space())
 
     def told_by_stages(self) -> list[tuple[str, str]]:
         """What rerankers and clusterers say of the run that is done, each with its name."""

@@ -74,18 +74,6 @@ def train_overlap_model(opened: Opened, *, progress: OnProgress = lambda _: None
     return trained
 
 
-def overlap_model_shape(trained: Training) -> dict[str, object]:
-    """What was learnt from verdicts."""
-    return {
-        "correct": trained.correct,
-        "wrong": trained.wrong,
-        "rivals": trained.rivals,
-        "kbs": [list(pair) for pair in trained.kbs],
-        "bias": trained.model.bias,
-        "weights": {name: one.model_dump() for name, one in trained.model.weights.items()},
-    }
-
-
 # --------------------------------------------------------------------------------------- list
 def overlaps(
     opened: Opened,
@@ -313,7 +301,6 @@ def compare_overlaps(
 
 
 def _format_of(path: Path, packed: Sequence[str]) -> Literal["sssom", "plain"]:
-    """What a file's name says of its format."""
     name = path.name.lower()
     for suffix in packed:
         name = name.removesuffix(suffix)

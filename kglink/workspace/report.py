@@ -132,7 +132,6 @@ def _judged_documents(
 
 
 def _of_folder(run: WorkspaceRun) -> dict[str, Any]:
-    """What the folder of a run says."""
     settings, report, lines = run.info.settings, run.info.report, run.curve.lines()
     losses = [line for line in lines if "loss" in line]
     return {

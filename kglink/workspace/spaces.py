@@ -293,7 +293,6 @@ def compare_recalls(
 
 
 def _facts(space: SpaceSummary) -> dict[str, object]:
-    """What may differ, by what it is called."""
     facts: dict[str, object] = {
         "model": space.model,
         "fingerprint": space.fingerprint,

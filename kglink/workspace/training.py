@@ -192,7 +192,6 @@ class Runs:
         return WorkspaceRun(info, self.destination(info.name), used.get(model, ()))
 
     def _models_in_use(self) -> dict[str, tuple[str, ...]]:
-        """Which spaces have the model of a folder of this workspace."""
         used: dict[str, tuple[str, ...]] = {}
         for space in space_names(self._spaces):
             model = SpaceFolder(self._spaces, space).model()

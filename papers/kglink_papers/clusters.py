@@ -200,7 +200,6 @@ def threshold_grid(similarities: npt.NDArray[Any], count: int = 10) -> list[floa
 
 
 def _alone(graph: MentionGraph) -> MentionGraph:
-    """Mentions without entities."""
     return graph._replace(
         entities=np.full(len(graph.entities), NO_ENTITY, np.int64),
         similarities=np.full(len(graph.entities), -np.inf, np.float32),

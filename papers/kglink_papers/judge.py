@@ -125,7 +125,6 @@ class Judge:
         return cluster_values(own, column, validation, parts, self._seen(model))
 
     def _seen(self, model: Model) -> frozenset[EntityId]:
-        """The entities that mentions of training mean."""
         documents = (
             one
             for docs in model.training.docs

@@ -207,7 +207,6 @@ class Model:
 
 
 def _state(opened: Opened, name: str) -> State:
-    """How far a run is."""
     found = {run.info.name: run for run in Runs(opened.folder).all()}.get(name)
     if found is None:
         return "new"

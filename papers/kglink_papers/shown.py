@@ -77,7 +77,6 @@ def _table(shape: Shape, *, beside: bool) -> Table:
 
 
 def _marks(shape: Shape) -> str:
-    """What the mark of a figure says."""
     return (
         f"* differs from the baseline ({'; '.join(shape['baselines'])}) by more than chance: "
         f"paired randomization test at {_level(shape)}"
@@ -85,7 +84,6 @@ def _marks(shape: Shape) -> str:
 
 
 def _level(shape: Shape) -> str:
-    """The level of the tests, in words."""
     return f".05 / {shape['comparisons']}" if shape["comparisons"] > 1 else ".05"
 
 
@@ -190,7 +188,6 @@ def charts_of(shape: Shape) -> Iterator[Drawing]:
 
 
 def _rows_by_run(runs: Mapping[str, Iterable[str]]) -> dict[str, str]:
-    """Each run with the rows that it is of."""
     found: dict[str, list[str]] = {}
     for row, names in runs.items():
         for name in names:

@@ -49,7 +49,6 @@ def pools_of(shape: Shape) -> Iterator[tuple[str, Shape, Shape, int]]:
 
 
 def _retrieval(report: Shape) -> Table:
-    """How often a right entity is found, with intervals."""
     rows = [
         [run["name"], pool, mentions, *(_figure(figures[one], around.get(one)) for one in FIGURES)]
         for run in evaluated(report)
@@ -81,7 +80,6 @@ def _seeds(report: Shape) -> Table:
 
 
 def _significance(report: Shape) -> Table:
-    """Each further run against the first, mention by mention."""
     rows: list[list[object]] = []
     runs = evaluated(report)
     for run in runs[1:]:
@@ -98,7 +96,6 @@ def _significance(report: Shape) -> Table:
 
 
 def _surfaces(report: Shape) -> Table:
-    """Apart for surfaces that were learnt from and for others."""
     rows = [
         [run["name"], which, pool, mentions, *(Figure(figures[name]) for name in FIGURES)]
         for run in evaluated(report)
@@ -111,7 +108,6 @@ def _surfaces(report: Shape) -> Table:
 
 
 def _answers(report: Shape) -> Table:
-    """What links of raw text are worth."""
     rows: list[list[object]] = []
     for run in report["runs"]:
         if not run["end_to_end"]:
@@ -139,7 +135,6 @@ def _figure(value: float | None, around: Sequence[float] | None) -> object:
 
 
 def _training(report: Shape) -> Table:
-    """Recall of the mentions held back, before and after."""
     rows: list[list[object]] = []
     ks: tuple[str, ...] = ("R@1", "R@8", "R@64")
     for run in report["runs"]:
@@ -158,7 +153,6 @@ def _training(report: Shape) -> Table:
 
 
 def _errors(report: Shape) -> Table:
-    """Why mentions are answered wrongly, by group."""
     runs = [run for run in report["runs"] if run["errors"]]
     used: list[str] = [
         reason

@@ -186,8 +186,6 @@ async def _answer(service: NamedKB, queries: str | None, extend: str | None) -> 
 
 
 def _manifest(service: NamedKB) -> dict[str, object]:
-    """What the service is and can do."""
-
     def at(path: str) -> dict[str, str]:
         return {"service_url": service.service, "service_path": path}
 
@@ -276,7 +274,6 @@ def _entities_like(service: NamedKB, prefix: str) -> list[dict[str, Any]]:
 
 
 def _extended(service: NamedKB, extend: str) -> dict[str, object]:
-    """What is asked of entities, a row each."""
     try:
         asked = _Extend.model_validate_json(extend)
     except ValidationError as error:

@@ -506,7 +506,6 @@ def overlapping(
 def _alone(
     places: Sequence[Gold | Answer], others: Sequence[Gold | Answer]
 ) -> Iterator[Gold | Answer]:
-    """The places that overlap none of the others."""
     met = {at for at, _, _ in overlapping(places, others)}
     return (one for at, one in enumerate(places) if at not in met)
 
