@@ -423,7 +423,7 @@ def _with_candidates(
         judged = [kb for kb in kbs if not gold or any(one.kb == kb for one in gold)]
         rankings.append(Ranking(mention, tuple(joint_ranking(by_kb, judged)[:depth])))
     not_found = [
-        sorted(one.gold)[:1] * one.gold.isdisjoint(found.id for found in ranking.candidates)
+        [] if any(found.id in one.gold for found in ranking.candidates) else sorted(one.gold)[:1]
         for ranking, one in zip(rankings, batch, strict=True)
     ]
     entities = store.get_entities(chain.from_iterable(not_found))

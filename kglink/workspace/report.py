@@ -6,6 +6,7 @@ import base64
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from itertools import combinations, pairwise
 from pathlib import Path
@@ -90,11 +91,10 @@ def report(
                     shape |= _evaluated(other, asked, split, kept, len(found) - 1, progress)
                 if map_entities:
                     base = run.info.settings.recipe.model.base
-                    before: Encoder | None = encoder_of(base, other.settings.encoder, other.folder)
-                    try:
-                        _ = before and before.info
-                    except KglinkError:  # it is not there any more
-                        before = None
+                    encoder = encoder_of(base, other.settings.encoder, other.folder)
+                    before: Encoder | None = None
+                    with suppress(KglinkError):  # it may not be there any more
+                        before = encoder if encoder.info else None
                     parts = (other.store, other.space(), before, map_entities)
                     shape["map"] = map_of(*parts, progress)
             shapes.append(shape)

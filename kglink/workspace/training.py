@@ -276,7 +276,6 @@ def distill(
             f"there is a space {name!r} already, and it was not distilled",
             hint=f"--into another name, or `kglink spaces --delete {name}`.",
         )
-    target = folder
     joint, space = opened.joint_space, opened.space()
     teacher = joint.encoder
     if teacher.trained is not None:
@@ -302,15 +301,15 @@ def distill(
         lambda: _taught(space, opened.store, "text"),
         progress=progress,
     )
-    with space.folder.writing(), target.writing():
+    with space.folder.writing(), folder.writing():
         if space.folder.published_manifest().model.fingerprint != teacher.info.fingerprint:
             raise SpaceError(
                 f"space {space.folder.name!r} has got another model meanwhile",
                 hint="Run the command again.",
             )
         taught_by = replace(teacher.source, fingerprint=teacher.info.fingerprint)
-        write_static(target.student, student.table, student.tokenizer, taught_by)
-        share_version(target, space.folder)
+        write_static(folder.student, student.table, student.tokenizer, taught_by)
+        share_version(folder, space.folder)
     return DistilledSpace(into, student)
 
 
