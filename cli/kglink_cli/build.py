@@ -16,7 +16,7 @@ from typer import Argument, Option
 from kglink.config import SpaceSection
 from kglink.errors import UnknownNameError, UsageError
 from kglink_cli.console import counted, note, print_json, print_table, progress
-from kglink_cli.session import parse_options, session_of
+from kglink_cli.session import open_workspace, parse_options
 
 if TYPE_CHECKING:
     from kglink.space.build import BuildReport
@@ -47,7 +47,7 @@ def build(
         "space.index": index,
         "space.words": None if words is None else ("yes" if words else "no"),
     }
-    with session_of(context).open(flags) as workspace:
+    with open_workspace(context, flags) as workspace:
         report = build_with_progress(workspace, model=model, fresh=fresh)
     if as_json:
         print_json(report.manifest.model_dump(mode="json"))
@@ -134,7 +134,7 @@ def distill(
     vectors of names, and of longer texts, that were held out. Then: kglink link --space NAME.
     """
     began = time.monotonic()
-    with session_of(context).open({"space.name": space}) as workspace:
+    with open_workspace(context, {"space.name": space}) as workspace:
         source = workspace.settings.space.name
         with progress() as tell:
             made = workspace.distill(into, progress=tell)
@@ -185,7 +185,7 @@ def index(
         raise UsageError("--exact is a preset itself", hint="Name one of the two.")
     wanted = {"preset": EXACT if exact else preset, "factory": factory}
     changes = parse_options(settings)
-    with session_of(context).open({"space.name": space}) as workspace:
+    with open_workspace(context, {"space.name": space}) as workspace:
         if presets:
             found = workspace.index_presets()
             if as_json:
@@ -278,7 +278,7 @@ def export(
 
     `SentenceTransformer` and `CrossEncoder` open them with the same vectors and scores.
     """
-    with session_of(context).open({"space.name": space}) as workspace:
+    with open_workspace(context, {"space.name": space}) as workspace:
         names = workspace.export_model(folder)
     for name in names:
         note("written", str(folder / name))

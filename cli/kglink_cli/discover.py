@@ -19,7 +19,7 @@ from kglink.workspace.folder import LEAST_UNKNOWN, PROMOTED
 from kglink_cli.build import ensure_space
 from kglink_cli.console import counted, note, print_json, print_table, progress, say
 from kglink_cli.overlap_keys import keys
-from kglink_cli.session import session_of, split_names
+from kglink_cli.session import open_workspace, split_names
 
 if TYPE_CHECKING:
     from kglink.linking.discovery import Discovery
@@ -59,7 +59,7 @@ def discover(
     if source is None and (kb or detector):
         raise UsageError("which texts?", hint="kglink discover FOLDER")
     flags = {"space.name": space, "link.detector": split_names(detector) or None}
-    with session_of(context).open(flags) as workspace:
+    with open_workspace(context, flags) as workspace:
         if source is not None:
             ensure_space(workspace)
             with progress() as tell:
@@ -96,7 +96,7 @@ def promote(
     The names of a discovery that is an entity of a KB become other names of that entity, until the
     KB is read anew; promoting again brings them back.
     """
-    with session_of(context).open() as workspace:
+    with open_workspace(context) as workspace:
         with progress() as tell:
             done = workspace.promote(kb, progress=tell)
         known = workspace.store.get_entities([*done.entities, *done.renamed])

@@ -24,8 +24,8 @@ from kglink_cli.session import (
     Under,
     check_rerank,
     limit_flags,
+    open_workspace,
     refuse_ignored,
-    session_of,
     split_names,
 )
 
@@ -177,7 +177,7 @@ def evaluate(
         "link.rerank": rerank,
         **limit_flags(types, under, not_under),
     }
-    with session_of(context).open(flags) as workspace:
+    with open_workspace(context, flags) as workspace:
         split = _judged_split(workspace, names, split, quiet=predictions is not None)
         question = Question(
             *(names, split, kbs, ranks, counterparts),
@@ -282,7 +282,7 @@ def candidates(
     """
     check_rerank(rerank, by)
     flags = {"space.name": space, "link.evidence": by, "link.rerank": rerank}
-    with session_of(context).open(flags) as workspace:
+    with open_workspace(context, flags) as workspace:
         names = split_names(docs)
         for name in names:
             workspace.store.kb(name)

@@ -27,7 +27,7 @@ from kglink_cli.console import (
     say,
 )
 from kglink_cli.interrupts import go_on_by
-from kglink_cli.session import session_of, split_names
+from kglink_cli.session import open_workspace, split_names
 
 if TYPE_CHECKING:
     from kglink.training.detector import DetectorReport
@@ -100,7 +100,7 @@ def finetune(
         publish=publish,
         checkpoint_steps=checkpoint_steps,
     )
-    with session_of(context).open({"space.name": space}) as workspace:
+    with open_workspace(context, {"space.name": space}) as workspace:
         if os.environ.get(_RANK, "0") != "0":
             workspace.finetune(job)
             return

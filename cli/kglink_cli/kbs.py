@@ -33,8 +33,8 @@ from kglink_cli.session import (
     AdapterOptions,
     Encoding,
     PackedOutput,
+    open_workspace,
     parse_options,
-    session_of,
     split_names,
 )
 
@@ -86,7 +86,7 @@ def add_kb(
     unless others are given. An interrupted run goes on where it stopped.
     """
     flags = {"ingest.on_error": on_error, "ingest.encoding": encoding}
-    with session_of(context).open(flags, create=True) as workspace:
+    with open_workspace(context, flags, create=True) as workspace:
         opened = workspace.open_source(source)
         began = time.monotonic()
         records = 0
@@ -197,7 +197,7 @@ def plan(
     from kglink.workspace import Workspace
 
     with ExitStack() as opened:
-        folder = find_workspace(named=session_of(context).workspace)
+        folder = find_workspace(named=context.obj)
         if folder is None:
             folder = init_workspace(Path(opened.enter_context(TemporaryDirectory())))
         flags = {"ingest.encoding": encoding, "ingest.on_error": on_error}
@@ -259,7 +259,7 @@ def list_kbs(
     """List the KBs of this workspace."""
     if context.invoked_subcommand:
         return
-    with session_of(context).open() as workspace:
+    with open_workspace(context) as workspace:
         infos = workspace.kbs()
     if as_json:
         print_json([info.as_json() for info in infos])
@@ -278,7 +278,7 @@ def show(
     """Show one KB: what it holds, where it comes from, a few entities."""
     from kglink.workspace.kept_options import written
 
-    with session_of(context).open() as workspace:
+    with open_workspace(context) as workspace:
         info = workspace.kb(name)
         entities = workspace.entities(name, limit=examples)
     if as_json:
@@ -301,7 +301,7 @@ def remove(
     yes: bool = Option(False, "--yes", "-y", help="Do not ask."),
 ) -> None:
     """Remove a KB with its documents and overlaps; spaces keep it until they are built again."""
-    with session_of(context).open() as workspace:
+    with open_workspace(context) as workspace:
         info = workspace.kb(name)
         held = f"{counted(info.entities, 'entity')} and {counted(info.documents, 'document')}"
         if not yes:
@@ -344,7 +344,7 @@ def export(
     Each line is one JSON object. A gold names its KB, so export the KBs that documents link to
     as well, and add them under the same names before these documents.
     """
-    with session_of(context).open() as workspace:
+    with open_workspace(context) as workspace:
         info = workspace.kb(kb)
         if info.updating:
             note("unfinished", f"an update of {kb} is not done: this is revision {info.revision}")

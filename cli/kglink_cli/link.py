@@ -38,8 +38,8 @@ from kglink_cli.session import (
     Types,
     Under,
     limit_flags,
+    open_workspace,
     parse_options,
-    session_of,
     split_names,
     tell_clusterer,
     tell_reranker,
@@ -183,7 +183,7 @@ def link(
         "space.name": space,
     }
 
-    with session_of(context).open(flags) as workspace, reserved(workspace, output, sources):
+    with open_workspace(context, flags) as workspace, reserved(workspace, output, sources):
         registry, settings = workspace.registry, workspace.settings
         usual = "json" if as_json else "jsonl" if lines and output is None else None
         name = registry.get("exporter", format_of(output_format or usual, output)).name

@@ -22,7 +22,7 @@ from kglink.workspace.folder import PROMOTED
 from kglink_cli.build import ensure_space
 from kglink_cli.console import counted, note, print_json, progress, say, say_cells
 from kglink_cli.overlap_keys import keys, typed_line
-from kglink_cli.session import Rerank, session_of, split_names
+from kglink_cli.session import Rerank, open_workspace, split_names
 
 if TYPE_CHECKING:
     from kglink.linking.scoring import Scoring
@@ -63,7 +63,7 @@ def learn(
     that the order in which documents are learnt changes nothing.
     """
     names = split_names(docs)
-    with session_of(context).open() as workspace:
+    with open_workspace(context) as workspace:
         if names:
             with progress() as tell:
                 workspace.learn(names, split=split, progress=tell)
@@ -108,7 +108,7 @@ def _tell_of_changed(learnt: Sequence[Learnt], revisions: Mapping[str, int]) -> 
 def forget(context: typer.Context, docs: Docs) -> None:
     """Forget what surfaces meant in the documents of a KB."""
     names = split_names(docs)
-    with session_of(context).open() as workspace:
+    with open_workspace(context) as workspace:
         with progress() as tell:
             workspace.forget(names, progress=tell)
         for name in names:
@@ -137,7 +137,7 @@ def fit(
     from kglink.linking.fit_threshold import LinksKept
     from kglink.workspace.memory import scoring as scoring_now
 
-    with session_of(context).open({"space.name": space, "link.rerank": rerank}) as workspace:
+    with open_workspace(context, {"space.name": space, "link.rerank": rerank}) as workspace:
         ensure_space(workspace)
         if clustered:
             with progress() as tell:
@@ -216,7 +216,7 @@ def review(
             "links are shown on standard error, which is no terminal",
             hint="Leave its redirection out, or pipe the keys in.",
         )
-    with session_of(context).open() as workspace:
+    with open_workspace(context) as workspace:
         ensure_space(workspace, wait=False)
         piped = nullcontext(character for line in sys.stdin for character in line)
         reading = keys() if sys.stdin.isatty() else piped

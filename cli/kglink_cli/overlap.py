@@ -30,7 +30,7 @@ from kglink_cli.overlap_review import (
     print_list,
     review,
 )
-from kglink_cli.session import session_of, split_names
+from kglink_cli.session import open_workspace, split_names
 
 if TYPE_CHECKING:
     from kglink.overlap.search import OverlapReport
@@ -138,7 +138,7 @@ def overlap(
     }
     _check_together(searching | {"overlap.fresh": fresh or None}, listing, details)
     kbs = (left or None, right or None)
-    with session_of(context).open(searching) as workspace:
+    with open_workspace(context, searching) as workspace:
         if export:
             written = workspace.export_overlaps(
                 export,
@@ -251,7 +251,7 @@ def show(
 ) -> None:
     """List overlaps that were found, with what speaks for them."""
     verdicts = (verdict,) if verdict is not None else VERDICTS
-    with session_of(context).open() as workspace:
+    with open_workspace(context) as workspace:
         found = workspace.overlaps(
             left, right, verdicts=verdicts, stale=stale, min_probability=min_probability
         )
@@ -273,7 +273,7 @@ def train(
     context: typer.Context, as_json: bool = Option(False, "--json", help="Print JSON.")
 ) -> None:
     """Learn from all verdicts how evidence is weighed; searches from now on use what was learnt."""
-    with session_of(context).open() as workspace, progress() as tell:
+    with open_workspace(context) as workspace, progress() as tell:
         trained = workspace.train_overlap_model(progress=tell)
     pairs = [f"{left}-{right}" for left, right in trained.kbs]
     if as_json:

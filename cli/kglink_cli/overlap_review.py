@@ -19,7 +19,7 @@ from kglink.text.entity_text import shared_names
 from kglink.text.printable import printable
 from kglink_cli.console import counted, note, print_json, say
 from kglink_cli.overlap_keys import keys
-from kglink_cli.session import session_of
+from kglink_cli.session import open_workspace
 
 if TYPE_CHECKING:
     from kglink.overlap.review.journal import Answer, ReviewTable, Share
@@ -143,7 +143,7 @@ def review(
     or description has changed since come first.
     """
     wanted: dict[str, Any] = {"sample": sample, "order": order, "seed": seed}
-    with session_of(context).open() as workspace:
+    with open_workspace(context) as workspace:
         if table:
             _print_of_overlap_review(
                 workspace.reviewed_overlaps(left, right, **wanted), as_json=as_json

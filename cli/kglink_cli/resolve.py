@@ -23,7 +23,7 @@ from kglink_cli.session import (
     Types,
     Under,
     limit_flags,
-    session_of,
+    open_workspace,
     split_names,
 )
 
@@ -92,7 +92,7 @@ def resolve(
         **limit_flags(types, under, not_under),
     }
     sources = names if column else ()
-    with session_of(context).open(flags) as workspace, reserved(workspace, output, sources):
+    with open_workspace(context, flags) as workspace, reserved(workspace, output, sources):
         vectors_alone = workspace.settings.link.evidence == "vectors"
         if column is not None:
             with workspace.open_source(names[0]) as source:

@@ -24,7 +24,7 @@ from kglink_cli.console import (
     say,
     write_tables,
 )
-from kglink_cli.session import JudgedSplit, session_of, split_names
+from kglink_cli.session import JudgedSplit, open_workspace, split_names
 
 if TYPE_CHECKING:
     from kglink.workspace import Workspace
@@ -48,7 +48,7 @@ def runs(
         raise UsageError(
             "a run to show and one to delete", hint=f"To delete {name}: --delete {name}"
         )
-    with session_of(context).open() as workspace:
+    with open_workspace(context) as workspace:
         if delete:
             workspace.check_run_deletable(delete)
             if not yes:
@@ -233,7 +233,7 @@ def report(
 
     if as_json and output is not None:
         raise UsageError("--json prints, and -o names a page", hint="Leave one of the two out.")
-    with session_of(context).open() as workspace:
+    with open_workspace(context) as workspace:
         for folder in (plots, tables):
             if folder is not None:
                 try:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer import Option
@@ -39,28 +38,19 @@ AdapterOptions = Annotated[
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Session:
-    """The options that stand before a command."""
+def open_workspace(
+    context: typer.Context, flags: Mapping[str, object] | None = None, *, create: bool = False
+) -> Workspace:
+    """Open the workspace of a command; ``create`` makes one where there is none and says so."""
+    from kglink.workspace import Workspace
 
-    workspace: Path | None
-
-    def open(self, flags: Mapping[str, object] | None = None, *, create: bool = False) -> Workspace:
-        """Open the workspace; ``create`` makes one where there is none and says so."""
-        from kglink.workspace import Workspace
-
-        opened = Workspace.open(self.workspace, create=create, flags=flags)
-        if opened.is_new:
-            note(
-                "workspace",
-                f"made {opened.folder / 'kglink.toml'} ({opened.store_url.render_as_string()})",
-            )
-        return opened
-
-
-def session_of(context: typer.Context) -> Session:
-    """The session of a command's context."""
-    return cast("Session", context.obj)
+    opened = Workspace.open(context.obj, create=create, flags=flags)
+    if opened.is_new:
+        note(
+            "workspace",
+            f"made {opened.folder / 'kglink.toml'} ({opened.store_url.render_as_string()})",
+        )
+    return opened
 
 
 def tell_stages(workspace: Workspace) -> None:

@@ -14,7 +14,7 @@ from kglink.errors import UsageError
 from kglink.workspace import find_workspace, init_workspace
 from kglink.workspace.trust import allow, asks_of, not_allowed, revoke
 from kglink_cli.console import counted, note, print_json, print_table, progress, say
-from kglink_cli.session import JudgedSplit, session_of, split_names
+from kglink_cli.session import JudgedSplit, open_workspace, split_names
 
 if TYPE_CHECKING:
     from kglink.workspace import Workspace
@@ -30,7 +30,7 @@ def init(
     ),
 ) -> None:
     """Make a workspace: a folder with kglink.toml, in which store and spaces will lie."""
-    made = init_workspace(folder or session_of(context).workspace or Path())
+    made = init_workspace(folder or context.obj or Path())
     note("workspace", f"made {made / CONFIG_FILE}")
     note("next", "kglink add-kb NAME SOURCE")
 
@@ -41,7 +41,7 @@ def settings(
     """Show every setting, its value and origin (default, kglink.toml, variable)."""
     from kglink.plugins import load_registry
 
-    folder = find_workspace(named=session_of(context).workspace)
+    folder = find_workspace(named=context.obj)
     resolved = load_settings(folder / CONFIG_FILE if folder else None)
     for ask in not_allowed(folder, resolved, load_registry()) if folder else ():
         note("trust", f"not allowed: {ask}")
@@ -68,7 +68,7 @@ def trust(
     """
     from kglink.plugins import load_registry
 
-    folder = find_workspace(named=session_of(context).workspace)
+    folder = find_workspace(named=context.obj)
     if folder is None:
         raise UsageError("there is no workspace here or above", hint="`kglink init` makes one.")
     config = folder / CONFIG_FILE
@@ -95,16 +95,15 @@ def doctor(
     """Check versions, device, model, store and spaces, and say how to mend what is not well."""
     from kglink.workspace.doctor import check
 
-    session = session_of(context)
     if show_licences:
-        with session.open() as workspace:
+        with open_workspace(context) as workspace:
             rows = workspace.licences()
         if as_json:
             print_json([row._asdict() for row in rows])
         else:
             print_table(("what", "name", "licence", "source"), rows)
         return
-    checks = check(session.workspace)
+    checks = check(context.obj)
     if as_json:
         print_json([check._asdict() for check in checks])
     for one in checks if not as_json else ():
@@ -137,7 +136,7 @@ def spaces(
         raise UsageError("one space to show, two to compare or one to delete: not several of these")
     if docs and not compare:
         raise UsageError("--docs goes with --compare A B", hint="Of one space: `kglink eval`.")
-    with session_of(context).open() as workspace:
+    with open_workspace(context) as workspace:
         if delete:
             _delete(workspace, delete, yes=yes, as_json=as_json)
         elif compare:

@@ -14,7 +14,7 @@ from kglink.errors import UsageError
 from kglink_cli.build import ensure_space
 from kglink_cli.console import note
 from kglink_cli.interrupts import stop_at_once
-from kglink_cli.session import session_of
+from kglink_cli.session import open_workspace
 from kglink_doors.listening import (
     LOOPBACK,
     Host,
@@ -93,7 +93,7 @@ def serve(
         origins=frozenset(origin or ()),
         read_only=read_only,
     )
-    with session_of(context).open() as workspace:
+    with open_workspace(context) as workspace:
         if workspace.kbs():
             ensure_space(workspace, wait=False)
         run(workspace, host, port, limits, log=log, tell=lambda line: note("serving", line))
@@ -120,7 +120,7 @@ def mcp(
             "kglink mcp needs a package that is not installed", hint="pip install 'kglink[mcp]'"
         ) from error
     token = token_of(token_from, host) if http else ""
-    with session_of(context).open() as workspace:
+    with open_workspace(context) as workspace:
         server = make_server(workspace)
         if http:
             import uvicorn

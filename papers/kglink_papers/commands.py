@@ -24,7 +24,7 @@ from kglink_cli.console import (
 from kglink_cli.finetune import read_changes
 from kglink_cli.interrupts import go_on_by
 from kglink_cli.runs import write_page
-from kglink_cli.session import session_of, split_names
+from kglink_cli.session import open_workspace, split_names
 
 if TYPE_CHECKING:
     from kglink.workspace import Workspace
@@ -99,7 +99,7 @@ def reproduce(
     # Names of rows are taken as they are, for many have a comma; other values are lists.
     known = {row.name for row in protocol.rows}
     given = [part for one in rows or () for part in ((one,) if one in known else split_names(one))]
-    with session_of(context).open(create=True) as workspace:
+    with open_workspace(context, create=True) as workspace:
         asked = Reproducer(workspace, protocol, given, seeds, read_changes(changes or []))
         if dry_run:
             _print_plan(asked, data, as_json=as_json)
