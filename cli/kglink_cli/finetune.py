@@ -168,7 +168,7 @@ def finetune_with_progress(
     ``begun`` is called once there is a run that can be gone on with.
     """
     with display() as show:
-        done = workspace.finetune(job, progress=FinetuneNews(show, begun).take)
+        done = workspace.finetune(job, progress=finetune_news(show, begun))
     _tell(done)
     return done
 
@@ -289,20 +289,15 @@ _OF_STAGES = {"S": "S (source KBs)", "T": "T (target KBs)", "O": "O (overlaps)"}
 _SEEN = 1e-3
 
 
-class FinetuneNews:
-    """Shows how a run goes: a bar that moves, and a line for what is done."""
+def finetune_news(show: Show, begun: Callable[[], None] = lambda: None) -> Callable[[News], None]:
+    """What shows how a run goes: a bar that moves, and a line for what is done."""
 
-    def __init__(self, show: Show, begun: Callable[[], None] = lambda: None) -> None:
-        self._show = show
-        self._begun = begun
-
-    def take(self, news: News) -> None:
-        """Take news of the run."""
+    def take(news: News) -> None:
         if not isinstance(news, Progress | Note):  # those may come before its settings are kept
-            self._begun()
+            begun()
         match news:
             case Progress():
-                self._show(reached(news))
+                show(reached(news))
             case Note():
                 note("note", news.text)
             case Planned():
@@ -315,7 +310,9 @@ class FinetuneNews:
                     f"{news.pairs_per_second:,.0f} pairs/s, {_time(news.seconds_left)} left"
                 )
                 label = f"stage {news.stage}, epoch {news.epoch}/{news.epochs}"
-                self._show(Reached(label, news.step, news.steps, news.step, pace=pace))
+                show(Reached(label, news.step, news.steps, news.step, pace=pace))
+
+    return take
 
 
 def _planned(news: Planned) -> None:

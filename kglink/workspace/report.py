@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from itertools import combinations, pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -214,15 +214,11 @@ _MOST = 32767
 _BATCH = 1024
 
 
-class Flat(NamedTuple):
-    """Vectors in two dimensions, and the share of their variance that each shows."""
+def project(vectors: FloatArray) -> tuple[FloatArray, tuple[float, float]]:
+    """The first two principal components of some vectors, signs fixed by the largest loading.
 
-    points: FloatArray
-    shares: tuple[float, float]
-
-
-def project(vectors: FloatArray) -> Flat:
-    """The first two principal components of some vectors, signs fixed by the largest loading."""
+    With the share of their variance that each of the two shows.
+    """
     centred = vectors - vectors.mean(axis=0, dtype=np.float64).astype(np.float32)
     covariance = (centred.T @ centred).astype(np.float64)
     values, axes = np.linalg.eigh(covariance)
@@ -231,7 +227,7 @@ def project(vectors: FloatArray) -> Flat:
     axes *= np.where(axes[largest, [0, 1]] < 0, -1.0, 1.0)
     whole = float(values.sum()) or 1.0
     shares = float(max(values[-1], 0.0)) / whole, float(max(values[-2], 0.0)) / whole
-    return Flat(centred @ axes.astype(np.float32), shares)
+    return centred @ axes.astype(np.float32), shares
 
 
 def turned_onto(points: FloatArray, target: FloatArray) -> FloatArray:
@@ -270,7 +266,7 @@ def map_of(
     after = np.concatenate([space.segments[kb].vectors("text", rows[kb]) for kb in kbs])
     places = {entity: at for at, entity in enumerate(ids)}
     shown = [(places[one], places[other]) for one, other in pairs if {one, other} <= places.keys()]
-    flat = project(after)
+    points, shares = project(after)
     found: dict[str, Any] = {
         "method": METHOD,
         "entities": total,
@@ -283,7 +279,6 @@ def map_of(
         "pair_count": len(shown),
         "before": None,
     }
-    points = flat.points
     if before is not None:
         # What a model makes of entities, as it would for a space.
         def encoded(some: list[Entity]) -> FloatArray:
@@ -298,10 +293,10 @@ def map_of(
             parts.append(encoded([known.get(one) or Entity(one.key, one.key) for one in batch]))
             progress(Progress("the map, before", start + len(batch), len(ids)))
         vectors = np.concatenate(parts)
-        old = project(vectors)
-        found["before"] = _side(old.points, old.shares, vectors, shown)
-        points = turned_onto(points, old.points)
-    return found | {"after": _side(points, flat.shares, after, shown)}
+        old, old_shares = project(vectors)
+        found["before"] = _side(old, old_shares, vectors, shown)
+        points = turned_onto(points, old)
+    return found | {"after": _side(points, shares, after, shown)}
 
 
 def _chosen(

@@ -90,7 +90,7 @@ def reproduce(
     if not name:
         _list(as_json=as_json, options=(data, rows, changes, report, dry_run or None))
         return
-    from kglink_cli.finetune import FinetuneNews
+    from kglink_cli.finetune import finetune_news
     from kglink_papers.protocols import find_protocol
     from kglink_papers.reproduce import Reproducer
     from kglink_papers.shown import tables_of
@@ -110,7 +110,7 @@ def reproduce(
             note("adapted", f"{name} is not {protocol.table.source} itself: other data and models")
         go_on_by("the same command goes on where it was")
         with display() as show:
-            done = asked.run(data, FinetuneNews(show).take, note)
+            done = asked.run(data, finetune_news(show), note)
         if report is not None:
             _write_report(workspace, done, report)
     if as_json:
