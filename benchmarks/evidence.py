@@ -30,7 +30,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kglink import Workspace
-from kglink.evaluation.measures.end_to_end import Calibration
+from kglink.evaluation.measures.end_to_end import Reliability
 from kglink.linking.candidates import CandidateSearch
 from kglink.linking.fit import Rankings, fit_rankings, judged_rankings
 from kglink.linking.kinds import Weights
@@ -275,7 +275,7 @@ class Bench:
         before: list[Link | None] = []
         for kbs in accumulate((kb,) for kb in self.kbs):
             found = self._links(kbs, scoring)
-            every, answered = Calibration(), Calibration()
+            every, answered = Reliability(), Reliability()
             moved: list[float] = []
             sure: list[float] = []
             is_right: list[bool] = []
@@ -386,7 +386,7 @@ def _interval(right: BoolArray, kb: Sequence[BoolArray]) -> tuple[float, float]:
 
 def _ece(said: Sequence[float], right: Sequence[bool]) -> float:
     """The expected calibration error, in ten bins of equal width."""
-    calibration = Calibration()
+    calibration = Reliability()
     for sure, is_right in zip(said, right, strict=True):
         calibration.add(sure, right=is_right)
     return calibration.ece or 0.0

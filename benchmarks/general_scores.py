@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from kglink.evaluation.measures.end_to_end import Calibration, PrecisionRecall
+from kglink.evaluation.measures.end_to_end import PrecisionRecall, Reliability
 from kglink.records import Document, EntityId, LinkedDocument
 
 Place = tuple[int, int]
@@ -142,7 +142,7 @@ def given_counts(
 
 def raw_error(golds: Mapping[str, Sequence[Golds]], answers: Answers) -> float:
     """The calibration error of all links of raw texts."""
-    calibration = Calibration()
+    calibration = Reliability()
     for name, told in answers.items():
         for own, each in zip(golds[name], told, strict=True):
             for one, right in own.judged(each):
@@ -152,7 +152,7 @@ def raw_error(golds: Mapping[str, Sequence[Golds]], answers: Answers) -> float:
 
 def given_error(golds: Mapping[str, Sequence[Golds]], answers: Answers) -> float:
     """The calibration error of all answers for given places, NIL included."""
-    calibration = Calibration()
+    calibration = Reliability()
     for name, told in answers.items():
         for own, each in zip(golds[name], told, strict=True):
             for one in each:

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 
 from kglink import Workspace
 from kglink.evaluation.annotated import nil_places, with_nil
-from kglink.evaluation.measures.end_to_end import Calibration
+from kglink.evaluation.measures.end_to_end import Reliability
 from kglink.linking.fit import fit_rankings, judged_rankings
 from kglink.linking.memory import Memory
 from kglink.linking.scoring import SCORING_FILE, write_scoring
@@ -83,7 +83,7 @@ def judge(workspace: Workspace, dev: str, most: int, name: str) -> None:
         for mention in one.mentions
         if mention.gold is not None
     }
-    calibration, of_nil = Calibration(), Calibration()
+    calibration, of_nil = Reliability(), Reliability()
     counts = {"right": 0, "wrong": 0, "missed": 0}
     inputs = [TextInput(one.id, one.text, tuple(judged(one))) for one in documents]
     for document in workspace.link(inputs):

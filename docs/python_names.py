@@ -16,7 +16,7 @@ from kglink.store import IngestSummary, KBInfo
 from kglink.store.document_reader import MentionsOf, Snippet
 from kglink.workspace.entities import Counterpart, EntityView
 from kglink.workspace.kbs import AddedKB
-from kglink.workspace.link_job import LinkJob
+from kglink.workspace.link import LinkJob
 from kglink.workspace.memory import Correction
 from kglink.workspace.resolve import Resolved
 from kglink.workspace.review import LinkReview, LinkToReview, ReviewedLinks

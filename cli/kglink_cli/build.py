@@ -16,7 +16,7 @@ from typer import Argument, Option
 from kglink.config import SpaceSection
 from kglink.errors import UnknownNameError, UsageError
 from kglink_cli.console import counted, note, print_json, print_table, progress
-from kglink_cli.session import parse_options, session_of
+from kglink_cli.session import open_workspace, parse_options
 
 if TYPE_CHECKING:
     from kglink.space.build import BuildReport
@@ -47,7 +47,7 @@ def build(
         "space.index": index,
         "space.words": None if words is None else ("yes" if words else "no"),
     }
-    with session_of(context).open(flags) as workspace:
+    with open_workspace(context, flags) as workspace:
         report = build_with_progress(workspace, model=model, fresh=fresh)
     if as_json:
         print_json(report.manifest.model_dump(mode="json"))
@@ -142,23 +142,15 @@ def distill(
     vectors of names, and of longer texts, that were held out. Then: kglink link --space NAME.
     """
     began = time.monotonic()
-    with session_of(context).open({"space.name": space}) as workspace:
+    with open_workspace(context, {"space.name": space}) as workspace:
         source = workspace.settings.space.name
         with progress() as tell:
             made = workspace.distill(into, progress=tell)
     student = made.student
     if as_json:
-        print_json(
-            {
-                "space": made.name,
-                "from": source,
-                "tokens": len(student.table),
-                "names": student.names,
-                "texts": student.texts,
-                "names_like": student.names_like,
-                "texts_like": student.texts_like,
-            }
-        )
+        names = ("names", "texts", "names_like", "texts_like")
+        figures = {name: getattr(student, name) for name in names}
+        print_json({"space": made.name, "from": source, "tokens": len(student.table), **figures})
         return
     likes = (("names", student.names_like), ("texts", student.texts_like))
     likenesses = ", ".join(f"{what} {like:.3f}" for what, like in likes if like is not None)
@@ -200,31 +192,23 @@ def index(
     if exact and preset:
         raise UsageError("--exact is a preset itself", hint="Name one of the two.")
     wanted = {"preset": EXACT if exact else preset, "factory": factory}
-    changes = parse_options(settings or [])
-    with session_of(context).open({"space.name": space}) as workspace:
+    changes = parse_options(settings)
+    with open_workspace(context, {"space.name": space}) as workspace:
         if presets:
             found = workspace.index_presets()
             if as_json:
                 print_json({name: asdict(one) for name, one in found.items()})
                 return
             rows = [
-                [
-                    name,
-                    one.index,
-                    " ".join(f"{k}={v}" for k, v in one.settings.items()),
-                    one.summary,
-                ]
+                [name, one.index, index_words(IndexChoice("", one.settings)).strip(), one.summary]
                 for name, one in found.items()
             ]
             print_table(("preset", "index", "settings", "what it is"), rows)
             return
         record: dict[str, object] = {"space": workspace.settings.space.name}
         if not workspace.is_index_asked():
-            note(
-                "index",
-                "texts of this space are searched by their token matrices, exactly: no search "
-                "asks its index",
-            )
+            how = "texts of this space are searched by their token matrices, exactly"
+            note("index", f"{how}: no search asks its index")
         if any(wanted.values()) or changes:
             change = workspace.change_index(**wanted, settings=changes, stage=_stage)
             record["published"] = change is not None
@@ -235,10 +219,7 @@ def index(
                 record |= {
                     "index": manifest.index,
                     "index_settings": manifest.index_settings,
-                    "before": {
-                        "index": before.name,
-                        "index_settings": dict(before.settings),
-                    },
+                    "before": {"index": before.name, "index_settings": dict(before.settings)},
                     "rebuilt": change.rebuilt,
                     "build_seconds": change.seconds,
                     "bytes": manifest.index_bytes,
@@ -305,7 +286,7 @@ def export(
 
     `SentenceTransformer` and `CrossEncoder` open them with the same vectors and scores.
     """
-    with session_of(context).open({"space.name": space}) as workspace:
+    with open_workspace(context, {"space.name": space}) as workspace:
         names = workspace.export_model(folder)
     for name in names:
         note("written", str(folder / name))

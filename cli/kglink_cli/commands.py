@@ -10,21 +10,18 @@ from kglink_cli.build import app as model_app
 from kglink_cli.build import build, distill, index
 from kglink_cli.demo import demo
 from kglink_cli.discover import discover, promote
-from kglink_cli.doctor import doctor, init, settings, trust
 from kglink_cli.evaluate import candidates, evaluate
 from kglink_cli.finetune import finetune
-from kglink_cli.kbs import add_kb, export
+from kglink_cli.kbs import add_kb, export, plan
 from kglink_cli.kbs import app as kbs_app
 from kglink_cli.link import link
-from kglink_cli.memory import fit, forget, learn
+from kglink_cli.memory import fit, forget, learn, review
 from kglink_cli.overlap import app as overlap_app
-from kglink_cli.plan import plan
 from kglink_cli.plugins_command import app as plugins_app
 from kglink_cli.resolve import resolve
-from kglink_cli.review import review
 from kglink_cli.runs import recipes, report, runs
 from kglink_cli.show import explain, search, show
-from kglink_cli.spaces import spaces
+from kglink_cli.spaces import doctor, init, settings, spaces, trust
 
 #: By the words of the command; "" is kglink itself.
 EXAMPLES: Mapping[str, tuple[str, ...]] = {

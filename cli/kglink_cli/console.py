@@ -1,22 +1,24 @@
-"""What people see: notes and progress on standard error, results on standard output."""
+"""What people see: notes and progress on standard error, results and tables on standard output."""
 
 from __future__ import annotations
 
+import csv
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
-from typing import IO, Literal, NamedTuple
+from typing import IO, Literal, NamedTuple, get_args
 
 from rich import progress as rich_progress
 from rich.console import Console
 from rich.filesize import decimal
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Table as Grid
 from rich.text import Text
 
+from kglink.errors import UsageError
 from kglink.records import OnProgress, Progress
 from kglink.text.printable import printable_json, printable_line
 
@@ -101,7 +103,7 @@ def print_table(
         for row in (columns, *rows):
             sys.stdout.write("\t".join(_plain(cell) for cell in row) + "\n")
         return
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    table = Grid(box=None, pad_edge=False, header_style="bold")
     for at, column in enumerate(columns):
         table.add_column(column, justify="right" if at in right else "left", overflow="fold")
     for row in rows:
@@ -125,15 +127,11 @@ def reached(at: Progress) -> Reached:
 
 
 @contextmanager
-def watching(reached: Callable[[], Reached]) -> Iterator[None]:
-    """Show what ``reached`` says now and again: for work that is long silent."""
-    with display(reached):
-        yield
-
-
-@contextmanager
 def display(look: Callable[[], Reached] | None = None) -> Iterator[Show]:
-    """Show what comes: at once, and again while nothing new comes; or else what ``look`` says."""
+    """Show what comes: at once, and again while nothing new comes; or else what ``look`` says.
+
+    ``look`` is asked now and again: for work that is long silent.
+    """
     ended, lock, last = threading.Event(), threading.Lock(), None
     with _bar_or_lines() as draw:
 
@@ -267,3 +265,161 @@ def _print(text: Text) -> None:
 
 def _stderr() -> Console:
     return Console(stderr=True)
+
+
+# -------------------------------------------------------------------------------------- tables
+TableFormat = Literal["table", "tsv", "csv", "md", "latex"]
+
+
+class Figure(NamedTuple):
+    """A measured number, with its interval where there is one."""
+
+    value: float
+    interval: tuple[float, float] | None = None
+    digits: int = 3
+
+    def __str__(self) -> str:
+        shown = f"{self.value:.{self.digits}f}"
+        if self.interval is not None:
+            low, high = (f"{end:.{self.digits}f}" for end in self.interval)
+            shown += f" [{low}, {high}]"
+        return shown
+
+
+class Table(NamedTuple):
+    """Rows below their columns; those from ``figures`` on hold numbers."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[object]]
+    figures: int
+    title: str = ""
+    below: Sequence[str] = ()
+    """Lines that belong under it."""
+
+
+def check_format(name: str) -> TableFormat:
+    """A format of tables by its name."""
+    if name not in get_args(TableFormat):
+        known = ", ".join((*get_args(TableFormat), "json"))
+        raise UsageError(f"unknown format of tables {name!r}", hint=f"There is: {known}.")
+    return name  # type: ignore[return-value]  # just checked
+
+
+def write_tables(tables: Iterable[Table], form: TableFormat = "table") -> None:
+    """Write tables to standard output, an empty line between them.
+
+    What is to be read by programs holds no lines of words: these go to standard error.
+    """
+    for number, table in enumerate(tables):
+        if number:
+            say("")
+        _WRITERS[form](table)
+
+
+def _for_people(table: Table) -> None:
+    if table.title:
+        say(table.title)
+    right = range(table.figures, len(table.columns))
+    print_table(table.columns, table.rows, right=right)
+    say(*table.below)
+
+
+def _tsv(table: Table) -> None:
+    _words_apart(table)
+    for row in _expanded(table):
+        say_cells(*map(str, row))
+
+
+def _csv(table: Table) -> None:
+    _words_apart(table)
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerows(
+        [_no_formula(printable_line(str(cell))) for cell in row] for row in _expanded(table)
+    )
+
+
+def _markdown(table: Table) -> None:
+    if table.title:
+        say(f"**{_md(table.title)}**", "")
+    words = ["---"] * table.figures + ["---:"] * (len(table.columns) - table.figures)
+    for row in (table.columns, words, *table.rows):
+        say(f"| {' | '.join(_md(cell) for cell in row)} |")
+    say(*(_md(line) for line in table.below))
+
+
+def _latex(table: Table) -> None:
+    if table.title:
+        say(f"% {printable_line(table.title)}")
+    columns = "l" * table.figures + "r" * (len(table.columns) - table.figures)
+    say(f"\\begin{{tabular}}{{{columns}}}", "\\toprule", _latex_row(table.columns), "\\midrule")
+    say(*map(_latex_row, table.rows), "\\bottomrule", "\\end{tabular}")
+    say(*(f"% {printable_line(line)}" for line in table.below if line))
+
+
+_WRITERS: dict[TableFormat, Callable[[Table], None]] = {
+    "table": _for_people,
+    "tsv": _tsv,
+    "csv": _csv,
+    "md": _markdown,
+    "latex": _latex,
+}
+
+
+def _words_apart(table: Table) -> None:
+    for line in (table.title, *table.below):
+        if line:
+            tell(line)
+
+
+def _expanded(table: Table) -> list[list[object]]:
+    """Header and rows, where an interval has two columns of its own and figures six digits."""
+    spread = {
+        at
+        for row in table.rows
+        for at, cell in enumerate(row)
+        if isinstance(cell, Figure) and cell.interval is not None
+    }
+    header: list[object] = []
+    for at, name in enumerate(table.columns):
+        header += [name, f"{name} from", f"{name} to"] if at in spread else [name]
+    rows = [header]
+    for row in table.rows:
+        cells: list[object] = []
+        for at, cell in enumerate(row):
+            numbers = [cell]
+            if isinstance(cell, Figure):
+                numbers = [f"{cell.value:.6f}", *(f"{end:.6f}" for end in cell.interval or ())]
+            cells += numbers + [""] * (3 - len(numbers)) if at in spread else numbers
+        rows.append(cells)
+    return rows
+
+
+def _no_formula(text: str) -> str:
+    """A spreadsheet takes what begins like this for a formula, unless it is a number."""
+    if text[:1] not in ("=", "+", "-", "@"):
+        return text
+    try:
+        float(text)
+    except ValueError:
+        return text if text == "-" else f"'{text}"
+    return text
+
+
+def _md(cell: object) -> str:
+    return printable_line(str(cell)).replace("\\", "\\\\").replace("|", "\\|")
+
+
+_LATEX = str.maketrans(
+    {
+        "\\": r"\textbackslash{}",
+        "[": "{[}",  # behind a line break it would be an option of that
+        **{sign: f"\\{sign}" for sign in "&%$#_{}"},
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+    }
+)
+
+
+def _latex_row(row: Sequence[object]) -> str:
+    cells = (printable_line(str(cell)).translate(_LATEX) for cell in row)
+    return " & ".join(cells) + r" \\"

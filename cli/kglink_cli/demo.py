@@ -15,11 +15,10 @@ from kglink.records import TextInput
 from kglink.training.job import FinetuneJob
 from kglink.workspace.outputs import whole_file
 from kglink_cli.build import build_with_progress
-from kglink_cli.console import note, print_table, say
+from kglink_cli.console import note, print_table, say, write_tables
 from kglink_cli.evaluation_tables import end_to_end_table
 from kglink_cli.finetune import finetune_with_progress, print_finetuned
 from kglink_cli.overlap_review import found_text, pair_name
-from kglink_cli.tables import write_tables
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,12 +55,8 @@ fine-tuning makes another model, which is measured without a reranker: it wants 
 def demo(
     folder: Path | None = Option(None, "--dir", help="Where to work; else a new temporary folder."),
     html: Path | None = Option(None, help="Where the page goes; in the folder else."),
-    quick: bool = Option(
-        False, "--quick", help="Leave out the fine-tuning, which takes half a minute."
-    ),
-    rerank: bool = Option(
-        False, "--rerank", help="Train a reranker as well, and see whether it helps."
-    ),
+    quick: bool = Option(False, "--quick", help="Leave out the fine-tuning (half a minute)."),
+    rerank: bool = Option(False, "--rerank", help="Also train a reranker; see whether it helps."),
 ) -> None:
     """Add two KBs, build their space, find what they share, link, learn, train; measure each step.
 
@@ -158,7 +153,6 @@ def _measured(workspace: Workspace) -> RetrievalReport:
 
 
 def _print_steps(steps: Mapping[str, RetrievalReport]) -> None:
-    """R@1 in each pool after each step."""
     first = steps["build"]
     rows = [
         [pool, first.mentions[pool], *(f"{one.recall(pool)['R@1']:.3f}" for one in steps.values())]
@@ -178,9 +172,7 @@ def _show(command: str) -> None:
 
 def _tell(added: AddedKB) -> None:
     summary = added.summary
-    held = (
-        f"{summary.with_description} with description, {summary.aliases} aliases"
-        if summary.added or summary.unchanged
-        else f"{summary.documents} documents, {summary.mentions} mentions"
-    )
+    held = f"{summary.documents} documents, {summary.mentions} mentions"
+    if summary.added or summary.unchanged:
+        held = f"{summary.with_description} with description, {summary.aliases} aliases"
     say(f"{summary.kb} {summary}   {held}")

@@ -19,7 +19,7 @@ from kglink.workspace.folder import LEAST_UNKNOWN, PROMOTED
 from kglink_cli.build import ensure_space
 from kglink_cli.console import counted, note, print_json, print_table, progress, say
 from kglink_cli.overlap_keys import keys
-from kglink_cli.session import session_of, split_names
+from kglink_cli.session import open_workspace, split_names
 
 if TYPE_CHECKING:
     from kglink.linking.discovery import Discovery
@@ -37,9 +37,7 @@ def discover(
     ),
     kb: str | None = Option(None, help="Unknown to these KBs: a,b"),
     least: float = Option(LEAST_UNKNOWN, help="Least probability that no KB has it.", min=0, max=1),
-    at_least: int = Option(
-        1, "--mentions", help="List those with at least this number of mentions.", min=1
-    ),
+    at_least: int = Option(1, "--mentions", help="Least number of mentions to list.", min=1),
     answers: list[str] | None = Option(
         None,
         "--answer",
@@ -61,7 +59,7 @@ def discover(
     if source is None and (kb or detector):
         raise UsageError("which texts?", hint="kglink discover FOLDER")
     flags = {"space.name": space, "link.detector": split_names(detector) or None}
-    with session_of(context).open(flags) as workspace:
+    with open_workspace(context, flags) as workspace:
         if source is not None:
             ensure_space(workspace)
             with progress() as tell:
@@ -98,20 +96,15 @@ def promote(
     The names of a discovery that is an entity of a KB become other names of that entity, until the
     KB is read anew; promoting again brings them back.
     """
-    with session_of(context).open() as workspace:
+    with open_workspace(context) as workspace:
         with progress() as tell:
             done = workspace.promote(kb, progress=tell)
-        titles = {
-            one: entity.title
-            for one, entity in workspace.store.get_entities([*done.entities, *done.renamed]).items()
-        }
+        known = workspace.store.get_entities([*done.entities, *done.renamed])
+    titles = {one: entity.title for one, entity in known.items()}
     if as_json:
-        print_json(
-            {
-                "entities": [{**one._asdict(), "title": titles[one]} for one in done.entities],
-                "renamed": [{**one._asdict(), "title": titles[one]} for one in done.renamed],
-            }
-        )
+        shown = {one: {**one._asdict(), "title": title} for one, title in titles.items()}
+        each = {"entities": done.entities, "renamed": done.renamed}
+        print_json({name: [shown[one] for one in ids] for name, ids in each.items()})
         return
     for one in (*done.entities, *done.renamed):
         say(f"{printable(str(one))}  {printable(titles[one])}")

@@ -12,21 +12,22 @@ from typer import Argument, Option
 
 from kglink.errors import UsageError
 from kglink_cli.build import ensure_space
-from kglink_cli.console import counted, note, progress
+from kglink_cli.console import check_format, counted, note, progress
 from kglink_cli.evaluation import Wanted, judge
 from kglink_cli.session import (
+    By,
     JudgedSplit,
     NotUnder,
+    PackedOutput,
     Rerank,
     Types,
     Under,
     check_rerank,
     limit_flags,
+    open_workspace,
     refuse_ignored,
-    session_of,
     split_names,
 )
-from kglink_cli.tables import check_format
 
 if TYPE_CHECKING:
     from kglink.workspace import Workspace
@@ -43,9 +44,7 @@ def evaluate(
     under: Under = None,
     not_under: NotUnder = None,
     k: str = Option(RANKS, help="Ranks to report R@k of; the largest is how deep MRR looks."),
-    by: str | None = Option(
-        None, help="What finds candidates: all, vectors, names, bm25 or tfidf."
-    ),
+    by: By = None,
     counterparts: bool = Option(
         False,
         "--counterparts",
@@ -63,9 +62,7 @@ def evaluate(
         "--overlaps",
         help="Also MRR and ACS of accepted overlaps: how near counterparts are in the space.",
     ),
-    overlaps_against: str = Option(
-        "", help="As --overlaps, and test the differences to this space: two-sided."
-    ),
+    overlaps_against: str = Option("", help="As --overlaps, and test against this space."),
     rerank: Rerank = None,
     candidates: Path | None = Option(
         None,
@@ -94,9 +91,7 @@ def evaluate(
         help="Judge this file instead: answers in raw texts in any format of documents that "
         "add-kb reads (--end-to-end), or rankings (--candidates). Its content tells which.",
     ),
-    errors: bool = Option(
-        False, "--errors", help="Also why mentions are answered wrongly, by group."
-    ),
+    errors: bool = Option(False, "--errors", help="Also why answers are wrong, by group."),
     errors_to: Path | None = Option(
         None,
         help="As --errors, and write every mention with its answer and reason to this file "
@@ -112,9 +107,7 @@ def evaluate(
         help="Write the ranks of every mention, or with --end-to-end the mentions and answers "
         "of every text, to this file (JSON lines).",
     ),
-    against: Path | None = Option(
-        None, help="Test the differences to an evaluation that --keep wrote: two-sided."
-    ),
+    against: Path | None = Option(None, help="Test the differences to what --keep wrote."),
     comparisons: int = Option(1, min=1, help="Number of tests for the Bonferroni correction."),
     seed: int = Option(0, min=0, help="Seed of the randomization test."),
     space: str | None = Option(None, help="Name of the space."),
@@ -184,7 +177,7 @@ def evaluate(
         "link.rerank": rerank,
         **limit_flags(types, under, not_under),
     }
-    with session_of(context).open(flags) as workspace:
+    with open_workspace(context, flags) as workspace:
         split = _judged_split(workspace, names, split, quiet=predictions is not None)
         question = Question(
             *(names, split, kbs, ranks, counterparts),
@@ -260,15 +253,11 @@ def _ranks(text: str) -> tuple[int, ...]:
 def candidates(
     context: typer.Context,
     docs: str = Argument(..., help="The KBs that hold the documents: a,b"),
-    output: Path | None = Option(
-        None, "--output", "-o", help="Write to a file; .gz and .bz2 pack it.", dir_okay=False
-    ),
+    output: PackedOutput = None,
     split: JudgedSplit = None,
     kb: str | None = Option(None, help="Only these KBs: a,b"),
     k: int = Option(64, min=1, max=1000, help="Number of candidates of each KB."),
-    by: str | None = Option(
-        None, help="What finds candidates: all, vectors, names, bm25 or tfidf."
-    ),
+    by: By = None,
     rerank: Rerank = None,
     union: list[Path] | None = Option(
         None,
@@ -284,9 +273,7 @@ def candidates(
     output_format: str = Option(
         "jsonl", "--format", "-f", help="jsonl, or trec: a run for tools of retrieval."
     ),
-    qrels: Path | None = Option(
-        None, help="Also write what is right to this file, as TREC's tools read it."
-    ),
+    qrels: Path | None = Option(None, help="Also write what is right, as TREC's tools read it."),
     space: str | None = Option(None, help="Name of the space."),
 ) -> None:
     """Write the candidates of every mention with gold in the KBs, one JSON line for each.
@@ -295,7 +282,7 @@ def candidates(
     """
     check_rerank(rerank, by)
     flags = {"space.name": space, "link.evidence": by, "link.rerank": rerank}
-    with session_of(context).open(flags) as workspace:
+    with open_workspace(context, flags) as workspace:
         names = split_names(docs)
         for name in names:
             workspace.store.kb(name)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from kglink.workspace.outputs import whole_file
 from kglink_cli.build import ensure_space
-from kglink_cli.console import note, print_json, progress
+from kglink_cli.console import Table, TableFormat, note, print_json, progress, write_tables
 from kglink_cli.evaluation_tables import (
     accuracy_table,
     clusters_table,
@@ -24,7 +25,6 @@ from kglink_cli.evaluation_tables import (
     slices_tables,
 )
 from kglink_cli.session import tell_reranker, tell_stages
-from kglink_cli.tables import Table, TableFormat, write_tables
 
 if TYPE_CHECKING:
     from kglink.evaluation.comparison import AnswerComparison, Comparison
@@ -85,23 +85,29 @@ def _judged(
     workspace: Workspace, question: Question, wanted: Wanted
 ) -> tuple[dict[str, Any], list[Table], Comparison | AnswerComparison | None]:
     """Judge all mentions or texts, each of which goes to what is wanted besides."""
-    from kglink.evaluation.comparison import AnswerComparison, KeptWriter
-    from kglink.evaluation.measures.end_to_end import EndToEndReport
+    from kglink.evaluation.comparison import AnswerComparison, Comparison, KeptWriter
     from kglink.workspace.evaluate import cluster_figures, coreference, error_analysis
     from kglink.workspace.judging import evaluated, judge, report_as_json
 
-    analysis = clusters = comparison = None
+    analysis = clusters = None
+    comparison: Comparison | AnswerComparison | None = None
     with ExitStack() as stack:
         sinks: list[Any] = []
         if wanted.errors:
-            write = _case_writer(stack, workspace, wanted.errors_to)
-            analysis = error_analysis(workspace, question, each=write)
+            path = wanted.errors_to
+            out = stack.enter_context(whole_file(workspace, path)) if path else None
+            analysis = error_analysis(workspace, question, each=partial(_write_case, out))
             sinks.append(analysis)
         if wanted.clusters:
             clusters = coreference(workspace, question)
             sinks.append(clusters)
         if wanted.against is not None:
-            comparison = _comparison(workspace, question, wanted.against)
+            facts = evaluated(workspace, question)
+            comparison = (
+                AnswerComparison(wanted.against, facts)
+                if question.end_to_end
+                else Comparison(wanted.against, facts, question.ks)
+            )
             sinks.append(comparison)
         if wanted.keep is not None:
             kept = stack.enter_context(whole_file(workspace, wanted.keep))
@@ -111,16 +117,12 @@ def _judged(
         if comparison is not None:
             comparison.finish()
         record = report_as_json(workspace, question, report)
-        if isinstance(report, EndToEndReport):
-            if isinstance(comparison, AnswerComparison):
-                comparison.complete = report.complete
-            tables = list(_end_to_end_tables(report, wanted))
-        else:
-            tables = list(_retrieval_tables(report, question, wanted))
+        if isinstance(comparison, AnswerComparison):
+            comparison.complete = record["complete"]
+        tables = list(_tables(report, question, wanted))
         if analysis is not None:
-            errors = analysis.finish()
-            record["errors"] = errors.as_json()
-            tables.append(errors_table(errors))
+            record["errors"] = analysis.finish().as_json()
+            tables.append(errors_table(record["errors"]))
         if clusters is not None:
             vectors = not question.end_to_end and question.file is None
             figures = cluster_figures(workspace, clusters, vectors=vectors)
@@ -129,41 +131,22 @@ def _judged(
     return record, tables, comparison
 
 
-def _case_writer(
-    stack: ExitStack, workspace: Workspace, path: Path | None
-) -> Callable[[Case], None]:
-    """Writes every mention with its reason to a file, where one is named."""
-    out = stack.enter_context(whole_file(workspace, path)) if path else None
-
-    def write(case: Case) -> None:
-        if out is not None:
-            out.write(json.dumps(case.as_json(), ensure_ascii=False) + "\n")
-
-    return write
+def _write_case(out: TextIO | None, case: Case) -> None:
+    if out is not None:
+        out.write(json.dumps(case.as_json(), ensure_ascii=False) + "\n")
 
 
-def _comparison(
-    workspace: Workspace, question: Question, path: Path
-) -> Comparison | AnswerComparison:
-    """This evaluation against a kept one."""
-    from kglink.evaluation.comparison import AnswerComparison, Comparison
-    from kglink.workspace.judging import evaluated
-
-    facts = evaluated(workspace, question)
-    if question.end_to_end:
-        return AnswerComparison(path, facts)
-    return Comparison(path, facts, question.ks)
-
-
-def _end_to_end_tables(report: EndToEndReport, wanted: Wanted) -> Iterator[Table]:
-    if not report.joint.links["strict"].gold:
-        note("links", "no mention has an entity of these KBs: figures of links say nothing here")
-    yield end_to_end_table(report, intervals=wanted.intervals)
-
-
-def _retrieval_tables(
-    found: RetrievalReport, question: Question, wanted: Wanted
+def _tables(
+    found: RetrievalReport | EndToEndReport, question: Question, wanted: Wanted
 ) -> Iterator[Table]:
+    from kglink.evaluation.measures.end_to_end import EndToEndReport
+
+    if isinstance(found, EndToEndReport):
+        if not found.joint.links["strict"].gold:
+            nothing = "no mention has an entity of these KBs: figures of links say nothing here"
+            note("links", nothing)
+        yield end_to_end_table(found, intervals=wanted.intervals)
+        return
     if question.seen_in and not found.seen_in:
         unknown = "no mentions are known that were learnt from; --seen-in NAME:SPLIT names some"
         note("seen", unknown)
@@ -181,7 +164,6 @@ def _overlaps(
     """How near the counterparts are, and whether by more than chance, where a space is named."""
     from kglink.evaluation.significance import ALPHA
 
-    comparisons = wanted.comparisons
     with progress() as show:
         figures = workspace.evaluate_overlaps(question.kbs, progress=show)
     record["overlaps"] = [one.as_json() for one in figures]
@@ -189,13 +171,13 @@ def _overlaps(
     if other:
         with progress():
             tests = workspace.overlap_significance(other, question.kbs, seed=wanted.seed)
-        significant = [one.test.is_significant(comparisons=comparisons) for one in tests]
+        count = wanted.comparisons
         record["overlaps_against"] = {
             "space": other,
-            "alpha": ALPHA / comparisons,
+            "alpha": ALPHA / count,
             "tests": [
-                {**one.as_json(), "significant": is_significant}
-                for one, is_significant in zip(tests, significant, strict=True)
+                {**one.as_json(), "significant": one.test.is_significant(comparisons=count)}
+                for one in tests
             ],
         }
-        yield overlap_tests_table(tests, other, comparisons)
+        yield overlap_tests_table(tests, other, count)

@@ -6,21 +6,17 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from kglink_cli.console import counted, note
-from kglink_cli.tables import Figure, Table
+from kglink_cli.console import Figure, Table, counted, note
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from kglink.evaluation.comparison import AnswerComparison, Comparison
     from kglink.evaluation.measures.clusters import ClusterFigures
     from kglink.evaluation.measures.end_to_end import EndToEndReport, Score
-    from kglink.evaluation.measures.errors import ErrorSummary
     from kglink.evaluation.measures.overlaps import OverlapFigures, OverlapTest
     from kglink.evaluation.measures.retrieval import Figures, RetrievalReport
     from kglink.evaluation.significance import RandomizationTest
 
-#: The types that are shown; --json has all.
+#: The types of entities that are shown; --json has all.
 MOST_TYPES = 12
 #: What the groups of a kind are called.
 KINDS = {
@@ -32,8 +28,6 @@ KINDS = {
 }
 #: The row of the mean over KBs; the bracket keeps it apart from a KB of that name.
 MEAN = "[mean of KBs]"
-#: The types of entities that are shown; --json has all.
-MOST_DOMAINS = 12
 
 
 def recall_table(result: Figures, *, intervals: bool = False) -> Table:
@@ -85,20 +79,16 @@ def slices_tables(report: RetrievalReport, *, intervals: bool = False) -> Iterat
 
 def domains_table(report: RetrievalReport) -> Table:
     """The largest types of entities, each ranked within its KB."""
-    domains = [
-        (kb, kind, figures)
-        for kb, kinds in report.domains().items()
-        for kind, figures in kinds.items()
-    ]
-    domains.sort(key=lambda one: -one[2]["mentions"])
-    shown = domains[:MOST_DOMAINS]
     names = _names(report)
     rows = [
         [kb, kind or "[none]", figures["mentions"], *(Figure(figures[name]) for name in names)]
-        for kb, kind, figures in shown
+        for kb, kinds in report.domains().items()
+        for kind, figures in kinds.items()
     ]
-    if len(domains) > len(shown):
-        note("more", f"these are the largest {len(shown)} of {len(domains)} types; --json has all")
+    rows.sort(key=lambda row: -row[2])
+    count, rows = len(rows), rows[:MOST_TYPES]
+    if count > MOST_TYPES:
+        note("more", f"these are the largest {MOST_TYPES} of {count} types; --json has all")
     title = "By the type of the gold, within its KB"
     return Table(("kb", "type", "mentions", *names), rows, 2, title)
 
@@ -122,17 +112,11 @@ def overlaps_table(found: Sequence[OverlapFigures]) -> Table:
 
 def overlap_tests_table(found: Sequence[OverlapTest], space: str, comparisons: int) -> Table:
     """The differences of MRR and ACS to another space, and whether chance alone makes such."""
-    rows = [
-        [
-            *(one.queries, one.answers, one.figure, one.test.items),
-            *(f"{value:.4f}" for value in (one.test.right, one.test.left)),
-            *(f"{one.test.difference:+.4f}", f"{one.test.p:.4f}"),
-            "yes" if one.test.is_significant(comparisons=comparisons) else "no",
-        ]
-        for one in found
-    ]
-    columns = ("from", "to", "figure", "overlaps", *DIFFERENCE)
-    return Table(columns, rows, 3, against(f"space {space}", comparisons))
+    tests: dict[tuple[str, ...], RandomizationTest] = {
+        (one.queries, one.answers, one.figure): one.test for one in found
+    }
+    things = ("from", "to", "figure", "overlaps")
+    return _differences(things, tests, f"space {space}", comparisons, digits=4)
 
 
 def comparison_table(
@@ -143,7 +127,7 @@ def comparison_table(
 
     if isinstance(comparison, Comparison):
         things = ("pool", "figure", "mentions")
-        tests = {
+        tests: dict[tuple[str, ...], RandomizationTest] = {
             (pool, name): test
             for pool, figures in comparison.tests(seed=seed).items()
             for name, test in figures.items()
@@ -152,38 +136,36 @@ def comparison_table(
         things = ("what", "figure", "texts")
         figure = "macro F1" if comparison.complete else "macro recall"
         tests = {(name, figure): test for name, test in comparison.tests(seed=seed).items()}
-    rows = differences(tests, comparisons)
-    return Table((*things, *DIFFERENCE), rows, 2, against(comparison.path, comparisons))
+    return _differences(things, tests, str(comparison.path), comparisons)
 
 
-#: The columns of a paired test.
-DIFFERENCE = ("there", "here", "difference", "p", "significant")
-
-
-def differences(
-    tests: Mapping[tuple[str, str], RandomizationTest], comparisons: int
-) -> list[list[object]]:
-    """A row for each paired test."""
-    return [
+def _differences(
+    things: tuple[str, ...],
+    tests: Mapping[tuple[str, ...], RandomizationTest],
+    other: str,
+    comparisons: int,
+    digits: int = 3,
+) -> Table:
+    """A row for each paired test, behind the words that say what it is of."""
+    rows = [
         [
-            *(*words, test.items, Figure(test.right), Figure(test.left)),
-            *(f"{test.difference:+.3f}", f"{test.p:.4f}"),
+            *(*words, test.items),
+            *(Figure(value, digits=digits) for value in (test.right, test.left)),
+            *(f"{test.difference:+.{digits}f}", f"{test.p:.4f}"),
             "yes" if test.is_significant(comparisons=comparisons) else "no",
         ]
         for words, test in tests.items()
     ]
-
-
-def against(path: Path | str, comparisons: int) -> str:
-    """What a table of differences is of."""
+    columns = (*things, "there", "here", "difference", "p", "significant")
     level = f".05 / {comparisons}" if comparisons > 1 else ".05"
-    return f"Against {path}, paired randomization test at {level}"
+    title = f"Against {other}, paired randomization test at {level}"
+    return Table(columns, rows, len(things) - 1, title)
 
 
 def _names(figures: Figures) -> tuple[str, ...]:
-    from kglink.evaluation.measures.retrieval import AP_AT_1, MAP_AT_10, MRR
+    from kglink.evaluation.measures.retrieval import SHOWN
 
-    return (*(f"R@{k}" for k in figures.ks), AP_AT_1, MAP_AT_10, MRR)
+    return (*(f"R@{k}" for k in figures.ks), *SHOWN)
 
 
 def _rows(figures: Figures, *, intervals: bool) -> list[list[object]]:
@@ -281,42 +263,37 @@ def _confidence(report: EndToEndReport) -> Iterator[str]:
 
 
 def _most(label: str, counts: Sequence[tuple[str, int]]) -> list[str]:
-    if not counts:
-        return []
-
     def shown(text: str) -> str:
         words = " ".join(text.split())
         return "".join(char if char.isprintable() else "\ufffd" for char in words)
 
-    return [f"{label:14} {', '.join(f'{shown(text)} {count:,}' for text, count in counts)}"]
+    words = ", ".join(f"{shown(text)} {count:,}" for text, count in counts)
+    return [f"{label:14} {words}"] if counts else []
 
 
 # ----------------------------------------------------------------------- errors and clusters
-def errors_table(summary: ErrorSummary) -> Table:
+def error_rows(errors: Mapping[str, Any], used: Sequence[str]) -> list[list[object]]:
     """A row for each group: its mentions, how many are right, and the reasons of the others."""
+    rows: list[list[Any]] = [["all", "", errors]]
+    for kind, groups in errors["groups"].items():
+        shown = groups[:MOST_TYPES] if kind == "type" else groups
+        rows += [[KINDS[kind], one["group"], one] for one in shown]
+    return [
+        [*words, one["mentions"], one["right"], *(one["reasons"][reason] for reason in used)]
+        for *words, one in rows
+    ]
+
+
+def errors_table(errors: Mapping[str, Any]) -> Table:
+    """Why mentions are answered wrongly, from the JSON of it."""
     from kglink.evaluation.measures.errors import REASONS
 
-    used = [reason for reason in REASONS if summary.all[reason]]
-    rows: list[list[object]] = []
-
-    def add(kind: str, group: str, counts: Any) -> None:
-        words = (counts[reason] for reason in (None, *used))
-        rows.append([kind, group, counts.total(), *words])
-
-    add("all", "", summary.all)
-    more = 0
-    for kind, groups in summary.groups().items():
-        shown = list(groups.items())
-        if kind == "type":
-            more = max(0, len(shown) - MOST_TYPES)
-            shown = shown[:MOST_TYPES]
-        for group, counts in shown:
-            add(KINDS[kind], group, counts)
-    below = [""]
-    below += [f"{reason:14} {REASONS[reason]}" for reason in used]
-    if summary.learnt_from:
-        below.append(f"{'learnt from':14} {', '.join(summary.learnt_from)}")
-    if more:
+    used = [reason for reason in REASONS if errors["reasons"][reason]]
+    rows = error_rows(errors, used)
+    below = ["", *(f"{reason:14} {REASONS[reason]}" for reason in used)]
+    if errors["learnt_from"]:
+        below.append(f"{'learnt from':14} {', '.join(errors['learnt_from'])}")
+    if (more := len(errors["groups"].get("type", ())) - MOST_TYPES) > 0:
         below.append(f"{'more':14} {counted(more, 'smaller type')}; --json has all")
     columns = ("by", "group", "mentions", "right", *used)
     return Table(columns, rows, 2, "Why mentions are answered wrongly", below)
@@ -326,14 +303,8 @@ def clusters_table(one: ClusterFigures) -> Table:
     """Whether mentions of one thing are answered alike."""
     from kglink.evaluation.measures.clusters import NEAREST
 
-    rows = [
-        [name, *map(Figure, figures)]
-        for name, figures in (
-            ("B-cubed", one.b_cubed),
-            ("CEAF, mentions", one.ceaf_m),
-            ("CEAF, clusters", one.ceaf_e),
-        )
-    ]
+    each = {"B-cubed": one.b_cubed, "CEAF, mentions": one.ceaf_m, "CEAF, clusters": one.ceaf_e}
+    rows = [[name, *map(Figure, figures)] for name, figures in each.items()]
     title = (
         f"Mentions put together: {counted(one.mentions, 'mention')} of "
         f"{counted(one.gold_clusters, 'thing')}, answered as {counted(one.found_clusters, 'thing')}"

@@ -27,7 +27,7 @@ from kglink_cli.console import (
     say,
 )
 from kglink_cli.interrupts import go_on_by
-from kglink_cli.session import session_of, split_names
+from kglink_cli.session import open_workspace, split_names
 
 if TYPE_CHECKING:
     from kglink.training.detector import DetectorReport
@@ -58,23 +58,13 @@ def finetune(
     source_kb: list[str] | None = Option(
         None, help="The source KBs: a,b; by default the KB with the most annotated mentions."
     ),
-    target_kb: list[str] | None = Option(
-        None, help="The target KBs: a,b; by default all the others."
-    ),
-    docs: list[str] | None = Option(
-        None, help="KBs with documents to learn from: a,b; by default all."
-    ),
-    recipe: str | None = Option(
-        None, help="Recipe by its name (`kglink recipes`), or a .toml file."
-    ),
-    changes: list[str] | None = Option(
-        None, "--set", help="Change a value of the recipe: train.epochs=2"
-    ),
+    target_kb: list[str] | None = Option(None, help="Target KBs: a,b; by default all the others."),
+    docs: list[str] | None = Option(None, help="KBs with documents to learn from: a,b; else all."),
+    recipe: str | None = Option(None, help="Recipe by name (`kglink recipes`), or a .toml file."),
+    changes: list[str] | None = Option(None, "--set", help="A value of the recipe: train.epochs=2"),
     seed: int | None = Option(None, help="Seed of all random choices.", min=0),
     run: str = Option("", help="Name of the run; by default the recipe's and a number."),
-    resume: bool = Option(
-        False, "--resume", help="Go on with the run, or with the last unfinished one."
-    ),
+    resume: bool = Option(False, "--resume", help="Go on with this run, or the last unfinished."),
     space: str | None = Option(None, help="Space to build with the model."),
     publish: bool | None = Option(
         None,
@@ -110,7 +100,7 @@ def finetune(
         publish=publish,
         checkpoint_steps=checkpoint_steps,
     )
-    with session_of(context).open({"space.name": space}) as workspace:
+    with open_workspace(context, {"space.name": space}) as workspace:
         if os.environ.get(_RANK, "0") != "0":
             workspace.finetune(job)
             return
@@ -178,7 +168,7 @@ def finetune_with_progress(
     ``begun`` is called once there is a run that can be gone on with.
     """
     with display() as show:
-        done = workspace.finetune(job, progress=FinetuneNews(show, begun).take)
+        done = workspace.finetune(job, progress=finetune_news(show, begun))
     _tell(done)
     return done
 
@@ -299,20 +289,15 @@ _OF_STAGES = {"S": "S (source KBs)", "T": "T (target KBs)", "O": "O (overlaps)"}
 _SEEN = 1e-3
 
 
-class FinetuneNews:
-    """Shows how a run goes: a bar that moves, and a line for what is done."""
+def finetune_news(show: Show, begun: Callable[[], None] = lambda: None) -> Callable[[News], None]:
+    """What shows how a run goes: a bar that moves, and a line for what is done."""
 
-    def __init__(self, show: Show, begun: Callable[[], None] = lambda: None) -> None:
-        self._show = show
-        self._begun = begun
-
-    def take(self, news: News) -> None:
-        """Take news of the run."""
+    def take(news: News) -> None:
         if not isinstance(news, Progress | Note):  # those may come before its settings are kept
-            self._begun()
+            begun()
         match news:
             case Progress():
-                self._show(reached(news))
+                show(reached(news))
             case Note():
                 note("note", news.text)
             case Planned():
@@ -325,7 +310,9 @@ class FinetuneNews:
                     f"{news.pairs_per_second:,.0f} pairs/s, {_time(news.seconds_left)} left"
                 )
                 label = f"stage {news.stage}, epoch {news.epoch}/{news.epochs}"
-                self._show(Reached(label, news.step, news.steps, news.step, pace=pace))
+                show(Reached(label, news.step, news.steps, news.step, pace=pace))
+
+    return take
 
 
 def _planned(news: Planned) -> None:

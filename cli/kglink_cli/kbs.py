@@ -1,12 +1,14 @@
-"""`kglink add-kb`, `kbs` and `export`: KBs read, listed, removed and written."""
+"""`kglink add-kb`, `plan`, `kbs` and `export`: KBs read, listed, removed and written."""
 
 from __future__ import annotations
 
 import shlex
 import sys
 import time
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import typer
@@ -15,23 +17,32 @@ from typer import Argument, Option
 from kglink.errors import ShrinkError
 from kglink.records import Progress
 from kglink.text.printable import printable, printable_line
+from kglink.workspace import find_workspace, init_workspace
 from kglink.workspace.kept_options import read_random_split
 from kglink_cli.console import (
     Reached,
     counted,
+    display,
     note,
     print_json,
     print_table,
     progress,
     say,
-    watching,
 )
-from kglink_cli.session import Encoding, parse_options, session_of, split_names
+from kglink_cli.session import (
+    AdapterOptions,
+    Encoding,
+    PackedOutput,
+    open_workspace,
+    parse_options,
+    split_names,
+)
 
 if TYPE_CHECKING:
     from kglink.sources import Problems
-    from kglink.store import IngestSummary, KBInfo
+    from kglink.store import KBInfo
     from kglink.workspace import AddedKB
+    from kglink.workspace.plan import Plan
 
 EXAMPLES = 3
 #: Reasons for which records were skipped that are shown.
@@ -57,19 +68,13 @@ def add_kb(
         "looked up through cross-references) or title (redirects included); the adapter's "
         "own way where not told.",
     ),
-    options: list[str] | None = Option(
-        None, "--set", help="A setting of the adapter, key=value; may be repeated."
-    ),
+    options: AdapterOptions = None,
     licence: str = Option("", help="The source's licence, for `doctor --licences`."),
     allow_shrink: bool = Option(
         False, "--allow-shrink", help="Let an update remove most entities of the KB."
     ),
-    merge: bool = Option(
-        False, "--merge", help="Add to the KB: what the source does not hold stays."
-    ),
-    defaults: bool = Option(
-        False, "--defaults", help="Leave out the options that were kept the last time."
-    ),
+    merge: bool = Option(False, "--merge", help="Add to the KB: what the source lacks stays."),
+    defaults: bool = Option(False, "--defaults", help="Leave out the options kept the last time."),
     on_error: str | None = Option(None, help="stop or skip at a bad record."),
     encoding: Encoding = None,
     as_json: bool = Option(False, "--json", help="Print the summary as JSON."),
@@ -81,7 +86,7 @@ def add_kb(
     unless others are given. An interrupted run goes on where it stopped.
     """
     flags = {"ingest.on_error": on_error, "ingest.encoding": encoding}
-    with session_of(context).open(flags, create=True) as workspace:
+    with open_workspace(context, flags, create=True) as workspace:
         opened = workspace.open_source(source)
         began = time.monotonic()
         records = 0
@@ -99,7 +104,7 @@ def add_kb(
             name,
             opened,
             adapter=adapter,
-            options=parse_options(options or []),
+            options=parse_options(options),
             links_to=split_names(links_to),
             split=split,
             split_random=read_random_split(split_random, split_seed) if split_random else None,
@@ -110,13 +115,13 @@ def add_kb(
             progress=take,
         )
         try:
-            with watching(reached):
+            with display(reached):
                 added = read(allow_shrink=allow_shrink, on_note=note)
         except ShrinkError as error:
             if source == "-" or not (sys.stdin.isatty() and sys.stderr.isatty()):
                 raise
             typer.confirm(f"{printable_line(error.message)}. Shall it?", abort=True, err=True)
-            with watching(reached):
+            with display(reached):
                 added = read(allow_shrink=True)
         seconds = time.monotonic() - began
         gone = workspace.store.count_gone_golds(name) if added.summary.entity_tally.removed else 0
@@ -139,8 +144,12 @@ def _print_summary(added: AddedKB, seconds: float) -> None:
     if summary.mapping_tally.seen:
         parts.append(counted(summary.mapping_tally.seen, "mapping"))
     say("   ".join([*parts, f"{seconds:.1f} s"]))
-    if added.resolve == "xref" and summary.golds:
-        _tell_of_codes(summary)
+    if added.resolve == "xref" and summary.golds:  # say in which KBs codes were found
+        counts = ", ".join(f"{count:,} in {kb}" for kb, count in summary.gold_found.items())
+        note("codes", f"of {counted(summary.golds, 'code')} found: {counts}")
+        if empty := ", ".join(kb for kb, count in summary.gold_found.items() if not count):
+            why = "these documents do not say what is missing there"
+            note("codes", f"none leads to {empty}: {why}")
     if summary.gold_unresolved:
         few = summary.unresolved_examples
         more = ", ..." if len(few) < summary.gold_unresolved else ""
@@ -153,18 +162,6 @@ def _print_summary(added: AddedKB, seconds: float) -> None:
     if summary.mappings_unresolved:
         note("mappings", f"{summary.mappings_unresolved:,} join no entities of two linked KBs")
     _print_problems(added.problems)
-
-
-def _tell_of_codes(summary: IngestSummary) -> None:
-    """Say in which KBs codes were found."""
-    counts = ", ".join(f"{count:,} in {kb}" for kb, count in summary.gold_found.items())
-    note("codes", f"of {counted(summary.golds, 'code')} found: {counts}")
-    empty = [kb for kb, count in summary.gold_found.items() if not count]
-    if empty:
-        note(
-            "codes",
-            f"none leads to {', '.join(empty)}: these documents do not say what is missing there",
-        )
 
 
 def _print_problems(problems: Problems) -> None:
@@ -181,6 +178,64 @@ def _print_problems(problems: Problems) -> None:
         note("", f"and {len(problems.counts) - REASONS:,} other reasons (all: --json)")
     for example in problems.examples[:EXAMPLES]:
         note("", f"e.g. {example.splitlines()[0]}")
+
+
+def plan(
+    context: typer.Context,
+    source: str = Argument(..., help="A file, a folder, or - for standard input."),
+    adapter: str = Option("", "--adapter", "-a", help="How to read it; guessed where not told."),
+    options: AdapterOptions = None,
+    machines: int = Option(1, min=1, help="Machines that make the vectors."),
+    encoding: Encoding = None,
+    on_error: str | None = Option(None, help="stop or skip at a bad record."),
+    as_json: bool = Option(False, "--json", help="Print the plan as JSON."),
+) -> None:
+    """Say how much time, disk and memory a source will take as a KB; nothing is kept.
+
+    Measured on this machine with the first 10,000 entities, and scaled to the size of the source.
+    """
+    from kglink.workspace import Workspace
+
+    with ExitStack() as opened:
+        folder = find_workspace(named=context.obj)
+        if folder is None:
+            folder = init_workspace(Path(opened.enter_context(TemporaryDirectory())))
+        flags = {"ingest.encoding": encoding, "ingest.on_error": on_error}
+        workspace = opened.enter_context(Workspace.open(folder, flags=flags))
+        with progress() as show:
+            planned = workspace.plan(
+                workspace.open_source(source),
+                adapter=adapter,
+                options=parse_options(options),
+                machines=machines,
+                progress=show,
+                on_note=note,
+            )
+    if as_json:
+        print_json(planned.as_json())
+    else:
+        print_plan(planned)
+
+
+def print_plan(planned: Plan) -> None:
+    """What each step takes, as a table."""
+    about = "" if planned.is_counted else "about "
+    note("plan", f"{about}{planned.entities:,} entities with {planned.names:,} names")
+    rows = []
+    for step in planned.steps:
+        times = [_time(step.seconds), _time(step.seconds_divided)][: planned.machines]
+        sizes = (f"{size:,.0f} MB" for size in (step.disk_mb, step.memory_mb))
+        rows.append([step.name, *times, *sizes])
+    divided = [f"on {planned.machines} machines"] * (planned.machines > 1)
+    columns = ["step", "time", *divided, "disk", "memory"]
+    print_table(columns, rows, right=range(1, len(columns)))
+
+
+def _time(seconds: float) -> str:
+    minutes = seconds / 60
+    if minutes < 2:
+        return f"{seconds:.0f} s"
+    return f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.1f} h"
 
 
 COLUMNS = (
@@ -204,7 +259,7 @@ def list_kbs(
     """List the KBs of this workspace."""
     if context.invoked_subcommand:
         return
-    with session_of(context).open() as workspace:
+    with open_workspace(context) as workspace:
         infos = workspace.kbs()
     if as_json:
         print_json([info.as_json() for info in infos])
@@ -223,7 +278,7 @@ def show(
     """Show one KB: what it holds, where it comes from, a few entities."""
     from kglink.workspace.kept_options import written
 
-    with session_of(context).open() as workspace:
+    with open_workspace(context) as workspace:
         info = workspace.kb(name)
         entities = workspace.entities(name, limit=examples)
     if as_json:
@@ -246,7 +301,7 @@ def remove(
     yes: bool = Option(False, "--yes", "-y", help="Do not ask."),
 ) -> None:
     """Remove a KB with its documents and overlaps; spaces keep it until they are built again."""
-    with session_of(context).open() as workspace:
+    with open_workspace(context) as workspace:
         info = workspace.kb(name)
         held = f"{counted(info.entities, 'entity')} and {counted(info.documents, 'document')}"
         if not yes:
@@ -280,9 +335,7 @@ def export(
     output_format: str = Option(
         "jsonl", "--format", "-f", help="jsonl, which add-kb reads back; nif: documents for GERBIL."
     ),
-    output: Path | None = Option(
-        None, "--output", "-o", help="Write to a file; .gz and .bz2 pack it.", dir_okay=False
-    ),
+    output: PackedOutput = None,
     split: str = Option("", help="train, dev or test: only documents of this split."),
     only: str = Option("", help="entities, documents or mappings: nothing else."),
 ) -> None:
@@ -291,7 +344,7 @@ def export(
     Each line is one JSON object. A gold names its KB, so export the KBs that documents link to
     as well, and add them under the same names before these documents.
     """
-    with session_of(context).open() as workspace:
+    with open_workspace(context) as workspace:
         info = workspace.kb(kb)
         if info.updating:
             note("unfinished", f"an update of {kb} is not done: this is revision {info.revision}")
@@ -307,14 +360,9 @@ def export(
     where = f" to {output}" if output else ""
     note("exported", f"{counted(written, 'record')} of {kb}{where}")
     if output is not None and output_format == "jsonl":
-        note("read back", _command(info, output))
-
-
-def _command(info: KBInfo, output: Path) -> str:
-    """The command that reads an export back; what the KB was told is not in its records."""
-    words = ["kglink", "add-kb", info.name, str(output)]
-    if info.links_to:  # a gold that nobody answers to must not find an entity of another KB
-        words += ["--links-to", ",".join(info.links_to)]
-    if info.licence:
-        words += ["--licence", info.licence]
-    return shlex.join(words)
+        # What the KB was told is not in its records. A gold that nobody answers to must not find
+        # an entity of another KB.
+        words = ["kglink", "add-kb", info.name, str(output)]
+        words += ["--links-to", ",".join(info.links_to)] if info.links_to else []
+        words += ["--licence", info.licence] if info.licence else []
+        note("read back", shlex.join(words))

@@ -18,10 +18,19 @@ from typer import Argument, Option
 from kglink.errors import RecordError, SpaceBusyError, UsageError
 from kglink.records import LinkedDocument
 from kglink.sources import Problems, Source
-from kglink.workspace.folder import CLUSTERER
+from kglink.workspace.folder import CLUSTERER, check_known
 from kglink_cli.build import build_with_progress, ensure_space, tell_names_alone
 from kglink_cli.console import Reached, counted, display, note
-from kglink_cli.outputs import Output, Written, after, exporter_of, format_of, reserved
+from kglink_cli.outputs import (
+    Output,
+    Written,
+    after,
+    exporter_of,
+    format_of,
+    link_on_cluster,
+    output_of_chunks,
+    reserved,
+)
 from kglink_cli.session import (
     Encoding,
     NotUnder,
@@ -29,8 +38,8 @@ from kglink_cli.session import (
     Types,
     Under,
     limit_flags,
+    open_workspace,
     parse_options,
-    session_of,
     split_names,
     tell_clusterer,
     tell_reranker,
@@ -39,9 +48,7 @@ from kglink_cli.session import (
 
 if TYPE_CHECKING:
     from kglink.linking.pipeline import Linker
-    from kglink.space.space import Space
     from kglink.workspace import Workspace
-    from kglink.workspace.detectors import DetectorChoice
     from kglink.workspace.texts import TextReader
 
 STDIN = "-"
@@ -73,20 +80,14 @@ def link(
         "links, with more wrong ones; .7 fewer and surer ones. Else what kglink fit chose, or "
         ".35.",
     ),
-    prefer: str | None = Option(
-        None, help="KBs that answer first where several have the thing: a,b"
-    ),
+    prefer: str | None = Option(None, help="KBs that answer first where several have it: a,b"),
     per_kb: bool = Option(False, "--per-kb", help="Also what each KB answers for itself."),
     rerank: Rerank = None,
-    clustered: bool = Option(
-        False, "--cluster", help="Mentions of all texts help those that are like them."
-    ),
+    clustered: bool = Option(False, "--cluster", help="Mentions of all texts help similar ones."),
     nested: bool | None = Option(None, "--nested", help="Mentions may lie in other mentions."),
     explain: bool = Option(False, "--explain", help="Show what speaks for each candidate."),
     rejected: bool = Option(False, "--rejected", help="Show what was not linked, and why."),
-    marked: bool = Option(
-        False, "--marked", help="Mentions are marked in the text: [[like this]]."
-    ),
+    marked: bool = Option(False, "--marked", help="Mentions are marked: [[like this]]."),
     detector: str | None = Option(
         None, help="What finds the mentions (`kglink plugins`); several: a,b."
     ),
@@ -117,9 +118,7 @@ def link(
     language: str | None = Option(None, help="Language of the texts, such as de; auto guesses it."),
     on_error: str | None = Option(None, help="stop or skip at a bad text."),
     encoding: Encoding = None,
-    workers: int | None = Option(
-        None, help="Processes that link texts side by side, for many texts.", min=1
-    ),
+    workers: int | None = Option(None, help="Processes that link texts side by side.", min=1),
     engine: str = Option(
         "processes",
         help="Where the workers run: processes of this machine, or ray: on a Ray cluster "
@@ -150,23 +149,23 @@ def link(
     KBs that are new, and long to encode, are answered at once by their names alone; their vectors
     are made after the answers, and Ctrl-C keeps those that are made.
     """
+    from kglink.workspace.detectors import detector_settings
     from kglink.workspace.link import refuse_stages
     from kglink.workspace.texts import Part, TextReader
-    from kglink_cli.link_cluster import link_on_cluster, output_of_chunks
 
     streamed = lines and sources == [STDIN]
-    by_ray = _is_ray(engine)
+    by_ray = engine == "ray"
+    check_known("engine", engine, ("processes", "ray"))
     divides = {"--engine ray": by_ray, "--part": part is not None, "--workers": (workers or 1) > 1}
-    _check(sources, kb, lines, [name for name, used in divides.items() if used])
-    _check_streamed(*((output, encoding) if streamed else (None, None)))
+    if as_json and output_format not in (None, "json"):
+        raise UsageError(f"--json, and --format {output_format}", hint="Leave one of the two out.")
+    _check(sources, kb, lines, [name for name, used in divides.items() if used], output, encoding)
     flags: dict[str, object] = {
         "ingest.on_error": on_error,
         "link.kbs": split_names(kb) or None,
         "link.input": adapter,
         "ingest.encoding": encoding,
-        "link.input_settings": parse_options(input_options, "--input-set")
-        if input_options
-        else None,
+        "link.input_settings": parse_options(input_options, "--input-set") or None,
         "link.language": language,
         **limit_flags(types, under, not_under),
         "link.prefer": split_names(prefer) or None,
@@ -177,26 +176,23 @@ def link(
         "link.threshold": threshold,
         "link.nested": nested,
         "link.detector": split_names(detector) or None,
-        "link.detector_settings": parse_options(options) if options else None,
+        "link.detector_settings": parse_options(options) or None,
         "link.workers": workers,
         "link.rejected": rejected or None,
-        "link.output_settings": parse_options(output_options, "--output-set")
-        if output_options
-        else None,
+        "link.output_settings": parse_options(output_options, "--output-set") or None,
         "space.name": space,
     }
 
-    with session_of(context).open(flags) as workspace, reserved(workspace, output, sources):
+    with open_workspace(context, flags) as workspace, reserved(workspace, output, sources):
         registry, settings = workspace.registry, workspace.settings
-        asked_format = _asked_format(output_format, as_json, to_stream=lines and output is None)
-        name = registry.get("exporter", format_of(asked_format, output)).name
+        usual = "json" if as_json else "jsonl" if lines and output is None else None
+        name = registry.get("exporter", format_of(output_format or usual, output)).name
         exporter = exporter_of(registry, name, settings.link, explain=explain)
         if by_ray:
             output_of_chunks(output, name)
-        problems = InputProblems(settings.ingest.on_error)
         reader = TextReader(
             registry,
-            problems,
+            InputProblems(settings.ingest.on_error),
             adapter=settings.link.input,
             settings=settings.link.input_settings,
             marked=marked,
@@ -209,7 +205,10 @@ def link(
         names_alone = tell_names_alone(workspace, published, kbs, "; --wait waits for the rest")
         tell_reranker(workspace)
         clustering = tell_clusterer(workspace)
-        found_by = _announced_detector(workspace, published)
+        chosen = workspace.detector(published)
+        detector_settings(registry, chosen.link)  # a run whose mentions are given makes none
+        if chosen.note:
+            note("mentions", chosen.note)
         linker = workspace.linker(space=published)
         if by_ray or part:
             option = "--engine ray" if by_ray else "--part"
@@ -221,7 +220,7 @@ def link(
             # before it.
             made_by = [
                 source and state_of(source), part, name, explain, marked, lines,
-                published.manifest.segments, str(linker.scoring), found_by.identity, clustering,
+                published.manifest.segments, str(linker.scoring), chosen.identity, clustering,
                 workspace.store.overlap_state(),
                 workspace.store.memory_state(),
                 settings.model_dump(mode="json", exclude=_NO_MATTER),
@@ -234,7 +233,7 @@ def link(
                 mentions = _link_here(to, linker, reader, source, lines=lines)
             sys.stdout.flush()  # who reads the answers needs not wait for what comes now
         tell_stages(workspace)
-        _tell_linked(mentions, time.monotonic() - began, output, reader, problems)
+        _tell_linked(mentions, time.monotonic() - began, output, reader)
         if names_alone:
             _make_vectors(workspace)
 
@@ -283,9 +282,7 @@ def _make_vectors(workspace: Workspace) -> None:
         note("space", "another process is making them")
 
 
-def _tell_linked(
-    mentions: int, seconds: float, output: Path | None, reader: TextReader, problems: Problems
-) -> None:
+def _tell_linked(mentions: int, seconds: float, output: Path | None, reader: TextReader) -> None:
     where = f" to {output}" if output else ""
     note("linked", f"{counted(mentions, 'mention')} in {seconds:.1f} s{where}")
     # Say what was not linked, and why.
@@ -296,24 +293,19 @@ def _tell_linked(
         note("left out", f"{files} that {verb} not text: {names}")
         if hint := next(filter(None, reader.left_out.values()), ""):
             note("convert", hint)
-    if problems.counts:
+    if (problems := reader.problems).counts:
         first, *_ = problems.examples[0].splitlines()
         note("skipped", f"{counted(problems.total, 'bad record')}: {first}")
 
 
-def _asked_format(output_format: str | None, as_json: bool, *, to_stream: bool) -> str | None:
-    if as_json and output_format not in (None, "json"):
-        raise UsageError(f"--json, and --format {output_format}", hint="Leave one of the two out.")
-    return output_format or ("json" if as_json else "jsonl" if to_stream else None)
-
-
-def _is_ray(engine: str) -> bool:
-    if engine not in ("processes", "ray"):
-        raise UsageError(f"there is no engine {engine!r}", hint="There is: processes, ray.")
-    return engine == "ray"
-
-
-def _check(sources: Sequence[str], kb: str | None, lines: bool, divides: Sequence[str]) -> None:
+def _check(
+    sources: Sequence[str],
+    kb: str | None,
+    lines: bool,
+    divides: Sequence[str],
+    output: Path | None,
+    encoding: str | None,
+) -> None:
     """Refuse what cannot be meant; ``divides``: the options that divide the texts."""
     if lines and len(sources) > 1:
         raise UsageError(
@@ -334,31 +326,17 @@ def _check(sources: Sequence[str], kb: str | None, lines: bool, divides: Sequenc
     if kb is not None and not split_names(kb):
         raise UsageError(f"--kb {kb!r} names no KB", hint="Example: --kb a,b; without it: all.")
 
-
-def _check_streamed(output: Path | None, encoding: str | None) -> None:
-    """Refuse what cannot be done with lines of standard input."""
-    if output:
+    streamed = lines and sources == [STDIN]
+    if streamed and output:
         raise UsageError(
             "--lines answers on standard output as lines arrive",
             hint="Leave -o away, and redirect the output: > FILE.",
         )
-    if encoding:
+    if streamed and encoding:
         raise UsageError(
             "--lines reads standard input as UTF-8",
             hint=f"... | iconv -f {shlex.quote(encoding)} -t UTF-8 | kglink link - --lines",
         )
-
-
-def _announced_detector(workspace: Workspace, space: Space) -> DetectorChoice:
-    """The detector of a run, its settings checked; says where it comes from if it was trained."""
-    from kglink.workspace.detectors import detector_settings
-
-    detector = workspace.detector(space)
-    # Where all mentions are given no detector is made, and none would refuse its settings.
-    detector_settings(workspace.registry, detector.link)
-    if detector.note:
-        note("mentions", detector.note)
-    return detector
 
 
 def showing_texts(

@@ -31,7 +31,7 @@ from kglink_cli.interrupts import (
     tell_of_stop,
 )
 from kglink_cli.plugins_command import CommandGroup
-from kglink_cli.session import DEBUG_VARIABLE, Session
+from kglink_cli.session import DEBUG_VARIABLE
 
 EPILOG = f"""{epilog(EXAMPLES[""])}
 
@@ -203,7 +203,7 @@ def _options(
 ) -> None:
     """Options that stand before the command."""
     del debug, no_plugins, show_version
-    context.obj = Session(workspace)
+    context.obj = workspace  # what `open_workspace` opens
 
 
 #: MiB that each needs from its import to its first result. With less they hang or end by a signal,

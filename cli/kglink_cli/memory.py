@@ -1,21 +1,35 @@
-"""`kglink learn`, `kglink forget`, `kglink fit`: from annotated documents, without any training."""
+"""`kglink learn`, `forget`, `fit` and `review`: what documents and people say, without training."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console, Group
+from rich.rule import Rule
+from rich.text import Text
 from typer import Argument, Option
 
-from kglink.records import CORRECTIONS
+from kglink.errors import KglinkError, UsageError
+from kglink.records import CORRECTIONS, EntityId
+from kglink.text.printable import printable
+from kglink.workspace.folder import PROMOTED
 from kglink_cli.build import ensure_space
-from kglink_cli.console import counted, note, print_json, progress, say_cells
-from kglink_cli.session import Rerank, session_of, split_names
+from kglink_cli.console import counted, note, print_json, progress, say, say_cells
+from kglink_cli.overlap_keys import keys, typed_line
+from kglink_cli.session import Rerank, open_workspace, split_names
 
 if TYPE_CHECKING:
     from kglink.linking.scoring import Scoring
     from kglink.store.memory import Learnt
+    from kglink.workspace import Workspace
+    from kglink.workspace.memory import Correction
+    from kglink.workspace.review import LinkReview, LinkToReview
 
 #: What `fit` fits, each with the values in which a change of it is seen.
 _FITTED: Mapping[str, Callable[[Scoring], object]] = {
@@ -49,7 +63,7 @@ def learn(
     that the order in which documents are learnt changes nothing.
     """
     names = split_names(docs)
-    with session_of(context).open() as workspace:
+    with open_workspace(context) as workspace:
         if names:
             with progress() as tell:
                 workspace.learn(names, split=split, progress=tell)
@@ -94,7 +108,7 @@ def _tell_of_changed(learnt: Sequence[Learnt], revisions: Mapping[str, int]) -> 
 def forget(context: typer.Context, docs: Docs) -> None:
     """Forget what surfaces meant in the documents of a KB."""
     names = split_names(docs)
-    with session_of(context).open() as workspace:
+    with open_workspace(context) as workspace:
         with progress() as tell:
             workspace.forget(names, progress=tell)
         for name in names:
@@ -123,7 +137,7 @@ def fit(
     from kglink.linking.fit_threshold import LinksKept
     from kglink.workspace.memory import scoring as scoring_now
 
-    with session_of(context).open({"space.name": space, "link.rerank": rerank}) as workspace:
+    with open_workspace(context, {"space.name": space, "link.rerank": rerank}) as workspace:
         ensure_space(workspace)
         if clustered:
             with progress() as tell:
@@ -169,3 +183,198 @@ def fit(
     else:
         for name, weight in weights.items():
             say_cells(name, f"{weight:.3f}")
+
+
+# -------------------------------------------------------------------------------------- review
+KEYS = (
+    "[a]ccept  [1]-[9] another one  [f]ind one  [b]order  [n]o entity  [x] no mention  "
+    "[e] new entity  [s]kip   [z] undo  [q]uit"
+)
+_MOST_CHOICES = 9
+#: Characters of the text on each side of a link, of a title, and of a description.
+_MOST_AROUND, _MOST_OF_TITLE, _MOST_DESCRIBED = 240, 100, 120
+
+
+def review(
+    context: typer.Context,
+    links: Path = Argument(
+        ..., help="What `kglink link --format jsonl` (or json) wrote.", metavar="LINKS"
+    ),
+    order: str = Option("text", help="text: as they stand in the file; unsure: least sure first."),
+    kb: str = Option(PROMOTED, help="The KB that new entities go to."),
+    as_json: bool = Option(False, "--json", help="Print what was said as JSON."),
+) -> None:
+    """Judge links one by one; what you say holds in that text, and is learnt for others.
+
+    Every answer is kept at once: q, Ctrl-C or a crash ends the review, and the same command goes
+    on with the links that are left. All answers are learnt together when the review ends.
+    Without a terminal the same keys are read from standard input; after f, b and e a line of words
+    follows.
+    """
+    if sys.stdin.isatty() and not sys.stderr.isatty():
+        raise UsageError(
+            "links are shown on standard error, which is no terminal",
+            hint="Leave its redirection out, or pipe the keys in.",
+        )
+    with open_workspace(context) as workspace:
+        ensure_space(workspace, wait=False)
+        piped = nullcontext(character for line in sys.stdin for character in line)
+        reading = keys() if sys.stdin.isatty() else piped
+        with workspace.review_links(links, order=order) as session, reading as typed:  # type: ignore[arg-type]  # checked there
+            texts = len({one.text for one in session.links})
+            note("review", f"{counted(len(session.links), 'link')} in {counted(texts, 'text')}")
+            if session.before:
+                note("known", f"{counted(session.before, 'link')} judged before")
+            _Reviewing(workspace, session, typed, kb).judge()
+            result = session.result()
+            if result.corrections:
+                note("learning", "what was said, together with all that was learnt before")
+        if result.open:
+            note("left", f"{counted(result.open, 'link')} to judge; the same command goes on")
+    if as_json:
+        print_json(result.as_json())
+        return
+    counts = ", ".join(f"{count:,} {name}" for name, count in result.said.items())
+    say(f"{counted(sum(result.said.values()), 'link')} judged" + (f": {counts}" if counts else ""))
+    if result.corrections:
+        note("learnt", "kglink link knows it now; kglink export corrections writes it out")
+
+
+@dataclass
+class _Reviewing:
+    """A review at the terminal, or of keys that are piped in."""
+
+    workspace: Workspace
+    session: LinkReview
+    typed: Iterator[str]
+    kb: str
+
+    def __post_init__(self) -> None:
+        self.is_shown = sys.stdin.isatty()
+        self.console = Console(stderr=True, highlight=False)
+        self.asked = 0
+
+    def judge(self) -> None:
+        """Go on until all links are judged, or the keys end."""
+        while link := self.session.current:
+            offered = self._show(link)
+            key = next((one.lower() for one in self.typed if not one.isspace()), "q")
+            self.asked += 1
+            if key == "q":
+                return
+            try:
+                self._answer(link, key, offered)
+            except KglinkError as error:
+                # What follows in a pipe was meant for another link.
+                if not self.is_shown:
+                    where = f"key {self.asked:,} of standard input, {key!r}"
+                    raise UsageError(f"{where}: {error.message}", hint=error.hint) from error
+                self._tell(f"{error.message}. {error.hint or ''}")
+
+    def _answer(self, link: LinkToReview, key: str, offered: Sequence[EntityId]) -> None:
+        session = self.session
+        says: dict[str, Callable[[], Correction]] = {
+            "a": session.accept,
+            "n": lambda: session.choose(None),
+            "x": session.no_mention,
+            "e": lambda: session.new_entity(
+                self._line(f"title of the new entity (Enter: {link.surface}):") or link.surface,
+                self.kb,
+            ),
+            "f": self._found,
+            **dict.fromkeys("123456789", lambda: session.choose(_numbered(key, offered))),
+        }
+        if key in says:
+            said = says[key]()
+            nothing = "no entity (NIL)" if said.is_mention else "no mention"
+            self._tell(str(said.entity) if said.entity else nothing)
+        elif key == "s":
+            session.skip()
+            self._tell("skipped")
+        elif key == "z":
+            self._tell("taken back" if session.undo() else "there is nothing to take back")
+        elif key == "b":
+            session.move(self._line(f"words of the mention instead of {link.surface!r}:"))
+        elif not self.is_shown:
+            raise UsageError("it means nothing", hint=f"The keys are: {KEYS}")
+
+    def _found(self) -> Correction:
+        """Choose an entity that is searched for."""
+        words = self._line("words of its name, or kb:key:")
+        entity = EntityId.parse(words)
+        if words and self.workspace.store.existing([entity]):
+            return self.session.choose(entity)
+        found = self.workspace.search(words, k=_MOST_CHOICES, wait=False) if words else []
+        if not found:
+            raise UsageError(f"no entity is found by {words!r}", hint="Type a name or kb:key.")
+        offered = [one.id for one in found]
+        self._list(offered)
+        if self.is_shown:
+            self.console.print("which one?", style="dim")
+        key = next((one for one in self.typed if not one.isspace()), "")
+        return self.session.choose(_numbered(key, offered))
+
+    def _line(self, asked: str) -> str:
+        def echo(text: str) -> None:
+            if self.is_shown:
+                self.console.file.write(text)
+                self.console.file.flush()
+
+        echo(printable(asked) + " ")
+        return typed_line(self.typed, echo)
+
+    def _tell(self, what: str) -> None:
+        if self.is_shown:
+            self.console.print(printable(what), style="bold", markup=False)
+
+    def _show(self, link: LinkToReview) -> list[EntityId]:
+        """Show a link in its text; returns the candidates in the order of their numbers."""
+        offered = list(self.workspace.store.existing(link.candidates))
+        offered.sort(key=link.candidates.index)
+        offered = offered[:_MOST_CHOICES]
+        if not self.is_shown:
+            return offered
+        before = link.text[max(0, link.start - _MOST_AROUND) : link.start]
+        after = link.text[link.end : link.end + _MOST_AROUND]
+        text = Text(_one_line(before), style="")
+        text.append(_one_line(link.surface), "bold reverse").append(_one_line(after))
+        known = self.workspace.store.get_entities([link.entity] if link.entity else [])
+        answer = "no entity (NIL)"
+        if link.entity is not None:
+            title = printable(known[link.entity].title, _MOST_OF_TITLE)
+            answer = f"{printable(str(link.entity))}  {title}"
+        answered = Text.assemble("\nlinked to ", (answer, "bold"), f"   {link.confidence:.2f} sure")
+        where = f"{self.session.number}/{len(self.session.links)}  {printable(link.document)}"
+        self.console.print()
+        rule = Rule(where, align="left", characters="-", style="dim")
+        self.console.print(Group(rule, text, answered))
+        self._list(offered)
+        self.console.print(KEYS, style="dim", markup=False)
+        return offered
+
+    def _list(self, offered: Sequence[EntityId]) -> None:
+        if not self.is_shown:
+            return
+        known = self.workspace.store.get_entities(offered)
+        for number, one in enumerate(offered, 1):
+            entity = known[one]
+            line = Text.assemble(f"  {number}  ", (printable(str(one)), "cyan"), "  ")
+            line.append(printable(entity.title, _MOST_OF_TITLE), "bold")
+            line.append(f"  {printable(entity.description, _MOST_DESCRIBED)}", "dim")
+            self.console.print(line)
+
+
+def _numbered(key: str, offered: Sequence[EntityId]) -> EntityId:
+    number = int(key) if key.isdecimal() else 0
+    if not 1 <= number <= len(offered):
+        there = f"1 to {len(offered)}" if offered else "none"
+        raise UsageError(f"there is no candidate {key!r}", hint=f"The candidates: {there}.")
+    return offered[number - 1]
+
+
+def _one_line(text: str) -> str:
+    """A part of a text, its spaces at the ends kept."""
+    shown = printable(text)
+    left = " " if text[:1].isspace() else ""
+    right = " " if text[-1:].isspace() and shown else ""
+    return left + shown + right

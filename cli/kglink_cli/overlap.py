@@ -13,7 +13,7 @@ from typer.core import TyperGroup
 
 from kglink.errors import UsageError
 from kglink.text.printable import printable
-from kglink.workspace.overlaps import LEAST_CONFIDENCE, VERDICTS, overlap_model_shape
+from kglink.workspace.overlaps import LEAST_CONFIDENCE, VERDICTS
 from kglink_cli.console import (
     counted,
     note,
@@ -30,7 +30,7 @@ from kglink_cli.overlap_review import (
     print_list,
     review,
 )
-from kglink_cli.session import session_of, split_names
+from kglink_cli.session import open_workspace, split_names
 
 if TYPE_CHECKING:
     from kglink.overlap.search import OverlapReport
@@ -105,15 +105,9 @@ def overlap(
         None, "--one-to-one/--many-to-many", help="Keep an entity in one pair at most."
     ),
     fresh: bool = Option(False, "--fresh", help="Compare also KBs that have not changed since."),
-    export: Path | None = Option(
-        None, help="Write overlaps: .sssom.tsv is SSSOM, .tsv the plain table."
-    ),
-    import_list: Path | None = Option(
-        None, "--import", help="Take the pairs of a file in as verdicts on two KBs."
-    ),
-    compare: Path | None = Option(
-        None, help="Say how well ours agree with a file; nothing is stored."
-    ),
+    export: Path | None = Option(None, help="Write overlaps: .sssom.tsv is SSSOM, .tsv is plain."),
+    import_list: Path | None = Option(None, "--import", help="Take in a file's pairs as verdicts."),
+    compare: Path | None = Option(None, help="Compare ours with a file; nothing is stored."),
     min_confidence: float | None = Option(
         None, help="Leave out rows of a list less confident than this (0.5).", min=0, max=1
     ),
@@ -144,7 +138,7 @@ def overlap(
     }
     _check_together(searching | {"overlap.fresh": fresh or None}, listing, details)
     kbs = (left or None, right or None)
-    with session_of(context).open(searching) as workspace:
+    with open_workspace(context, searching) as workspace:
         if export:
             written = workspace.export_overlaps(
                 export,
@@ -250,16 +244,14 @@ def show(
     left: str | None = Argument(None, help="One KB; none: all."),
     right: str | None = Argument(None, help="The other KB."),
     verdict: str | None = Option(None, help="Only these: correct, wrong, unclear or unjudged."),
-    stale: bool = Option(
-        False, "--stale", help="Only verdicts that a changed description puts in doubt."
-    ),
+    stale: bool = Option(False, "--stale", help="Only verdicts that a changed text puts in doubt."),
     min_probability: float = Option(0.0, help="Only pairs at least this probable.", min=0, max=1),
     limit: int = Option(50, help="How many at most; 0: all.", min=0),
     as_json: bool = Option(False, "--json", help="Print JSON."),
 ) -> None:
     """List overlaps that were found, with what speaks for them."""
     verdicts = (verdict,) if verdict is not None else VERDICTS
-    with session_of(context).open() as workspace:
+    with open_workspace(context) as workspace:
         found = workspace.overlaps(
             left, right, verdicts=verdicts, stale=stale, min_probability=min_probability
         )
@@ -281,11 +273,14 @@ def train(
     context: typer.Context, as_json: bool = Option(False, "--json", help="Print JSON.")
 ) -> None:
     """Learn from all verdicts how evidence is weighed; searches from now on use what was learnt."""
-    with session_of(context).open() as workspace, progress() as tell:
+    with open_workspace(context) as workspace, progress() as tell:
         trained = workspace.train_overlap_model(progress=tell)
     pairs = [f"{left}-{right}" for left, right in trained.kbs]
     if as_json:
-        print_json(overlap_model_shape(trained))
+        counts = {name: getattr(trained, name) for name in ("correct", "wrong", "rivals")}
+        weights = {name: one.model_dump() for name, one in trained.model.weights.items()}
+        kbs = [list(pair) for pair in trained.kbs]
+        print_json({**counts, "kbs": kbs, "bias": trained.model.bias, "weights": weights})
         return
     rivals = f" and {trained.rivals:,} rivals of correct pairs" if trained.rivals else ""
     say(

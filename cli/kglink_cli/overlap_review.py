@@ -19,7 +19,7 @@ from kglink.text.entity_text import shared_names
 from kglink.text.printable import printable
 from kglink_cli.console import counted, note, print_json, say
 from kglink_cli.overlap_keys import keys
-from kglink_cli.session import session_of
+from kglink_cli.session import open_workspace
 
 if TYPE_CHECKING:
     from kglink.overlap.review.journal import Answer, ReviewTable, Share
@@ -133,9 +133,7 @@ def review(
     ),
     seed: int = Option(17, help="Another number draws another random sample."),
     undo: bool = Option(False, "--undo", help="Take the last answer back first, then go on."),
-    table: bool = Option(
-        False, "--table", help="Judge nothing: print what has been judged so far."
-    ),
+    table: bool = Option(False, "--table", help="Only print what has been judged so far."),
     as_json: bool = Option(False, "--json", help="Print the result as JSON."),
 ) -> None:
     """Judge a sample of the pairs that two KBs have in common, and say how precise the list is.
@@ -145,7 +143,7 @@ def review(
     or description has changed since come first.
     """
     wanted: dict[str, Any] = {"sample": sample, "order": order, "seed": seed}
-    with session_of(context).open() as workspace:
+    with open_workspace(context) as workspace:
         if table:
             _print_of_overlap_review(
                 workspace.reviewed_overlaps(left, right, **wanted), as_json=as_json

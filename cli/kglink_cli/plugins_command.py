@@ -45,23 +45,12 @@ def list_plugins(
     if as_json:
         print_json(rows)
     else:
-        print_table(
-            COLUMNS,
-            [
-                (
-                    row["kind"],
-                    row["name"],
-                    row["summary"],
-                    f"{row['distribution']} {row['version']}",
-                    row["extra"],
-                )
-                for row in rows
-            ],
-        )
+        for row in rows:
+            row["from"] = f"{row['distribution']} {row['version']}"
+        print_table(COLUMNS, [[row[name] for name in COLUMNS] for row in rows])
 
 
 def _rows(registry: Registry) -> Iterator[dict[str, Any]]:
-    """All plugins, then the modules that bring recipes, commands or pages."""
     for plugin in registry.plugins():
         yield {
             "kind": plugin.kind,
@@ -146,7 +135,6 @@ def _printable_errors() -> Iterator[None]:
 
 
 def _commands_of(module: PluginModule) -> Mapping[str, Any]:
-    """The commands that a third-party module adds."""
     app = typer.Typer()
     module.hooks("kglink.commands").call("register_commands", app=app)
     with guarded(module.provider, f"the commands of {module.provider} cannot be read"):

@@ -23,7 +23,7 @@ from kglink_cli.session import (
     Types,
     Under,
     limit_flags,
-    session_of,
+    open_workspace,
     split_names,
 )
 
@@ -92,7 +92,7 @@ def resolve(
         **limit_flags(types, under, not_under),
     }
     sources = names if column else ()
-    with session_of(context).open(flags) as workspace, reserved(workspace, output, sources):
+    with open_workspace(context, flags) as workspace, reserved(workspace, output, sources):
         vectors_alone = workspace.settings.link.evidence == "vectors"
         if column is not None:
             with workspace.open_source(names[0]) as source:
@@ -101,7 +101,9 @@ def resolve(
             return
         linker = _linker(workspace, wait=vectors_alone)
         words = "; ".join(known or ())
-        given = (Row(cell_text(name), words) for name in _names(names))
+        lines = (line.decode("utf-8", errors="replace") for line in sys.stdin.buffer)
+        each = (one for name in names for one in (lines if name == STDIN else [name]))
+        given = (Row(cell_text(name), words) for name in each)
         answers = (one for one in resolved_rows(linker, given, threshold) if one)
         if as_json:
             print_json_list(one.as_json() for one in answers)
@@ -110,18 +112,15 @@ def resolve(
 
 
 def _check(names: Sequence[str], column: str | None, output: Path | None, as_json: bool) -> None:
+    why = ""
     if column is None and output:
-        raise UsageError(
-            "-o is where a table is written, and no --column is named",
-            hint="kglink resolve --column NAME table.csv -o out.csv",
-        )
-    if column is not None and (len(names) > 1 or as_json):
-        raise UsageError(
-            "--column resolves one table, which has no JSON"
-            if as_json
-            else f"--column resolves one table, and {len(names)} were named",
-            hint="kglink resolve --column NAME table.csv -o out.csv",
-        )
+        why = "-o is where a table is written, and no --column is named"
+    elif column is not None and as_json:
+        why = "--column resolves one table, which has no JSON"
+    elif column is not None and len(names) > 1:
+        why = f"--column resolves one table, and {len(names)} were named"
+    if why:
+        raise UsageError(why, hint="kglink resolve --column NAME table.csv -o out.csv")
 
 
 def _linker(workspace: Workspace, *, wait: bool) -> Linker:
@@ -131,14 +130,6 @@ def _linker(workspace: Workspace, *, wait: bool) -> Linker:
     hint = "; `kglink build` makes them"
     tell_names_alone(workspace, published, workspace.linked_kbs(published), hint)
     return workspace.linker(space=published)
-
-
-def _names(given: Sequence[str]) -> Iterator[str]:
-    for name in given:
-        if name == STDIN:
-            yield from (line.decode("utf-8", errors="replace") for line in sys.stdin.buffer)
-        else:
-            yield name
 
 
 def _print(answers: Iterable[Resolved]) -> None:

@@ -15,13 +15,20 @@ from typer import Argument, Option
 from kglink.errors import UsageError
 from kglink.workspace.folder import MAP_ENTITIES
 from kglink.workspace.outputs import cannot_write, whole_file
-from kglink_cli.console import note, print_json, print_table, progress, say
-from kglink_cli.session import JudgedSplit, session_of, split_names
-from kglink_cli.tables import TableFormat, write_tables
+from kglink_cli.console import (
+    TableFormat,
+    note,
+    print_json,
+    print_table,
+    progress,
+    say,
+    write_tables,
+)
+from kglink_cli.session import JudgedSplit, open_workspace, split_names
 
 if TYPE_CHECKING:
     from kglink.workspace import Workspace
-    from kglink.workspace.runs import WorkspaceRun
+    from kglink.workspace.training import WorkspaceRun
 
 RUN_COLUMNS = ("name", "recipe", "sources", "KBs", "state", "steps", "recall", "began", "space")
 BARS = "▁▂▃▄▅▆▇█"
@@ -41,7 +48,7 @@ def runs(
         raise UsageError(
             "a run to show and one to delete", hint=f"To delete {name}: --delete {name}"
         )
-    with session_of(context).open() as workspace:
+    with open_workspace(context) as workspace:
         if delete:
             workspace.check_run_deletable(delete)
             if not yes:
@@ -208,19 +215,13 @@ def report(
     runs: list[str] = Argument(..., help="The runs, as `kglink runs` names them."),
     docs: str | None = Option(None, help="Judge on these documents: a,b (else those learnt from)."),
     split: JudgedSplit = None,
-    output: Path | None = Option(
-        None, "--output", "-o", help="The page to write; else report.html."
-    ),
+    output: Path | None = Option(None, "--output", "-o", help="The page; else report.html."),
     map_entities: int = Option(
         MAP_ENTITIES, "--map", min=0, help="Most entities shown on the map; 0: no map."
     ),
     plots: Path | None = Option(None, help="Also write each plot to this folder, as SVG and PNG."),
-    tables: Path | None = Option(
-        None, help="Also write each table to this folder, as CSV and LaTeX."
-    ),
-    as_json: bool = Option(
-        False, "--json", help="Print the JSON of the report, and write no page."
-    ),
+    tables: Path | None = Option(None, help="Also write tables to this folder (CSV, LaTeX)."),
+    as_json: bool = Option(False, "--json", help="Print the report as JSON, and write no page."),
 ) -> None:
     """Write what runs learnt as one web page: figures, curves, errors, a map of the joint space.
 
@@ -232,7 +233,7 @@ def report(
 
     if as_json and output is not None:
         raise UsageError("--json prints, and -o names a page", hint="Leave one of the two out.")
-    with session_of(context).open() as workspace:
+    with open_workspace(context) as workspace:
         for folder in (plots, tables):
             if folder is not None:
                 try:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer import Option
@@ -26,28 +25,32 @@ Encoding = Annotated[
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Session:
-    """The options that stand before a command."""
-
-    workspace: Path | None
-
-    def open(self, flags: Mapping[str, object] | None = None, *, create: bool = False) -> Workspace:
-        """Open the workspace; ``create`` makes one where there is none and says so."""
-        from kglink.workspace import Workspace
-
-        opened = Workspace.open(self.workspace, create=create, flags=flags)
-        if opened.is_new:
-            note(
-                "workspace",
-                f"made {opened.folder / 'kglink.toml'} ({opened.store_url.render_as_string()})",
-            )
-        return opened
+By = Annotated[
+    str | None, Option("--by", help="What finds candidates: all, vectors, names, bm25 or tfidf.")
+]
+PackedOutput = Annotated[
+    Path | None,
+    Option("--output", "-o", help="Write to a file; .gz and .bz2 pack it.", dir_okay=False),
+]
+AdapterOptions = Annotated[
+    list[str] | None,
+    Option("--set", help="A setting of the adapter, key=value; may be repeated."),
+]
 
 
-def session_of(context: typer.Context) -> Session:
-    """The session of a command's context."""
-    return cast("Session", context.obj)
+def open_workspace(
+    context: typer.Context, flags: Mapping[str, object] | None = None, *, create: bool = False
+) -> Workspace:
+    """Open the workspace of a command; ``create`` makes one where there is none and says so."""
+    from kglink.workspace import Workspace
+
+    opened = Workspace.open(context.obj, create=create, flags=flags)
+    if opened.is_new:
+        note(
+            "workspace",
+            f"made {opened.folder / 'kglink.toml'} ({opened.store_url.render_as_string()})",
+        )
+    return opened
 
 
 def tell_stages(workspace: Workspace) -> None:
@@ -70,7 +73,9 @@ def tell_clusterer(workspace: Workspace) -> str:
 
 def tell_reranker(workspace: Workspace) -> None:
     """Say where the trained reranker was weighed for another model than the space has now."""
-    if workspace.is_reranker_of_another_model():
+    from kglink.workspace.linker import is_reranker_of_another_model
+
+    if workspace.settings.link.rerank and is_reranker_of_another_model(workspace.space()):
         note(
             "rerank",
             "the reranker was trained for another model of the space, and is not asked; `kglink "
@@ -78,10 +83,10 @@ def tell_reranker(workspace: Workspace) -> None:
         )
 
 
-def parse_options(pairs: list[str], option: str = "--set") -> dict[str, object]:
+def parse_options(pairs: list[str] | None, option: str = "--set") -> dict[str, object]:
     """``["key=value", ...]`` as a dictionary."""
     options: dict[str, object] = {}
-    for pair in pairs:
+    for pair in pairs or ():
         key, equals, value = pair.partition("=")
         if not equals or not key.strip():
             raise UsageError(

@@ -21,7 +21,7 @@ from kglink_cli.session import (
     Types,
     Under,
     limit_flags,
-    session_of,
+    open_workspace,
     split_names,
     tell_reranker,
     tell_stages,
@@ -47,7 +47,7 @@ def search(
     from kglink.workspace.link import found_shape
 
     flags = {"space.name": space, **limit_flags(types, under, not_under)}
-    with session_of(context).open(flags) as workspace:
+    with open_workspace(context, flags) as workspace:
         ensure_space(workspace)
         published, kbs = workspace.space(), split_names(kb)
         tell_names_alone(workspace, published, published.kbs(kbs))
@@ -77,7 +77,7 @@ def show(
     as_json: bool = Option(False, "--json", help="Print JSON."),
 ) -> None:
     """Show one entity: names, place in its KB, counterparts in others, mentions in documents."""
-    with session_of(context).open() as workspace:
+    with open_workspace(context) as workspace:
         view = workspace.entity(name, examples=examples)
     if as_json:
         print_json(view.as_json())
@@ -153,7 +153,7 @@ def explain(
         raise UsageError(f"{text!r} is a file, not a text", hint=f"kglink explain - < {text}")
     words = sys.stdin.read() if text == "-" else text
     flags = {"link.top_k": top_k, "link.rerank": rerank, "space.name": space}
-    with session_of(context).open(flags) as workspace:
+    with open_workspace(context, flags) as workspace:
         ensure_space(workspace)
         tell_reranker(workspace)
         found = workspace.explain(

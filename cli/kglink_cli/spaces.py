@@ -1,21 +1,120 @@
-"""`kglink spaces`: all spaces of a workspace, one of them, two beside each other, deleting one."""
+"""`kglink init`, `settings`, `trust`, `doctor` and `spaces`: the workspace and its spaces."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 from rich.filesize import decimal
 from typer import Argument, Option
 
+from kglink.config import CONFIG_FILE, all_settings, env_name, load_settings
 from kglink.errors import UsageError
+from kglink.workspace import find_workspace, init_workspace
+from kglink.workspace.trust import allow, asks_of, not_allowed, revoke
 from kglink_cli.console import counted, note, print_json, print_table, progress, say
-from kglink_cli.session import JudgedSplit, session_of, split_names
+from kglink_cli.session import JudgedSplit, open_workspace, split_names
 
 if TYPE_CHECKING:
     from kglink.workspace import Workspace
-    from kglink.workspace.spaces import RecallComparison, SpaceSummary
+    from kglink.workspace.spaces import SpaceSummary
 
+
+def init(
+    context: typer.Context,
+    folder: Path | None = Argument(
+        None,
+        help="The folder, made where it is missing; else that of --workspace, else this one.",
+        show_default=False,
+    ),
+) -> None:
+    """Make a workspace: a folder with kglink.toml, in which store and spaces will lie."""
+    made = init_workspace(folder or context.obj or Path())
+    note("workspace", f"made {made / CONFIG_FILE}")
+    note("next", "kglink add-kb NAME SOURCE")
+
+
+def settings(
+    context: typer.Context, as_json: bool = Option(False, "--json", help="Print JSON.")
+) -> None:
+    """Show every setting, its value and origin (default, kglink.toml, variable)."""
+    from kglink.plugins import load_registry
+
+    folder = find_workspace(named=context.obj)
+    resolved = load_settings(folder / CONFIG_FILE if folder else None)
+    for ask in not_allowed(folder, resolved, load_registry()) if folder else ():
+        note("trust", f"not allowed: {ask}")
+    if as_json:
+        print_json(resolved.as_dict())
+        return
+    values = resolved.as_dict()["settings"]
+    rows = []
+    for name, _ in all_settings():
+        section, _, key = name.partition(".")
+        origin = resolved.origins.get(name, "default")
+        rows.append([name, values[section][key], origin, env_name(name)])
+    print_table(("setting", "value", "from", "variable"), rows)
+
+
+def trust(
+    context: typer.Context,
+    take_back: bool = Option(False, "--revoke", help="Take back what was allowed here."),
+) -> None:
+    """Allow the workspace's kglink.toml, as it is now, to name what lies outside of the workspace.
+
+    Addresses that texts are sent to, environment variables, models, databases and third-party
+    plugins: such settings count once their file was allowed, and again when it has changed.
+    """
+    from kglink.plugins import load_registry
+
+    folder = find_workspace(named=context.obj)
+    if folder is None:
+        raise UsageError("there is no workspace here or above", hint="`kglink init` makes one.")
+    config = folder / CONFIG_FILE
+    if take_back:
+        note("trust", f"{config} {'is no longer' if revoke(folder) else 'was not'} allowed")
+        return
+    resolved = load_settings(config, env={})
+    for ask in asks_of(folder, resolved, load_registry()):
+        note("allowed", str(ask))
+    allow(folder, resolved.file_sha256)
+    note("trust", f"{config} is allowed until it changes")
+
+
+_SIGNS = {"ok": "ok", "note": "note", "bad": "BAD"}
+
+
+def doctor(
+    context: typer.Context,
+    show_licences: bool = Option(
+        False, "--licences", help="List the licence of every model, KB and dataset."
+    ),
+    as_json: bool = Option(False, "--json", help="Print JSON."),
+) -> None:
+    """Check versions, device, model, store and spaces, and say how to mend what is not well."""
+    from kglink.workspace.doctor import check
+
+    if show_licences:
+        with open_workspace(context) as workspace:
+            rows = workspace.licences()
+        if as_json:
+            print_json([row._asdict() for row in rows])
+        else:
+            print_table(("what", "name", "licence", "source"), rows)
+        return
+    checks = check(context.obj)
+    if as_json:
+        print_json([check._asdict() for check in checks])
+    for one in checks if not as_json else ():
+        say(f"{_SIGNS[one.state]:5}{one.what:12}{one.found}")
+        if one.fix:
+            say(f"{'':17}{one.fix}")
+    if any(check.state == "bad" for check in checks):
+        raise typer.Exit(1)
+
+
+# -------------------------------------------------------------------------------------- spaces
 COLUMNS = ("", "name", "KBs", "entities", "rows", "model", "index", "size", "made", "current")
 _CURRENT = {True: "yes", False: "no", None: "?"}
 
@@ -37,7 +136,7 @@ def spaces(
         raise UsageError("one space to show, two to compare or one to delete: not several of these")
     if docs and not compare:
         raise UsageError("--docs goes with --compare A B", hint="Of one space: `kglink eval`.")
-    with session_of(context).open() as workspace:
+    with open_workspace(context) as workspace:
         if delete:
             _delete(workspace, delete, yes=yes, as_json=as_json)
         elif compare:
@@ -128,12 +227,17 @@ def _compare(
     else:
         note("same", f"{pair[0]} and {pair[1]} differ in nothing")
     if recalls:
-        figures = [
-            [pool, count, figure, *_beside(recalls, pool, figure)]
-            for pool, count in recalls.left.mentions.items()
-            for figure in recalls.left.of(pool)
-            if figure != AP_AT_1 or figure in recalls.tests.get(pool, {})  # else it is R@1
-        ]
+        figures: list[list[object]] = []
+        for pool, count in recalls.left.mentions.items():
+            theirs, tests = recalls.right.of(pool), recalls.tests.get(pool, {})
+            for figure, ours in recalls.left.of(pool).items():
+                test = tests.get(figure)
+                if test is None and figure == AP_AT_1:
+                    continue  # it is R@1
+                sure = [f"{test.p:.4f}", "yes" if test.is_significant() else "no"] if test else []
+                other = theirs[figure]
+                shown = [f"{ours:.3f}", f"{other:.3f}", f"{other - ours:+.3f}"]
+                figures.append([pool, count, figure, *shown, *(sure or ["", ""])])
         say("", "Both on the same mentions; p: paired randomization test")
         columns = ("pool", "mentions", "figure", *pair, "difference", "p", "significant at .05")
         print_table(columns, figures, right=(1, 3, 4, 5, 6))
@@ -145,15 +249,6 @@ def _cell(value: object) -> str:
     if isinstance(value, bool):
         return _CURRENT[value]
     return f"{value:,}" if isinstance(value, int) else str(value)
-
-
-def _beside(recalls: RecallComparison, pool: str, figure: str) -> list[str]:
-    ours, theirs = recalls.left.of(pool)[figure], recalls.right.of(pool)[figure]
-    shown = [f"{ours:.3f}", f"{theirs:.3f}", f"{theirs - ours:+.3f}"]
-    test = recalls.tests.get(pool, {}).get(figure)
-    if test is None:
-        return [*shown, "", ""]
-    return [*shown, f"{test.p:.4f}", "yes" if test.is_significant() else "no"]
 
 
 def _delete(workspace: Workspace, name: str, *, yes: bool, as_json: bool) -> None:

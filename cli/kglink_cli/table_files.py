@@ -308,7 +308,6 @@ class XlsxTable:
         self._copy(out, lambda sheet: with_cells(sheet, self._source.label, first, cells_of))
 
     def _copy(self, out: BinaryIO, changed: Callable[[IO[bytes]], Iterable[bytes]]) -> None:
-        """Write the workbook with its first sheet changed."""
         with self._archive() as archive, zipfile.ZipFile(out, "w") as written:
             for part in archive.infolist():
                 copied = zipfile.ZipInfo(part.filename, part.date_time)

@@ -14,7 +14,7 @@ from kglink.errors import UsageError
 from kglink_cli.build import ensure_space
 from kglink_cli.console import note
 from kglink_cli.interrupts import stop_at_once
-from kglink_cli.session import session_of
+from kglink_cli.session import open_workspace
 from kglink_doors.listening import (
     LOOPBACK,
     Host,
@@ -78,28 +78,25 @@ def serve(
         raise UsageError(
             f"serving needs {error.name}", hint="Install it with: pip install 'kglink[serve]'"
         ) from error
+    for one in origin or ():
+        if not _ORIGIN.fullmatch(one):
+            raise UsageError(
+                f"--allow-origin {one!r} is no origin of pages",
+                hint="Write scheme and host, and the port: https://tables.example.org:8443",
+            )
     limits = Limits(
         body_mb=body_mb,
         upload_mb=upload_mb,
         seconds=seconds,
         waiting=waiting,
         token=token_of(token_from, host),
-        origins=frozenset(map(_checked_origin, origin or ())),
+        origins=frozenset(origin or ()),
         read_only=read_only,
     )
-    with session_of(context).open() as workspace:
+    with open_workspace(context) as workspace:
         if workspace.kbs():
             ensure_space(workspace, wait=False)
         run(workspace, host, port, limits, log=log, tell=lambda line: note("serving", line))
-
-
-def _checked_origin(origin: str) -> str:
-    if not _ORIGIN.fullmatch(origin):
-        raise UsageError(
-            f"--allow-origin {origin!r} is no origin of pages",
-            hint="Write scheme and host, and the port: https://tables.example.org:8443",
-        )
-    return origin
 
 
 _Scope = MutableMapping[str, Any]
@@ -123,7 +120,7 @@ def mcp(
             "kglink mcp needs a package that is not installed", hint="pip install 'kglink[mcp]'"
         ) from error
     token = token_of(token_from, host) if http else ""
-    with session_of(context).open() as workspace:
+    with open_workspace(context) as workspace:
         server = make_server(workspace)
         if http:
             import uvicorn

@@ -10,19 +10,17 @@ runs of TREC, ranked entities for each mention; qrels hold the golds.
 from __future__ import annotations
 
 import json
-import math
 import re
 from array import array
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from math import isfinite
+from math import isfinite, nan
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 from urllib.parse import quote, unquote
 
-from kglink.errors import UsageError
 from kglink.evaluation.comparison import read_lines, unreadable
 from kglink.evaluation.predictions import MOST_NAMED, unknown_entities, unknown_kb
 from kglink.evaluation.rankings import in_text
@@ -31,6 +29,7 @@ from kglink.linking.pipeline import BATCH_MENTIONS, Linker
 from kglink.linking.stages import Stage
 from kglink.records import Candidate, Document, EntityId, Mention, MentionInText, Ranking
 from kglink.sources import Problems, Source
+from kglink.store import Store
 
 RUN_HINT = (
     "A TREC run has six fields in a line, best first: docs/document/start-end Q0 kb:key RANK "
@@ -54,6 +53,11 @@ class Place(NamedTuple):
     def __str__(self) -> str:
         names = "/".join(quote(name, safe="") for name in (self.docs, self.document))
         return f"{names}/{self.start}-{self.end}"
+
+    @classmethod
+    def of(cls, docs: str, document: Document, mention: Mention) -> Place:
+        """The place of a mention of a document."""
+        return cls(docs, document.id, mention.start, mention.end)
 
     @classmethod
     def parse(cls, text: str) -> Place | None:
@@ -115,26 +119,26 @@ def _run_line(
 ) -> tuple[Place, tuple[float, int, EntityId | None]]:
     """The mention of a line; less its score, the rank, and the entity: None where it has none."""
     if not is_run(text):
-        raise _refused(path, number, f"is no line of a TREC run: {text.strip()[:80]!r}")
+        why = f"is no line of a TREC run: {text.strip()[:80]!r}"
+        raise unreadable(path, f"line {number} {why}", RUN_HINT)
     query, _, name, rank, score, _ = text.split()
     place = Place.parse(query)
-    if place is None:
-        raise _refused(path, number, f"has the query {query[:80]!r}, which names no mention")
+    kb, colon, key = name.partition(":")
     try:
         value = float(score)
     except ValueError:
-        value = math.nan
-    if not math.isfinite(value) or not re.fullmatch("[0-9]{1,9}", rank):
-        raise _refused(path, number, f"has the rank {rank[:80]!r} and the score {score[:80]!r}")
-    kb, colon, key = name.partition(":")
-    if not (colon and key) and name != NONE:
-        raise _refused(path, number, f"has the document {name[:80]!r}, which is no entity")
+        value = nan
+    why = ""
+    if place is None:
+        why = f"the query {query[:80]!r}, which names no mention"
+    elif not isfinite(value) or not re.fullmatch("[0-9]{1,9}", rank):
+        why = f"the rank {rank[:80]!r} and the score {score[:80]!r}"
+    elif not (colon and key) and name != NONE:
+        why = f"the document {name[:80]!r}, which is no entity"
+    if place is None or why:
+        raise unreadable(path, f"line {number} has {why}", RUN_HINT)
     entity = EntityId(unquote(kb), unquote(key)) if colon else None
     return place, (-value, int(rank), entity)
-
-
-def _refused(path: Path, number: int, why: str) -> UsageError:
-    return UsageError(f"cannot read {path}: line {number} {why}", hint=RUN_HINT)
 
 
 HINT = (
@@ -193,27 +197,27 @@ class Found(NamedTuple):
     listed: Listed
 
 
-def judged_mentions(
-    documents: Iterable[Document], kbs: Collection[str]
-) -> Iterator[tuple[Document, Mention]]:
+def judged_places(
+    documents: Mapping[str, Iterable[Document]], kbs: Collection[str]
+) -> Iterator[tuple[Place, Document, Mention]]:
     """The mentions that an evaluation judges: those with gold in some KBs."""
-    for document in documents:
-        for one in document.mentions:
-            if any(gold.kb in kbs for gold in one.gold or ()):
-                yield document, one
+    for docs, some in documents.items():
+        for document in some:
+            for one in document.mentions:
+                if any(gold.kb in kbs for gold in one.gold or ()):
+                    yield Place.of(docs, document, one), document, one
 
 
 def found_by(
-    linker: Linker, docs: str, documents: Iterable[Document], kbs: Collection[str], k: int
+    linker: Linker, documents: Mapping[str, Iterable[Document]], kbs: Collection[str], k: int
 ) -> Iterator[Found]:
     """The ``k`` best candidates of each KB for every judged mention, all KBs in one list."""
-    judged = judged_mentions(documents, kbs)
+    judged = judged_places(documents, kbs)
     while batch := list(islice(judged, BATCH_MENTIONS)):
-        lists = linker.joint([in_text(document, one) for document, one in batch], limit=k)
-        for (document, one), candidates in zip(batch, lists, strict=True):
+        lists = linker.joint([in_text(document, one) for _, document, one in batch], limit=k)
+        for (place, _, one), candidates in zip(batch, lists, strict=True):
             ids = tuple(candidate.id for candidate in candidates)
             scores = tuple(round(candidate.score, 5) for candidate in candidates)
-            place = Place(docs, document.id, one.start, one.end)
             yield Found(place, one, Listed(ids, scores))
 
 
@@ -234,23 +238,18 @@ def line_of(found: Found) -> str:
 
 # ------------------------------------------------------------------------------------ reading
 def read_candidates(
-    path: Path,
-    documents: Mapping[str, Sequence[Document]],
-    *,
-    known: Collection[str],
-    kbs: Collection[str],
-    existing: Callable[[Collection[EntityId]], Collection[EntityId]],
+    path: Path, documents: Mapping[str, Sequence[Document]], kbs: Collection[str], store: Store
 ) -> dict[Place, Listed]:
     """The lists of a file, by mention.
 
     ``documents`` are those of some ``docs``; lines of other ``docs`` are passed over. Every mention
-    with gold in ``kbs`` has a line; candidates may be of all KBs that are ``known``, and no others.
-    ``existing`` gives of some ids those of entities that there are.
+    with gold in ``kbs`` has a line; candidates may be all entities of the store, and no others.
     """
+    known = [info.name for info in store.kbs() if info.entities]
     once: dict[EntityId, EntityId] = {}  # each id once, however often it is listed
     lists: dict[Place, Listed] = {}
     wanted = {
-        Place(docs, document.id, one.start, one.end)
+        Place.of(docs, document, one)
         for docs, some in documents.items()
         for document in some
         for one in document.mentions
@@ -273,11 +272,7 @@ def read_candidates(
         if len(set(ids)) < len(ids):
             raise unreadable(path, f"line {number} names a candidate twice", HINT)
         lists[place] = Listed(tuple(once.setdefault(one, one) for one in ids), array("d", scores))
-    judged = [
-        Place(docs, document.id, one.start, one.end)
-        for docs, some in documents.items()
-        for document, one in judged_mentions(some, kbs)
-    ]
+    judged = [place for place, _, _ in judged_places(documents, kbs)]
     if missing := sorted(place for place in judged if place not in lists):
         first = missing[:MOST_NAMED]
         named = ", ".join(f"{one.docs} {one.document!r} {one.start}-{one.end}" for one in first)
@@ -288,7 +283,7 @@ def read_candidates(
             "A mention without candidates has a line with none. `kglink candidates` writes a line "
             "for every mention with gold in the KBs.",
         )
-    if gone := once.keys() - existing(once.keys()):
+    if gone := once.keys() - store.existing(once.keys()):
         raise unknown_entities(str(path), gone)
     return lists
 
@@ -366,25 +361,20 @@ def _zeshel_places(path: Path, documents: Mapping[str, Sequence[Document]]) -> d
             "Leave the file in its place in ZESHEL's folder.",
         )
     stem = path.name.split(".")[0]
-    words: dict[tuple[object, ...], Place] = {
-        (document.id, *_words(document.text, one)): Place(docs, document.id, one.start, one.end)
-        for docs, some in documents.items()
-        for document in some
-        for one in document.mentions
-    }
+    words: dict[tuple[object, ...], Place] = {}  # by the numbers of the first and the last word
+    for docs, some in documents.items():
+        for document in some:
+            for one in document.mentions:
+                first = len(document.text[: one.start].split())
+                last = first + len(document.text[one.start : one.end].split()) - 1
+                words[document.id, first, last] = Place.of(docs, document, one)
     places: dict[str, Place] = {}
     for _, record in read_lines(mentions, HINT):
-        document = f"{stem}/{record.get('context_document_id')}"
-        place = words.get((document, *(record.get(one) for one in ("start_index", "end_index"))))
+        id_ = f"{stem}/{record.get('context_document_id')}"
+        place = words.get((id_, record.get("start_index"), record.get("end_index")))
         if place is not None:
             places[str(record.get("mention_id"))] = place
     return places
-
-
-def _words(text: str, mention: Mention) -> tuple[int, int]:
-    """The numbers of the first and the last word of a mention."""
-    first = len(text[: mention.start].split())
-    return first, first + len(text[mention.start : mention.end].split()) - 1
 
 
 # ------------------------------------------------------------------------------------ judging
@@ -396,6 +386,23 @@ class ListedRanker:
     places: Mapping[MentionInText, Place]
     facts: EntityFacts
     stages: tuple[Stage, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        lists: Mapping[Place, Listed],
+        documents: Mapping[str, Iterable[Document]],
+        facts: EntityFacts,
+        stages: Iterable[Stage],
+    ) -> ListedRanker:
+        """A ranker of the mentions of some documents."""
+        places = {
+            in_text(document, one): Place.of(docs, document, one)
+            for docs, some in documents.items()
+            for document in some
+            for one in document.mentions
+        }
+        return cls(lists, places, facts, tuple(stages))
 
     @property
     def stage_depth(self) -> int:

@@ -15,7 +15,7 @@ from typing import Any, TextIO
 
 from kglink.errors import UsageError
 from kglink.evaluation.measures.end_to_end import Answer, JudgedText
-from kglink.evaluation.measures.retrieval import AP_AT_1, MAP_AT_10, MRR, RERANKED, values_of
+from kglink.evaluation.measures.retrieval import AP_AT_1, RERANKED, SHOWN, values_of
 from kglink.evaluation.rankings import JSON_KEYS, RankedMention
 from kglink.evaluation.significance import ALPHA, ROUNDS, RandomizationTest, randomization_test
 from kglink.records import EntityId
@@ -128,15 +128,8 @@ class _Beside:
 
     def as_json(self, comparisons: int, seed: int = 0) -> dict[str, Any]:
         """The tests of the differences, as `kglink eval --against --json` prints them."""
-        kept = self.kept
-        return {
-            "file": str(self.path),
-            "space": kept.space,
-            "model": kept.model,
-            "evidence": kept.evidence,
-            "alpha": ALPHA,
-            "comparisons": comparisons,
-        }
+        kept = {name: getattr(self.kept, name) for name in ("space", "model", "evidence")}
+        return {"file": str(self.path), **kept, "alpha": ALPHA, "comparisons": comparisons}
 
     def _misfit(self, why: str) -> UsageError:
         return UsageError(
@@ -159,7 +152,7 @@ class Comparison(_Beside):
         reranked = bool(evaluated.reranker or self.kept.reranker)
         depth = min(evaluated.depth, self.kept.depth)
         compared = [k for k in sorted({1, *ks}) if k <= depth]
-        names = (*(f"R@{k}" for k in compared), AP_AT_1, MAP_AT_10, MRR)
+        names = (*(f"R@{k}" for k in compared), *SHOWN)
         values = values_of(compared, depth=depth)
         # Without a reranker AP@1 is R@1.
         self._values = {name: values[name] for name in names if reranked or name != AP_AT_1}
@@ -261,13 +254,8 @@ def _tests_as_json(tests: Mapping[str, RandomizationTest], comparisons: int) -> 
 
 
 def _identity(mention: RankedMention) -> dict[str, object]:
-    return {
-        "docs": mention.docs,
-        "document": mention.document,
-        "start": mention.start,
-        "end": mention.end,
-        "surface": mention.surface,
-    }
+    names = ("docs", "document", "start", "end", "surface")
+    return {name: getattr(mention, name) for name in names}
 
 
 def _identity_of_text(text: JudgedText) -> dict[str, object]:

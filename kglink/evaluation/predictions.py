@@ -70,10 +70,14 @@ def read_predictions(
             "A text in which nothing was found stands there too, without mentions.",
         )
     meant = _meant(label, documents, kbs, known, judged or kbs)
-    return [
-        _united(_answers(label, one, meant) for name in text.ids for one in found.get(name, ()))
-        for text in texts
-    ]
+    answers = []
+    for text in texts:
+        own: dict[tuple[int, int], Answer] = {}  # at one place the first record's counts
+        for document in (one for name in text.ids for one in found.get(name, ())):
+            for answer in _answers(label, document, meant):
+                own.setdefault((answer.start, answer.end), answer)
+        answers.append([own[place] for place in sorted(own)])
+    return answers
 
 
 def unfit(label: str, why: str, hint: str = "") -> UsageError:
@@ -193,12 +197,3 @@ def _answers(label: str, document: Document, meant: Mapping[EntityId, EntityId])
         cluster = "" if entity else one.cluster
         answers.append(Answer(one.start, one.end, entity, one.confidence, cluster))
     return answers
-
-
-def _united(of_records: Iterable[Sequence[Answer]]) -> list[Answer]:
-    """The answers of a text's records; of those at one place the first record's count."""
-    found: dict[tuple[int, int], Answer] = {}
-    for answers in of_records:
-        for one in answers:
-            found.setdefault((one.start, one.end), one)
-    return sorted(found.values(), key=lambda one: (one.start, one.end))

@@ -71,7 +71,6 @@ def check_documents(store: Store, docs: Sequence[str], split: str) -> None:
 
 
 def _splits(store: Store, name: str) -> list[str]:
-    """The splits that documents of a KB are of."""
     return [one for one in get_args(Split) if one and store.count_documents(name, one)]
 
 
@@ -89,34 +88,10 @@ def evaluate_retrieval(
     ``runs`` are the mentions that each run behind the space's model learnt from, with its name.
     ``each`` is called for every mention, in the order in which documents are read.
     """
-    check_documents(store, question.docs, question.split)
-    learnt = find_learnt(store, question.seen_in, question.docs, question.split, runs)
-    documents = chain.from_iterable(
-        store.documents(name, question.split or None) for name in question.docs
-    )
-    seen = LearntFrom(learnt, documents) if learnt else None
+    seen = learnt_from(store, question, runs)
     report = RetrievalReport(
-        question.ks, counterparts=question.counterparts, seen_in=learnt.words if learnt else ()
+        question.ks, counterparts=question.counterparts, seen_in=seen.words if seen else ()
     )
-    for mention in _ranked(store, ranker, question, progress):
-        report.add_to_slices(
-            mention,
-            is_seen=seen is not None and seen.has_seen(mention.surface),
-            is_seen_entity=seen is not None and seen.times(mention.gold) > 0,
-        )
-        each(mention)
-    if not report.mentions:
-        raise UsageError(
-            f"no mention of {', '.join(question.docs)} has its gold in {' or '.join(question.kbs)}",
-            hint="Golds are found when documents are added: add the KBs first, name them with "
-            "--links-to, and say with --resolve how entities are named: key, xref or title.",
-        )
-    return report
-
-
-def _ranked(
-    store: Store, ranker: Ranker, question: Question, progress: OnProgress
-) -> Iterator[RankedMention]:
     done = 0
     total = sum(store.count_documents(name, question.split or None) for name in question.docs)
 
@@ -128,13 +103,25 @@ def _ranked(
             progress(Progress("documents", done, total))
 
     for name in question.docs:
-        documents = counted(name)
-        yield from rank_mentions(
-            *(ranker, documents, question.kbs, question.depth),
+        for mention in rank_mentions(
+            *(ranker, counted(name), question.kbs, question.depth),
             docs=name,
             counterparts=store.counterparts if question.counterparts else None,
             entities=store.get_entities if question.domains else None,
+        ):
+            report.add_to_slices(
+                mention,
+                is_seen=seen is not None and seen.has_seen(mention.surface),
+                is_seen_entity=seen is not None and seen.times(mention.gold) > 0,
+            )
+            each(mention)
+    if not report.mentions:
+        raise UsageError(
+            f"no mention of {', '.join(question.docs)} has its gold in {' or '.join(question.kbs)}",
+            hint="Golds are found when documents are added: add the KBs first, name them with "
+            "--links-to, and say with --resolve how entities are named: key, xref or title.",
         )
+    return report
 
 
 #: Reads mentions, a page of documents at a time.
@@ -178,6 +165,15 @@ class LearntFrom:
     def times(self, golds: Iterable[EntityId]) -> int:
         """How many mentions that were learnt from mean one of these entities."""
         return max((self._times[gold] for gold in golds), default=0)
+
+
+def learnt_from(
+    store: Store, question: Question, runs: Sequence[tuple[str, Mentions]] | None
+) -> LearntFrom | None:
+    """What of the evaluated mentions was learnt from, as `find_learnt` has it."""
+    learnt = find_learnt(store, question.seen_in, question.docs, question.split, runs)
+    documents = (store.documents(name, question.split or None) for name in question.docs)
+    return LearntFrom(learnt, chain.from_iterable(documents)) if learnt else None
 
 
 def folded(surface: str) -> str:

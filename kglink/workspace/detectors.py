@@ -209,5 +209,4 @@ def detector_settings(registry: Registry, settings: LinkSection) -> dict[str, Pl
 
 
 def _keys(registry: Registry, name: str) -> Collection[str]:
-    """The settings that a detector has."""
     return setting_keys(registry.get("detector", name).settings)

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from kglink.errors import (
-    UnknownNameError,
-    UsageError,
-)
+from kglink.errors import UnknownNameError, UsageError
 from kglink.linking.discovery import Discovery, discoveries, unknown_mentions
 from kglink.records import Alias, Entity, EntityId, OnProgress, Progress, TextInput
 from kglink.workspace.detectors import DICTIONARY
@@ -125,10 +122,8 @@ def judge_discovery(
         answers = {one: said for one, said in kept.answers.items() if one != name}
         judged = None
         if answer is not None:
-            judged = DiscoveryVerdict(
-                answer=answer, into=_checked(opened, name, answer, into, found)
-            )
-            answers[name] = judged
+            into = _checked(opened, name, answer, into, found)
+            judged = answers[name] = DiscoveryVerdict(answer=answer, into=into)
             seen = {name}
             at = answers[name]
             while at.answer == "merge" and at.into in answers:

@@ -72,7 +72,6 @@ def plugins(opened: Opened) -> list[Plugin]:
 
 
 def _machine_checks() -> Iterator[Check]:
-    """The installation and the machine."""
     yield Check("python", "ok", f"{platform.python_version()} on {platform.platform()}")
     versions = {}
     for name in _LIBRARIES:
@@ -80,17 +79,12 @@ def _machine_checks() -> Iterator[Check]:
             versions[name] = version(name)
     yield Check("libraries", "ok", ", ".join(f"{name} {found}" for name, found in versions.items()))
     if "faiss-cpu" in versions and "faiss-gpu" in versions:
-        yield Check(
-            "faiss",
-            "bad",
-            "faiss-cpu and faiss-gpu are both installed, one over the other",
-            "pip uninstall -y faiss-cpu faiss-gpu && pip install faiss-cpu",
-        )
+        what = "faiss-cpu and faiss-gpu are both installed, one over the other"
+        fix = "pip uninstall -y faiss-cpu faiss-gpu && pip install faiss-cpu"
+        yield Check("faiss", "bad", what, fix)
     try:
-        hardware = choose_hardware()
-        yield Check(
-            "device", "ok", f"{hardware.device}, {hardware.threads} cores, {hardware.precision}"
-        )
+        found = choose_hardware()
+        yield Check("device", "ok", f"{found.device}, {found.threads} cores, {found.precision}")
     except KglinkError as error:
         yield Check("device", "bad", error.message, error.hint)
     if not cpu_flags() & BF16_FLAGS:
@@ -114,7 +108,6 @@ def _machine_checks() -> Iterator[Check]:
 
 
 def _workspace_checks(named: Path | None, *, trust: bool) -> Iterator[Check]:
-    """The workspace, its store and its spaces."""
     try:
         folder = find_workspace(named=named)
         if folder is None:
@@ -123,11 +116,10 @@ def _workspace_checks(named: Path | None, *, trust: bool) -> Iterator[Check]:
         with Opened.open(folder, trust=trust) as opened:
             yield Check("workspace", "ok", str(folder))
             asks = "; ".join(map(str, asks_of(folder, opened.resolved, opened.registry)))
-            names, fix = "names nothing outside of the workspace", ""
-            if asks:
-                fix = f"`{trust_command(folder)} --revoke` takes it back."
-            trusted = f"you allow {CONFIG_FILE} to set {asks}" if asks else f"{CONFIG_FILE} {names}"
-            yield Check("trust", "ok", trusted, fix)
+            allowed = f"you allow {CONFIG_FILE} to set {asks}"
+            nothing = f"{CONFIG_FILE} names nothing outside of the workspace"
+            fix = f"`{trust_command(folder)} --revoke` takes it back."
+            yield Check("trust", "ok", allowed if asks else nothing, fix if asks else "")
             yield _disk("disk", folder)
             problems = opened.store.check()
             infos = opened.store.kbs()
@@ -138,12 +130,9 @@ def _workspace_checks(named: Path | None, *, trust: bool) -> Iterator[Check]:
                 yield Check("store", "bad", problem, "Run the add-kb that was interrupted again.")
             for info in infos:
                 if not info.licence:
-                    yield Check(
-                        "licence",
-                        "note",
-                        f"nobody said which licence {info.name} has",
-                        "Add it again with --licence NAME: nothing else will change.",
-                    )
+                    what = f"nobody said which licence {info.name} has"
+                    fix = "Add it again with --licence NAME: nothing else will change."
+                    yield Check("licence", "note", what, fix)
             yield from _scratch_checks(opened)
             yield from _space_checks(opened)
     except KglinkError as error:
@@ -196,14 +185,13 @@ def _scratch_checks(opened: Opened) -> Iterator[Check]:
     which = f" ({', '.join(unfinished)})" if unfinished else ""
     for folder in folders:
         size, changed = folder_size(folder)
-        yield Check(
-            "scratch",
-            "note",
-            f"{folder} holds {decimal(size)} of an add-kb that is not done, "
-            f"last written {_ago(time.time() - changed)} ago",
+        ago = _ago(time.time() - changed)
+        found = f"{folder} holds {decimal(size)} of an add-kb that is not done, last written {ago}"
+        fix = (
             f"Run the same add-kb{which} again: it goes on from there. If nobody will, and none "
-            "is running now, delete the folder.",
+            "is running now, delete the folder."
         )
+        yield Check("scratch", "note", f"{found} ago", fix)
 
 
 def _ago(seconds: float) -> str:
@@ -216,7 +204,6 @@ def _ago(seconds: float) -> str:
 
 
 def _space_checks(opened: Opened) -> Iterator[Check]:
-
     root = opened.folder / SPACES_FOLDER
     for name in space_names(root):
         folder = SpaceFolder(root, name)
@@ -230,14 +217,12 @@ def _space_checks(opened: Opened) -> Iterator[Check]:
             yield Check("space", "ok", f"{name}: {held}, model {manifest.model.name}")
             # What the store has not was removed, or the store itself was.
             known = {info.name for info in opened.store.kbs()}
-            if gone := [kb for kb in manifest.kbs if kb not in known]:
-                yield Check(
-                    "space",
-                    "note",
-                    f"{name}: not in the store: {', '.join(gone)}",
+            if gone := ", ".join(kb for kb in manifest.kbs if kb not in known):
+                fix = (
                     "`kglink build` takes what was removed out of the space. If nobody removed it, "
-                    "put the store (kglink.db) back, or add the KB again.",
+                    "put the store (kglink.db) back, or add the KB again."
                 )
+                yield Check("space", "note", f"{name}: not in the store: {gone}", fix)
             yield from _model_checks(opened, folder)
     if not opened.joint_space.is_current() and any(info.entities for info in opened.store.kbs()):
         name = opened.settings.space.name
@@ -278,7 +263,6 @@ def _memory() -> Check:
 
 
 def _card_licence(card: Path) -> str:
-    """The licence that a model card's header names."""
     if not card.is_file():
         return UNKNOWN_LICENCE
     found = re.search(r"^license:\s*(\S+)", card.read_text(encoding="utf-8"), re.MULTILINE)

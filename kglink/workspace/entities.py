@@ -207,14 +207,12 @@ def vectors(
         row = -1 if segment is None else segment.row(found.key)
         if segment is None or row < 0:
             raise UnknownNameError(f"entity of space {space.folder.name!r}", str(found), None)
-        kind = next((one for one in ("text", "alias") if one in segment.info.rows), None)
-        match kind:
-            case "text":
-                rows.append(segment.vectors("text", np.array([row])))
-            case "alias":  # an entity's first name is its title
-                rows.append(segment.vectors("alias", segment.alias_starts[row : row + 1]))
-            case _:
-                raise UsageError(f"space {space.folder.name!r} has no vectors of {found.kb}")
+        if "text" in segment.info.rows:
+            rows.append(segment.vectors("text", np.array([row])))
+        elif "alias" in segment.info.rows:  # an entity's first name is its title
+            rows.append(segment.vectors("alias", segment.alias_starts[row : row + 1]))
+        else:
+            raise UsageError(f"space {space.folder.name!r} has no vectors of {found.kb}")
     if not rows:
         return np.empty((0, space.manifest.model.dim), np.float32)
     return np.concatenate(rows)

@@ -7,12 +7,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, TextIO
 
-from kglink.evaluation.annotated import annotation_of, merged_texts
+from kglink.evaluation.annotated import AnnotatedText, annotation_of, merged_texts
 from kglink.evaluation.candidate_files import (
     Found,
-    Place,
     found_by,
-    judged_mentions,
+    judged_places,
     line_of,
     qrels_lines,
     read_candidates,
@@ -27,18 +26,15 @@ from kglink.evaluation.measures.overlaps import OverlapFigures, OverlapTest
 from kglink.evaluation.measures.retrieval import RetrievalReport
 from kglink.evaluation.rankings import RankedMention
 from kglink.evaluation.retrieval import (
-    LearntFrom,
     Question,
     check_documents,
-    find_learnt,
     judged_split,
+    learnt_from,
 )
 from kglink.records import OnProgress, Progress
-from kglink.training.documents import mentions_of_runs
-from kglink.training.run import run_of_model
 from kglink.workspace import judging
 from kglink.workspace.folder import check_known, named
-from kglink.workspace.judging import judge, kbs_of
+from kglink.workspace.judging import judge, kbs_of, mentions_learnt
 from kglink.workspace.opened import Opened
 from kglink.workspace.outputs import whole_file
 from kglink.workspace.spaces import build_if_stale
@@ -197,21 +193,13 @@ def error_analysis(
     opened: Opened, question: Question, *, each: Callable[[Case], None] = lambda case: None
 ) -> ErrorAnalysis:
     """What gets each mention, or each text, of an evaluation."""
-    store, docs, split = opened.store, question.docs, question.split
-    check_documents(store, docs, split)
+    check_documents(opened.store, question.docs, question.split)
     kbs = kbs_of(opened, question)
-    # What of the evaluated mentions was learnt from; None where nobody knows.
-    run = None
-    if question.end_to_end or question.file is None:
-        run = run_of_model(opened.folder, opened.space().manifest.model.path)
-    runs = None if run is None else mentions_of_runs(store, run)
-    learnt = find_learnt(store, question.seen_in, docs, split, runs)
-    documents = (one for name in docs for one in store.documents(name, split or None))
     return ErrorAnalysis(
-        store,
+        opened.store,
         kbs,
         counterparts=question.counterparts,
-        learnt=None if learnt is None else LearntFrom(learnt, documents),
+        learnt=learnt_from(opened.store, question, mentions_learnt(opened, question)),
         ranker=opened.linker(kbs, candidates=DEPTH) if question.end_to_end else None,
         depth=DEPTH,
         each=each,
@@ -246,13 +234,10 @@ def coreference(opened: Opened, question: Question) -> Coreference:
     check_documents(opened.store, question.docs, question.split)
     if not question.end_to_end:
         return Coreference()
-    texts = [
-        text
-        for name in question.docs
-        for text in merged_texts(
-            name, opened.store.documents(name, question.split or None, unresolved=True)
-        )
-    ]
+    texts: list[AnnotatedText] = []
+    for name in question.docs:
+        documents = opened.store.documents(name, question.split or None, unresolved=True)
+        texts += merged_texts(name, documents)
     complete = question.complete
     if complete is None:
         complete = not annotation_of(texts).partial
@@ -305,7 +290,16 @@ def write_candidates(
         build_if_stale(opened)
     with_entities = (info.name for info in store.kbs() if info.entities)
     asked = named(kbs) or (tuple(with_entities) if files else opened.linked_kbs(opened.space()))
-    given = _candidates(opened, names, split, asked, k, files)
+    documents = {name: store.documents(name, split or None) for name in names}
+    if files:
+        read = {name: list(some) for name, some in documents.items()}
+        lists = [read_candidates(path, read, asked, store) for path in files]
+        given: Iterator[Found] = (
+            Found(place, one, united([own[place] for own in lists]))
+            for place, _, one in judged_places(read, asked)
+        )
+    else:
+        given = found_by(opened.linker(asked, candidates=k), documents, asked, k)
     written = 0
     with ExitStack() as stack:
 
@@ -330,30 +324,3 @@ def write_candidates(
             if written % 256 == 0:
                 progress(Progress("mentions", written))
     return written
-
-
-def _candidates(
-    opened: Opened,
-    names: Sequence[str],
-    split: str,
-    kbs: Sequence[str],
-    k: int,
-    files: Sequence[Path],
-) -> Iterator[Found]:
-    """What the published space finds, or what several files list, as one list for each mention."""
-    store = opened.store
-    if not files:
-        linker = opened.linker(kbs, candidates=k)
-        for name in names:
-            yield from found_by(linker, name, store.documents(name, split or None), kbs, k)
-        return
-    documents = {name: list(store.documents(name, split or None)) for name in names}
-    known = [info.name for info in store.kbs() if info.entities]
-    lists = [
-        read_candidates(path, documents, known=known, kbs=kbs, existing=store.existing)
-        for path in files
-    ]
-    for name, some in documents.items():
-        for document, one in judged_mentions(some, kbs):
-            place = Place(name, document.id, one.start, one.end)
-            yield Found(place, one, united([own[place] for own in lists]))

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from kglink.errors import KglinkError, UsageError
-from kglink.evaluation.candidate_files import Place, read_candidates
-from kglink.evaluation.candidate_files import judged_mentions as mentions_with_gold
+from kglink.evaluation.candidate_files import judged_places, read_candidates
 from kglink.evaluation.rankings import in_text
 from kglink.linking.describe import as_candidate, described
 from kglink.linking.fit import FOLDS, JudgedMention, fold_of, judged_mentions
@@ -50,8 +49,8 @@ from kglink.workspace.linker import is_remembered, memory_of
 from kglink.workspace.opened import Opened
 from kglink.workspace.overlaps import find_overlaps
 from kglink.workspace.publish import Replacement, new_space, publish_detector, publish_reranker
-from kglink.workspace.runs import Destination, Runs, stem_of
 from kglink.workspace.spaces import build_if_stale
+from kglink.workspace.training import Destination, Runs, stem_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,13 +328,8 @@ def _published(
                 both = " and ".join(pair)
                 progress(Note(f"the overlaps of {both}, found for this run, are forgotten again"))
             runs.set_destination(name, Destination(space, refused=True))
-            return Finetuned(
-                report,
-                scoring=new.scoring,
-                detector=detector,
-                replacement=new.replacement,
-                refused=objection,
-            )
+            made = report, None, new.scoring, detector, new.replacement
+            return Finetuned(*made, refused=objection)
         built = new.publish(target, progress, anyway=bool(job.publish))
         if detector is not None:
             detector = publish_detector(target, detector)
@@ -385,7 +379,7 @@ def mentions_to_read(opened: Opened, settings: RunSettings, progress: OnProgress
     if section.lists:
         files = (Path(section.lists) / f"{stem}.json" for stem in ("train", "val"))
         found = [
-            list(islice(_listed(opened, path, part, kbs, section.candidates), count))
+            list(islice(_listed(store, path, part, kbs, section.candidates), count))
             for path, part, count in zip(files, parts, most, strict=True)
         ]
     else:
@@ -398,28 +392,22 @@ def mentions_to_read(opened: Opened, settings: RunSettings, progress: OnProgress
 
 
 def _listed(
-    opened: Opened,
-    path: Path,
-    documents: Mapping[str, Sequence[Document]],
-    kbs: Sequence[str],
+    store: Store, path: Path, documents: Mapping[str, Sequence[Document]], kbs: Sequence[str],
     depth: int,
-) -> Iterator[JudgedRanking]:
+) -> Iterator[JudgedRanking]:  # fmt: skip
     """The mentions of some documents with the candidates that a file lists for them."""
-    store = opened.store
-    known = [info.name for info in store.kbs() if info.entities]
-    lists = read_candidates(path, documents, known=known, kbs=kbs, existing=store.existing)
-    for docs, some in documents.items():
-        places = iter(mentions_with_gold(some, kbs))
-        while batch := list(islice(places, BATCH_MENTIONS)):
-            rankings = []
-            for document, one in batch:
-                ids = lists[Place(docs, document.id, one.start, one.end)].ids[:depth]
-                candidates = tuple(Candidate(own, "", 1 / (at + 1)) for at, own in enumerate(ids))
-                rankings.append(Ranking(in_text(document, one), candidates))
-            ranked = described(store, rankings, depth)
-            for ranking, (_, one) in zip(ranked, batch, strict=True):
-                if ranking.candidates:
-                    yield JudgedRanking(ranking, frozenset(one.gold or ()))
+    lists = read_candidates(path, documents, kbs, store)
+    places = judged_places(documents, kbs)
+    while batch := list(islice(places, BATCH_MENTIONS)):
+        rankings = []
+        for place, document, one in batch:
+            ids = enumerate(lists[place].ids[:depth], 1)
+            candidates = tuple(Candidate(own, "", 1 / rank) for rank, own in ids)
+            rankings.append(Ranking(in_text(document, one), candidates))
+        ranked = described(store, rankings, depth)
+        for ranking, (_, _, one) in zip(ranked, batch, strict=True):
+            if ranking.candidates:
+                yield JudgedRanking(ranking, frozenset(one.gold or ()))
 
 
 def _with_candidates(
@@ -435,9 +423,7 @@ def _with_candidates(
         judged = [kb for kb in kbs if not gold or any(one.kb == kb for one in gold)]
         rankings.append(Ranking(mention, tuple(joint_ranking(by_kb, judged)[:depth])))
     not_found = [
-        sorted(one.gold)[:1]
-        if one.gold.isdisjoint(found.id for found in ranking.candidates)
-        else []
+        [] if any(found.id in one.gold for found in ranking.candidates) else sorted(one.gold)[:1]
         for ranking, one in zip(rankings, batch, strict=True)
     ]
     entities = store.get_entities(chain.from_iterable(not_found))

@@ -16,8 +16,9 @@ from kglink.records import MentionInText, OnProgress
 from kglink.space.index import DEFAULT_INDEX, IndexChange, IndexChoice, chosen_index, trial_index
 from kglink.space.manifest import RowKind, SpaceManifest
 from kglink.space.recall import IndexQueries, PartFigures, sample_rows
-from kglink.space.space import BackendOf, Space
+from kglink.space.space import Space
 from kglink.store import Store
+from kglink.workspace.joint_space import backend_of
 from kglink.workspace.linker import reader_of
 from kglink.workspace.opened import Opened
 
@@ -125,13 +126,12 @@ def change_index(
         and changed <= kind.search_only
     )
     stage(f"{'opening' if keep else 'building'} {index_words(wanted)}")
-    return change_index(folder, wanted, _backend_of(registry), keep_file=keep)
+    return change_index(folder, wanted, backend_of(registry), keep_file=keep)
 
 
 def _wanted(
     registry: Registry, has: IndexChoice, preset: str, factory: str, changes: Mapping[str, object]
 ) -> IndexChoice:
-
     if preset and factory:
         raise UsageError("a preset and a factory string are two indexes", hint="Name one of them.")
     name, settings = has
@@ -174,10 +174,6 @@ def _refuse_to_be_undone(opened: Opened, manifest: SpaceManifest, wanted: IndexC
     )
 
 
-def _backend_of(registry: Registry) -> BackendOf:
-    return lambda name, settings: registry.create("index", name, settings)
-
-
 def index_words(index: IndexChoice) -> str:
     """An index in a line: ``kglink/faiss factory=SQ8``."""
     return " ".join([index.name, *(f"{key}={value}" for key, value in index.settings.items())])
@@ -204,11 +200,8 @@ def measure_index(
     if not index.exact:
         stage("building an exact index to compare with")
     choice = IndexChoice(DEFAULT_INDEX, {})
-    with (
-        nullcontext()
-        if index.exact
-        else trial_index(space.folder, choice, _backend_of(opened.registry))
-    ) as exact:
+    make = backend_of(opened.registry)
+    with nullcontext() if index.exact else trial_index(space.folder, choice, make) as exact:
         stage("measuring")
         compared = exact.index if exact else index
         parts = measure_index(space, index, compared, asked, progress=progress)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -13,13 +13,13 @@ from kglink.config import EncoderSection, ResolvedSettings, SpaceSection
 from kglink.errors import DamagedSpaceError, ModelError, SpaceError, UsageError
 from kglink.models import DEFAULT_MODEL, Encoder
 from kglink.models.static_folder import STATIC
-from kglink.plugins import IndexBackend, Registry
+from kglink.plugins import Registry
 from kglink.records import OnProgress
 from kglink.space.build import BuildReport, SpaceBuild, row_kinds
 from kglink.space.folder import SpaceFolder, build_command
 from kglink.space.segment import Segment
 from kglink.space.segment_build import History, SpaceSource
-from kglink.space.space import Space
+from kglink.space.space import BackendOf, Space
 from kglink.store import KBInfo, Store
 from kglink.store.entity_reader import Changes, FoldedEntity
 from kglink.workspace.folder import SPACES_FOLDER
@@ -113,8 +113,8 @@ class WorkspaceSpace:
 
     def _job(self, **how: Any) -> SpaceBuild:
         sources, model = list(self._sources()), self.encoder.info
-        parts = (self.folder, sources, model, self.encoder, self._section, self._index_backend)
-        return SpaceBuild(*parts, **how)
+        parts = self.folder, sources, model, self.encoder, self._section
+        return SpaceBuild(*parts, backend_of(self.registry), **how)
 
     def _publishing(self, **how: Any) -> SpaceBuild:
         models = () if self.replaces is None else (self.replaces, self.encoder.info.fingerprint)
@@ -133,7 +133,7 @@ class WorkspaceSpace:
         while True:
             before = self.folder.pointer
             try:
-                space = Space(self.folder, self._index_backend)
+                space = Space(self.folder, backend_of(self.registry))
                 break
             except DamagedSpaceError:
                 # Another process may have published between our reading CURRENT and its files.
@@ -180,11 +180,6 @@ class WorkspaceSpace:
             chosen["words"] = "yes" if manifest is not None and manifest.words else "no"
         return self._settings.model_copy(update=chosen)
 
-    def _index_backend(
-        self, name: str, settings: Mapping[str, str | int | float | bool]
-    ) -> IndexBackend:
-        return self.registry.create("index", name, settings)
-
     def _sources(self) -> Iterator[SpaceSource]:
         for info in self.store.kbs():
             if info.entities:
@@ -223,6 +218,11 @@ class WorkspaceSpace:
                     hint="Run the same command again.",
                 )
             yield seen
+
+
+def backend_of(registry: Registry) -> BackendOf:
+    """What makes the back ends of indexes: their plugins."""
+    return lambda name, settings: registry.create("index", name, settings)
 
 
 def joint_space(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from kglink.errors import UsageError
@@ -16,7 +17,7 @@ from kglink.evaluation.annotated import (
     with_nil,
     without_golds,
 )
-from kglink.evaluation.candidate_files import ListedRanker, Place, read_candidates
+from kglink.evaluation.candidate_files import ListedRanker, read_candidates
 from kglink.evaluation.comparison import Evaluated
 from kglink.evaluation.measures.end_to_end import (
     Answer,
@@ -27,8 +28,13 @@ from kglink.evaluation.measures.end_to_end import (
 )
 from kglink.evaluation.measures.retrieval import RetrievalReport
 from kglink.evaluation.predictions import read_predictions
-from kglink.evaluation.rankings import RankedMention, Ranker, in_text
-from kglink.evaluation.retrieval import Question, check_documents, evaluate_retrieval
+from kglink.evaluation.rankings import RankedMention, Ranker
+from kglink.evaluation.retrieval import (
+    Mentions,
+    Question,
+    check_documents,
+    evaluate_retrieval,
+)
 from kglink.linking.read_together import ReadOrder, ReadTogether
 from kglink.linking.stages import Stage
 from kglink.records import OnProgress
@@ -65,43 +71,40 @@ def evaluate(
 ) -> RetrievalReport:
     """Rank the mentions of annotated documents by the search that links texts."""
     check_documents(workspace.store, question.docs, question.split)
-    question, runs = replace(question, kbs=kbs_of(workspace, question)), None
+    question = replace(question, kbs=kbs_of(workspace, question))
     ranker: Ranker
     if question.file is not None:
-        ranker = _listed_ranker(workspace, question)
+        ranker = _listed_ranker(workspace, question, question.file)
     else:
-        space = workspace.space()
-        run = run_of_model(workspace.folder, space.manifest.model.path)
-        runs = None if run is None else mentions_of_runs(workspace.store, run)
         # R@64 needs 64 candidates, as a text that is linked with 64 has them.
-        ranker = workspace.linker(question.kbs, space=space, candidates=question.depth)
+        ranker = workspace.linker(question.kbs, candidates=question.depth)
+    runs = mentions_learnt(workspace, question)
     return evaluate_retrieval(
         workspace.store, ranker, question, runs=runs, progress=progress, each=each
     )
 
 
-def _listed_ranker(workspace: Opened, question: Question) -> ListedRanker:
+def mentions_learnt(workspace: Opened, question: Question) -> list[tuple[str, Mentions]] | None:
+    """What each run behind the space's model learnt from; None: nobody asks, or there is none."""
+    if question.file is not None and not question.end_to_end:
+        return None
+    run = run_of_model(workspace.folder, workspace.space().manifest.model.path)
+    return None if run is None else mentions_of_runs(workspace.store, run)
+
+
+def _listed_ranker(workspace: Opened, question: Question, file: Path) -> ListedRanker:
     """Ranks mentions as a file lists their candidates, and as the settings' stages do anew."""
-    assert question.file is not None  # noqa: S101 - for the type checker
     store, link, joint = workspace.store, workspace.settings.link, workspace.joint_space
     documents = {
         name: list(store.documents(name, question.split or None)) for name in question.docs
     }
-    lists = read_candidates(
-        question.file, documents, known=_known(workspace), kbs=question.kbs, existing=store.existing
-    )
-    places = {
-        in_text(document, one): Place(name, document.id, one.start, one.end)
-        for name, some in documents.items()
-        for document in some
-        for one in document.mentions
-    }
+    lists = read_candidates(file, documents, question.kbs, store)
     stages = stages_of(link, workspace.registry, joint.folder)
     if link.rerank:
         reader = ReadTogether(joint.folder.reranker, joint.encoder.hardware, link.rerank)
         stages = [Stage("the trained reranker", ReadOrder(reader), link.rerank), *stages]
     workspace.stages += stages
-    return ListedRanker(lists, places, store, tuple(stages))
+    return ListedRanker.of(lists, documents, store, stages)
 
 
 def evaluate_end_to_end(
@@ -131,8 +134,9 @@ def evaluate_end_to_end(
         texts = [without_golds(text, left_out) for text in texts]
         predicted = None
     else:
+        known = [info.name for info in store.kbs() if info.entities]
         predicted = read_predictions(
-            *(question.file, workspace.registry, texts, _known(workspace), store), judged=kbs
+            question.file, workspace.registry, texts, known, store, judged=kbs
         )
 
     def answers(pool: Sequence[str]) -> Iterator[Sequence[Answer]]:
@@ -153,10 +157,6 @@ def evaluate_end_to_end(
     )
 
 
-def _known(workspace: Opened) -> list[str]:
-    return [info.name for info in workspace.store.kbs() if info.entities]
-
-
 def kbs_of(workspace: Opened, question: Question) -> tuple[str, ...]:
     """The KBs that are judged; what a file says needs no space."""
     if question.file is None:
@@ -168,24 +168,19 @@ def kbs_of(workspace: Opened, question: Question) -> tuple[str, ...]:
 
 def evaluated(workspace: Opened, question: Question) -> Evaluated:
     """What an evaluation is of, written beside what is kept of it."""
-    link = workspace.settings.link
-    asked = Evaluated(
-        question.docs, question.split, kbs_of(workspace, question), question.counterparts
-    )
+    link, more = workspace.settings.link, dict[str, Any]()
     if question.end_to_end:
-        asked = replace(asked, protocol="end to end")
+        more["protocol"] = "end to end"
     else:
-        asked = replace(asked, depth=question.depth, reranker=link.reranker)
+        more = {"depth": question.depth, "reranker": link.reranker}
     if question.file is not None:
-        return replace(asked, model=question.file.name)
-    manifest = workspace.space().manifest
-    return replace(
-        asked,
-        space=manifest.name,
-        model=manifest.model.name,
-        evidence=link.evidence,
-        reranker=link.reranker,
-    )
+        more["model"] = question.file.name
+    else:
+        space = workspace.space().manifest
+        more |= {"space": space.name, "model": space.model.name}
+        more |= {"evidence": link.evidence, "reranker": link.reranker}
+    kbs = kbs_of(workspace, question)
+    return Evaluated(question.docs, question.split, kbs, question.counterparts, **more)
 
 
 def report_as_json(
@@ -195,14 +190,9 @@ def report_as_json(
     file = str(question.file) if question.file else None
     of = {"docs": ",".join(question.docs), "split": question.split}
     if isinstance(report, EndToEndReport):
-        return {
-            "protocol": "end to end",
-            **of,
-            "space": None if file else workspace.settings.space.name,
-            "predictions": file,
-            "counterparts": question.counterparts,
-            **report.as_json(),
-        }
+        space = None if file else workspace.settings.space.name
+        asked = {"space": space, "predictions": file, "counterparts": question.counterparts}
+        return {"protocol": "end to end", **of, **asked, **report.as_json()}
     link = workspace.settings.link
     return {
         **of,

@@ -158,10 +158,13 @@ def add_kb(
     facts = [how.adapter, values, [*links_to], how.split, resolve, merge]
     facts += [[*split_random.counts, split_random.seed]] if split_random else []
     facts += [source.limits.encoding] if source.limits.encoding else []
+    # The same for the same content read in the same way: such a job can be resumed.
+    digest = hashlib.blake2b(source.fingerprint().encode(), digest_size=16)
+    digest.update(json.dumps(facts, sort_keys=True).encode())
     read = job(
         adapter=how.adapter,
         source=source.name,
-        fingerprint=_job_fingerprint(source, *facts),
+        fingerprint=digest.hexdigest(),
         settings=values,
         options=how.kept,
         links_to=links_to,
@@ -228,22 +231,12 @@ def _split(split: str) -> Split:
 
 
 def _resolve(resolve: str, links_to: Sequence[str]) -> Resolve:
-
-    if resolve not in get_args(Resolve):
-        ways = ", ".join(get_args(Resolve))
-        raise UsageError(f"unknown way to resolve golds: {resolve!r}", hint=f"There is: {ways}.")
+    check_known("way to resolve golds", resolve, get_args(Resolve))
     if resolve != "key" and not links_to:
         raise UsageError(
             f"--resolve {resolve} needs the KBs to look in", hint="Name them: --links-to KB,KB"
         )
     return resolve  # type: ignore[return-value]  # just checked
-
-
-def _job_fingerprint(source: Source, *facts: object) -> str:
-    """The same for the same content read in the same way: such a job can be resumed."""
-    digest = hashlib.blake2b(source.fingerprint().encode(), digest_size=16)
-    digest.update(json.dumps(facts, sort_keys=True).encode())
-    return digest.hexdigest()
 
 
 def kbs(opened: Opened) -> list[KBInfo]:

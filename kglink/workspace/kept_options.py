@@ -96,10 +96,13 @@ def how_to_read(
     # Options of the last time in the place of which something else is said now.
     other = {*_of_source(opened, env_name), *(_SPLITS if merge or _SPLITS & given.keys() else ())}
     flags = {name: flags[name] for name in flags if name not in other}
-    if "--encoding" in flags and not (encoding := _kept_encoding(source, flags, on_note)):
-        del flags["--encoding"]
-    elif "--encoding" in flags:
-        source.read_as(encoding)
+    if encoding := _text(flags.get("--encoding", "")):
+        head = b"" if source.is_folder else source.head.head
+        if is_utf8(head) and not head.isascii():
+            on_note("kept", f"--encoding {encoding} is left out: the source is UTF-8 now")
+            del flags["--encoding"]
+        else:
+            source.read_as(encoding)
     flags_told, own_told = _split_options(given)
     name = _text(given.get("--adapter", "")) or _kept_adapter(registry, flags, on_note)
     flags = {**flags, **flags_told}
@@ -118,23 +121,17 @@ def how_to_read(
     if adapter_before and not defaults:
         _tell_kept(before, kept, given, on_note)
     links, on_error = flags.get("--links-to"), flags.get("--on-error")
+    drawn, seed = _text(flags.get("--split-random", "")), _text(flags.get("--split-seed", 0))
     return HowToRead(
         plugin.name,
         settings,
         tuple(map(str, links)) if isinstance(links, list) else (),
         _text(flags.get("--split", "")),
-        _random_split(flags),
+        read_random_split(drawn, int(seed) if seed.isdecimal() else 0) if drawn else None,
         _text(flags.get("--resolve", "")),
         "skip" if on_error == "skip" else "stop" if on_error else opened.settings.ingest.on_error,
         kept,
     )
-
-
-def _random_split(flags: Options) -> RandomSplit | None:
-    if "--split-random" not in flags:
-        return None
-    seed = _text(flags.get("--split-seed", 0))
-    return read_random_split(_text(flags["--split-random"]), int(seed) if seed.isdecimal() else 0)
 
 
 def _of_source(opened: Opened, origin: Callable[[str], str]) -> dict[str, object]:
@@ -148,7 +145,6 @@ def _of_source(opened: Opened, origin: Callable[[str], str]) -> dict[str, object
 
 
 def _split_options(options: Options) -> tuple[dict[str, object], dict[str, object]]:
-    """Options of the command, and settings of the adapter."""
     flags = {name: value for name, value in options.items() if name in _FLAGS}
     return flags, {name: value for name, value in options.items() if name not in flags}
 
@@ -191,7 +187,11 @@ def _options_to_keep(settings: PluginSettings, flags: Options, on_note: OnNote) 
     values = settings.model_dump(
         mode="json", by_alias=True, exclude_unset=True, exclude_defaults=True
     )
-    secret = [name for name, value in values.items() if _is_secret(name, value)]
+    secret = [
+        name
+        for name, value in values.items()
+        if _SECRET_NAME.search(name) or any(map(_SECRET_VALUE.search, _texts(value)))
+    ]
     secret += [name for name, value in settings if isinstance(value, SecretStr | SecretBytes)]
     if secret := [name for name in dict.fromkeys(secret) if name in values]:
         on_note("not kept", f"{', '.join(secret)}: a secret; name it again the next time")
@@ -208,22 +208,6 @@ def _kept_adapter(registry: Registry, flags: Options, on_note: OnNote) -> str:
     except KglinkError as error:
         on_note("kept", f"--adapter {name} is left out: {error.message}")
         return ""
-
-
-def _kept_encoding(source: Source, flags: Options, on_note: OnNote) -> str:
-    """The encoding that was named the last time, unless the source is UTF-8 now."""
-    encoding = _text(flags.get("--encoding", ""))
-    if not encoding or source.is_folder:
-        return encoding
-    head = source.head.head
-    if is_utf8(head) and not head.isascii():
-        on_note("kept", f"--encoding {encoding} is left out: the source is UTF-8 now")
-        return ""
-    return encoding
-
-
-def _is_secret(name: str, value: object) -> bool:
-    return bool(_SECRET_NAME.search(name)) or any(map(_SECRET_VALUE.search, _texts(value)))
 
 
 def _texts(value: object) -> Iterator[str]:

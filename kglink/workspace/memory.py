@@ -120,14 +120,11 @@ def judged_documents(opened: Opened, names: Sequence[str], split: str) -> list[D
     kbs = opened.space().kbs()
     for name in names:
         _check_source(opened, name)
-    return [
-        one
-        for name in names
-        for one in with_nil(
-            opened.store.documents(name, opened.store.learning_split(name, split)),
-            nil_places(opened.store, name, kbs),
-        )
-    ]
+    found: list[Document] = []
+    for name in names:
+        documents = opened.store.documents(name, opened.store.learning_split(name, split))
+        found += with_nil(documents, nil_places(opened.store, name, kbs))
+    return found
 
 
 def _unmarked_of(opened: Opened) -> Unmarked:
@@ -198,15 +195,12 @@ def fit_clusterer(
 
     names = named(docs)
     documents = judged_documents(opened, names, split)
-    setup, store = (
-        replace(opened.link_setup(), link=without_auto(opened.settings.link)),
-        opened.store,
-    )
+    setup = replace(opened.link_setup(), link=without_auto(opened.settings.link))
     space, link = setup.space, setup.link
     alone = setup.changed(clusterer="")
     clustered = setup.changed(clusterer=link.clusterer or CLUSTERER)
     search = setup.search()
-    memory_without = memory_of(store, remembered=is_remembered(store, names))
+    memory_without = memory_of(opened.store, remembered=is_remembered(opened.store, names))
     judged = judged_mentions(documents, space.kbs(), MOST_MENTIONS)
     if not any(one.gold for one in judged):
         raise UsageError(
@@ -385,11 +379,6 @@ def _changing(opened: Opened) -> Iterator[None]:
 
 def _said(document: Document, mention: Mention) -> Correction:
     gold = mention.gold[0] if mention.gold else None
-    return Correction(
-        f"{document.id}-{mention.start}-{mention.end}",
-        document.text,
-        mention.start,
-        mention.end,
-        gold,
-        mention.type != NOT_A_MENTION,
-    )
+    name = f"{document.id}-{mention.start}-{mention.end}"
+    is_mention = mention.type != NOT_A_MENTION
+    return Correction(name, document.text, mention.start, mention.end, gold, is_mention)

@@ -10,7 +10,7 @@ from functools import cached_property
 from os import PathLike
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from kglink.config import CONFIG_FILE, ResolvedSettings, Settings, load_settings
 from kglink.errors import ConfigError, UsageError
@@ -37,12 +37,7 @@ from kglink.workspace.folder import (
     named_workspace,
 )
 from kglink.workspace.joint_space import AUTO, WorkspaceSpace, joint_space, student_of
-from kglink.workspace.linker import (
-    Limits,
-    LinkSetup,
-    is_reranker_of_another_model,
-    limited_to,
-)
+from kglink.workspace.linker import Limits, LinkSetup, limited_to
 from kglink.workspace.trust import check_store_file, check_trust
 
 if TYPE_CHECKING:
@@ -227,7 +222,6 @@ class Opened:
 
     @joint_space.setter
     def joint_space(self, space: WorkspaceSpace) -> None:
-
         if self.settings.encoder.model == AUTO:
             space = replace(space, replaces=space.encoder.info.fingerprint)
         self._joint_space = published_stamp(space), space
@@ -244,7 +238,6 @@ class Opened:
             return self._student[1]
 
     def _student_stamp(self) -> Stamp:
-
         return stamp_of(self.joint_space.folder.student / STATIC.name)
 
     def space(self) -> Space:
@@ -286,8 +279,7 @@ class Opened:
         with self.lock:
             key = (id(space), kbs, limits)
             if key not in self._limited:
-                while len(self._limited) >= MOST_LINKERS:
-                    del self._limited[next(iter(self._limited))]
+                make_room(self._limited)
                 self._limited[key] = space, limited_to(space, kbs, limits, self.store)
             return self._limited[key][1]
 
@@ -329,8 +321,7 @@ class Opened:
                     corrected=corrected_texts(self.store),
                 )
                 self.stages += linker.stages
-                while len(self._linkers) >= MOST_LINKERS:
-                    del self._linkers[next(iter(self._linkers))]
+                make_room(self._linkers)
                 self._linkers[key] = linker
             return linker
 
@@ -350,10 +341,6 @@ class Opened:
             space.detector / TAGGER.name,
             self.folder / DISCOVERIES_FILE,
         )
-
-    def is_reranker_of_another_model(self) -> bool:
-        """Whether the trained reranker that is asked was weighed for a model before the space's."""
-        return bool(self.settings.link.rerank) and is_reranker_of_another_model(self.space())
 
     def told_by_stages(self) -> list[tuple[str, str]]:
         """What rerankers and clusterers say of the run that is done, each with its name."""
@@ -375,6 +362,12 @@ class Opened:
         """The detectors of mentions that the settings mean, and where they come from."""
         folder = (space or self.space()).folder
         return chosen_detector(folder, self.settings.link, self.settings.encoder)
+
+
+def make_room(kept: dict[Any, Any]) -> None:
+    """Drop the oldest where there are as many as are kept."""
+    while len(kept) >= MOST_LINKERS:
+        del kept[next(iter(kept))]
 
 
 def published_stamp(space: WorkspaceSpace) -> Stamp:

@@ -118,7 +118,6 @@ def _is_owned(opened: Opened, target: Path) -> bool:
 
 
 def _is_database(target: Path) -> bool:
-    """Whether a file is an SQLite database, or the journal of one beside it."""
     ending = next((one for one in _JOURNALS if target.name.endswith(one)), "")
     for path in (target, target.with_name(target.name.removesuffix(ending) or target.name)):
         if path.is_file():

@@ -74,18 +74,6 @@ def train_overlap_model(opened: Opened, *, progress: OnProgress = lambda _: None
     return trained
 
 
-def overlap_model_shape(trained: Training) -> dict[str, object]:
-    """What was learnt from verdicts."""
-    return {
-        "correct": trained.correct,
-        "wrong": trained.wrong,
-        "rivals": trained.rivals,
-        "kbs": [list(pair) for pair in trained.kbs],
-        "bias": trained.model.bias,
-        "weights": {name: one.model_dump() for name, one in trained.model.weights.items()},
-    }
-
-
 # --------------------------------------------------------------------------------------- list
 def overlaps(
     opened: Opened,
@@ -176,13 +164,10 @@ def reviewed_overlaps(
     found = last_review(folder, opened.store, plan)
     if found is None:
         plans = [one.plan for one in map(Journal.open, journals(folder, plan.left, plan.right))]
-        there = {f"--sample {one.sample} --order {one.order} --seed {one.seed}" for one in plans}
-        raise UsageError(
-            f"there is no such review of {plan.left} and {plan.right}",
-            hint="There is: "
-            + ("; ".join(sorted(there)) or "none yet, `kglink overlap review` begins one")
-            + ".",
-        )
+        each = {f"--sample {one.sample} --order {one.order} --seed {one.seed}" for one in plans}
+        there = "; ".join(sorted(each)) or "none yet, `kglink overlap review` begins one"
+        what = f"there is no such review of {plan.left} and {plan.right}"
+        raise UsageError(what, hint=f"There is: {there}.")
     return found.table()
 
 
@@ -316,7 +301,6 @@ def compare_overlaps(
 
 
 def _format_of(path: Path, packed: Sequence[str]) -> Literal["sssom", "plain"]:
-    """What a file's name says of its format."""
     name = path.name.lower()
     for suffix in packed:
         name = name.removesuffix(suffix)
@@ -342,15 +326,11 @@ def _read_list(
     if listed.verdicts:
         return listed
     example = f", such as {listed.examples[0]}" if listed.examples else ""
-    left_out = [f"{count:,} {reason}" for reason, count in listed.left_out.items()]
+    left_out = ", ".join(f"{count:,} {reason}" for reason, count in listed.left_out.items())
+    hint = f"Left out: {left_out}." if left_out else "It has no rows."
     if listed.rows:
-        rows = f"{listed.rows:,} row{'s' * (listed.rows != 1)}"
-        hint = (
-            f"It has {rows} with a verdict; ids are keys of these KBs, "
-            f"{listed.left}:KEY, or codes that they know."
-        )
-    else:
-        hint = f"Left out: {', '.join(left_out)}." if left_out else "It has no rows."
+        rows = f"It has {listed.rows:,} row{'s' * (listed.rows != 1)} with a verdict"
+        hint = f"{rows}; ids are keys of these KBs, {listed.left}:KEY, or codes that they know."
     raise UsageError(
         f"{path} holds no pair of entities of {listed.left} and {listed.right}{example}", hint=hint
     )

@@ -6,7 +6,7 @@ Documents that were held back fit how evidence is weighed, and say whether answe
 from __future__ import annotations
 
 import shutil
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, zip_longest
 from typing import Any
@@ -233,7 +233,14 @@ def new_space(
     model, replaces = str(report.model), target.joint_space.folder.model_published()
     joint = replace(target.joint_space.with_model(model), root=report.folder)
     built = joint.build(progress=progress)
-    before = _published_before(target, built.manifest.model.fingerprint, progress)
+    before = None  # the space as it would answer now, if there is one of another model
+    manifest = target.joint_space.folder.usable_manifest()
+    if manifest and manifest.model.fingerprint != built.manifest.model.fingerprint:
+        try:
+            build_if_stale(target, progress=progress)
+            before = target.space()
+        except (ModelError, SpaceError) as error:
+            progress(Note(f"nothing to compare with, the space cannot be read: {error.message}"))
     if report.recalls is None:  # no mentions were held back
         return NewSpace(joint, model, built, None, Replacement({}) if before else None, replaces)
     space = joint.open()
@@ -257,22 +264,6 @@ def fit_to_held_back(target: Opened, settings: RunSettings, progress: OnProgress
         judging = _judging(target, settings, space, progress)
         if judging.documents:
             judging.fit(target.link_setup())
-
-
-def _published_before(target: Opened, fingerprint: str, progress: Tell) -> Space | None:
-    """The space as it would answer now.
-
-    None where nobody has built it, it has the model already, or it cannot be read.
-    """
-    manifest = target.joint_space.folder.usable_manifest()
-    if manifest is None or manifest.model.fingerprint == fingerprint:
-        return None
-    try:
-        build_if_stale(target, progress=progress)
-        return target.space()
-    except (ModelError, SpaceError) as error:
-        progress(Note(f"nothing to compare with, the space cannot be read: {error.message}"))
-        return None
 
 
 # ------------------------------------------------------------------------ a trained reranker
@@ -360,10 +351,17 @@ def _f1(
     """
     score = Score()
     space, store = opened.space(), opened.store
+    wanted = {one.text for one in texts}
+    learnt = [
+        one
+        for source in set(store.memory_sources()).intersection(sources)
+        for one in store.documents(source)
+        if one.text in wanted
+    ]
     with opened.with_settings(detector) as using:
         link = chosen_detector(space.folder, using.settings.link, using.settings.encoder).link
         use = replace(opened.link_setup(), link=link)
-        memory = store.memory_without(_learnt(store, sources, texts))
+        memory = store.memory_without(learnt)
         linker = use.linker(use.search().with_memory(memory), memory=memory)
         answers = linker.link(TextInput("", one.text) for one in texts)
         for text, linked in zip(texts, answers, strict=True):
@@ -381,13 +379,3 @@ def _is_right(link: Link, golds: Mapping[tuple[int, int], tuple[EntityId, ...] |
         return place in golds
     chosen = {link.chosen.id, *link.chosen.also} if link.chosen else set()
     return not chosen.isdisjoint(gold) if gold else not chosen
-
-
-def _learnt(
-    store: Store, sources: Sequence[str], texts: Iterable[TaggedText]
-) -> Iterator[Document]:
-    """The documents with some texts that memory has learnt from."""
-    wanted = {one.text for one in texts}
-    remembered = set(store.memory_sources())
-    for source in remembered.intersection(sources):
-        yield from (one for one in store.documents(source) if one.text in wanted)

@@ -16,7 +16,7 @@ import kglink
 from kglink.errors import SpaceError, UsageError
 from kglink.plugins import Exporter
 from kglink.records import TextInput
-from kglink.workspace.link_job import ChunkLines, Failed, LinkJob
+from kglink.workspace.link import ChunkLines, Failed, LinkJob
 
 #: How often a chunk is linked, or a worker started, before it is given up.
 TRIES = 3
@@ -57,7 +57,10 @@ def linked_by_ray(
     waiting = deque(islice(chunks, workers))
     if not waiting:
         return
-    ray = _imported()
+    try:
+        import ray
+    except ImportError as error:
+        raise UsageError("--engine ray needs Ray", hint="pip install 'kglink[ray]'") from error
     is_ours = _connect(ray)
     pool = _Workers(ray, job, exporter, workers, tell)
     tries: Counter[int] = Counter()
@@ -195,7 +198,7 @@ def _worker_class() -> type:
 
         def lines(self, texts: Sequence[TextInput]) -> Answer:
             """The answers to the texts of a chunk."""
-            from kglink.workspace.link_job import Failed  # of the node
+            from kglink.workspace.link import Failed  # of the node
 
             try:
                 return self.job.lines(texts, self.exporter)
@@ -209,14 +212,6 @@ def _worker_class() -> type:
             return str(get_node_ip_address())
 
     return Worker
-
-
-def _imported() -> Any:
-    try:
-        import ray
-    except ImportError as error:
-        raise UsageError("--engine ray needs Ray", hint="pip install 'kglink[ray]'") from error
-    return ray
 
 
 def _connect(ray: Any) -> bool:

@@ -6,10 +6,11 @@ import base64
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from itertools import combinations, pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -31,8 +32,8 @@ from kglink.workspace.folder import MAP_ENTITIES, named
 from kglink.workspace.joint_space import encoder_of
 from kglink.workspace.judging import evaluated, report_as_json
 from kglink.workspace.opened import Opened
-from kglink.workspace.runs import Runs, WorkspaceRun
 from kglink.workspace.spaces import build_if_stale
+from kglink.workspace.training import Runs, WorkspaceRun
 
 FORMAT = 1
 #: The ranks of the recall curves.
@@ -42,6 +43,7 @@ MOST_CASES = 300
 #: Points of a curve of losses: means of equal parts.
 _MOST_LOSSES = 300
 _SEED = 0
+_OF_EPOCH = ("stage", "epoch", "total", "mean", "epoch_loss", "best")
 
 
 def report(
@@ -75,13 +77,24 @@ def report(
             if run.spaces:
                 other = opened.with_settings({"space.name": run.spaces[0]})
                 build_if_stale(other)
-                shape |= _fingerprints(other)
+                manifest = other.space().manifest
+                made_of = {f"KB {kb}": name for kb, name in manifest.segments.items()}
+                shape |= {
+                    "space": manifest.name,
+                    "model": manifest.model.name,
+                    "fingerprints": {"model": manifest.model.fingerprint, **made_of},
+                    "revisions": dict(manifest.revisions),
+                }
                 if asked:
                     # A run of `kglink reproduce` was never published, and so never fitted.
                     fit_to_held_back(other, run.info.settings, progress)
                     shape |= _evaluated(other, asked, split, kept, len(found) - 1, progress)
                 if map_entities:
-                    before = _model_before(other, run)
+                    base = run.info.settings.recipe.model.base
+                    encoder = encoder_of(base, other.settings.encoder, other.folder)
+                    before: Encoder | None = None
+                    with suppress(KglinkError):  # it may not be there any more
+                        before = encoder if encoder.info else None
                     parts = (other.store, other.space(), before, map_entities)
                     shape["map"] = map_of(*parts, progress)
             shapes.append(shape)
@@ -119,7 +132,6 @@ def _judged_documents(
 
 
 def _of_folder(run: WorkspaceRun) -> dict[str, Any]:
-    """What the folder of a run says."""
     settings, report, lines = run.info.settings, run.info.report, run.curve.lines()
     losses = [line for line in lines if "loss" in line]
     return {
@@ -138,18 +150,9 @@ def _of_folder(run: WorkspaceRun) -> dict[str, Any]:
             for stage in dict.fromkeys(line["stage"] for line in losses)
         },
         "epochs": [
-            {
-                key: line[key]
-                for key in ("stage", "epoch", "total", "mean", "epoch_loss", "best")
-                if key in line
-            }
-            for line in lines
-            if "mean" in line
+            {key: line[key] for key in _OF_EPOCH if key in line} for line in lines if "mean" in line
         ],
-        "space": None,
-        "retrieval": None,
-        "end_to_end": None,
-        "errors": None,
+        **dict.fromkeys(("space", "retrieval", "end_to_end", "errors")),
         "cases": [],
         "map": None,
     }
@@ -161,19 +164,6 @@ def _thinned(lines: Sequence[Mapping[str, Any]]) -> list[tuple[int, float]]:
     bounds = [at * len(lines) // count for at in range(count + 1)] if count else []
     parts = [lines[start:stop] for start, stop in pairwise(bounds)]
     return [(one[-1]["total"], sum(line["loss"] for line in one) / len(one)) for one in parts]
-
-
-def _fingerprints(other: Opened) -> dict[str, Any]:
-    manifest = other.space().manifest
-    return {
-        "space": manifest.name,
-        "model": manifest.model.name,
-        "fingerprints": {
-            "model": manifest.model.fingerprint,
-            **{f"KB {kb}": name for kb, name in manifest.segments.items()},
-        },
-        "revisions": dict(manifest.revisions),
-    }
 
 
 def _evaluated(
@@ -217,17 +207,6 @@ def _evaluated(
     }
 
 
-def _model_before(other: Opened, run: WorkspaceRun) -> Encoder | None:
-    """The model that a run started from; None where it is not there any more."""
-    base = run.info.settings.recipe.model.base
-    encoder = encoder_of(base, other.settings.encoder, other.folder)
-    try:
-        _ = encoder.info
-    except KglinkError:
-        return None
-    return encoder
-
-
 FloatArray = npt.NDArray[np.float32]
 METHOD = "principal component analysis (PCA)"
 #: Coordinates are kept as whole numbers up to this one.
@@ -235,15 +214,11 @@ _MOST = 32767
 _BATCH = 1024
 
 
-class Flat(NamedTuple):
-    """Vectors in two dimensions, and the share of their variance that each shows."""
+def project(vectors: FloatArray) -> tuple[FloatArray, tuple[float, float]]:
+    """The first two principal components of some vectors, signs fixed by the largest loading.
 
-    points: FloatArray
-    shares: tuple[float, float]
-
-
-def project(vectors: FloatArray) -> Flat:
-    """The first two principal components of some vectors, signs fixed by the largest loading."""
+    With the share of their variance that each of the two shows.
+    """
     centred = vectors - vectors.mean(axis=0, dtype=np.float64).astype(np.float32)
     covariance = (centred.T @ centred).astype(np.float64)
     values, axes = np.linalg.eigh(covariance)
@@ -252,7 +227,7 @@ def project(vectors: FloatArray) -> Flat:
     axes *= np.where(axes[largest, [0, 1]] < 0, -1.0, 1.0)
     whole = float(values.sum()) or 1.0
     shares = float(max(values[-1], 0.0)) / whole, float(max(values[-2], 0.0)) / whole
-    return Flat(centred @ axes.astype(np.float32), shares)
+    return centred @ axes.astype(np.float32), shares
 
 
 def turned_onto(points: FloatArray, target: FloatArray) -> FloatArray:
@@ -291,7 +266,7 @@ def map_of(
     after = np.concatenate([space.segments[kb].vectors("text", rows[kb]) for kb in kbs])
     places = {entity: at for at, entity in enumerate(ids)}
     shown = [(places[one], places[other]) for one, other in pairs if {one, other} <= places.keys()]
-    flat = project(after)
+    points, shares = project(after)
     found: dict[str, Any] = {
         "method": METHOD,
         "entities": total,
@@ -304,7 +279,6 @@ def map_of(
         "pair_count": len(shown),
         "before": None,
     }
-    points = flat.points
     if before is not None:
         # What a model makes of entities, as it would for a space.
         def encoded(some: list[Entity]) -> FloatArray:
@@ -319,10 +293,10 @@ def map_of(
             parts.append(encoded([known.get(one) or Entity(one.key, one.key) for one in batch]))
             progress(Progress("the map, before", start + len(batch), len(ids)))
         vectors = np.concatenate(parts)
-        old = project(vectors)
-        found["before"] = _side(old.points, old.shares, vectors, shown)
-        points = turned_onto(points, old.points)
-    return found | {"after": _side(points, flat.shares, after, shown)}
+        old, old_shares = project(vectors)
+        found["before"] = _side(old, old_shares, vectors, shown)
+        points = turned_onto(points, old)
+    return found | {"after": _side(points, shares, after, shown)}
 
 
 def _chosen(

@@ -184,7 +184,12 @@ class _Resolver:
             return Resolved(row.name, "new", probability, why=(_UNLIKE,))
         first = candidates[0]
         if self._exact and not first.evidence.get("exact"):
-            probability = max(probability, _misspelt(row.name, candidates))
+            # How probably the name is the first candidate's, misspelt, and as near to no other's.
+            sure = misspelt(row.name, first)
+            rivals = (one for one in candidates[1:] if sure and one.id not in first.also)
+            if any(misspelt(row.name, one) >= sure for one in rivals):
+                sure = min(sure, NEW)
+            probability = max(probability, sure)
         by_names = first.parts.keys().isdisjoint(("alias", "context"))
         status: Status = "new"
         if probability >= self._threshold and not self._is_torn(row, candidates):
@@ -220,14 +225,6 @@ class _Resolver:
             return False
         bearers = (one for one in candidates if one.evidence.get("exact"))
         return any(one.id != first.id and one.id not in first.also for one in bearers)
-
-
-def _misspelt(name: str, candidates: Sequence[Candidate]) -> float:
-    """How probably a name is the first candidate's, misspelt, and as near to no other's."""
-    first, *others = candidates
-    sure = misspelt(name, first)
-    rivals = (one for one in others if sure and one.id not in first.also)
-    return min(sure, NEW) if any(misspelt(name, one) >= sure for one in rivals) else sure
 
 
 def _named(evidence: Mapping[str, float]) -> tuple[str, ...]:

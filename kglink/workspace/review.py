@@ -333,7 +333,6 @@ class _Record(BaseModel):
 
 
 def _read(opened: Opened, path: str | Path) -> Iterator[LinkToReview]:
-    """The links of a file, in its order."""
     is_list, last = False, ""
     with opened.open_source(path) as source:
         if source.is_folder:

@@ -158,7 +158,6 @@ def delete_space(opened: Opened, name: str) -> None:
 
 
 def _folder_of(opened: Opened, name: str) -> SpaceFolder:
-
     root = opened.folder / SPACES_FOLDER
     if name not in (known := space_names(root)):
         raise UnknownNameError("space", name, known, hint="`kglink spaces` lists all of them.")
@@ -166,7 +165,6 @@ def _folder_of(opened: Opened, name: str) -> SpaceFolder:
 
 
 def _summary(opened: Opened, name: str) -> SpaceSummary:
-
     folder = SpaceFolder(opened.folder / SPACES_FOLDER, name)
     summary = SpaceSummary(name, name == opened.settings.space.name, folder_size(folder.path)[0])
     shares = []
@@ -295,7 +293,6 @@ def compare_recalls(
 
 
 def _facts(space: SpaceSummary) -> dict[str, object]:
-    """What may differ, by what it is called."""
     facts: dict[str, object] = {
         "model": space.model,
         "fingerprint": space.fingerprint,

@@ -178,7 +178,6 @@ class TextReader:
             yield TextInput(record.id, record.text, spans or None, record.meta)
 
     def _name_of(self, source: Source) -> str:
-        """The adapter that reads a file."""
         if self._adapter != AUTO:
             return self._adapter
         # JSON with one document a line; prose may begin with a bracket too.
@@ -189,7 +188,6 @@ class TextReader:
         return PLAIN_TEXT if self._marked else self._registry.guess_text(source.head)
 
     def _settings_of(self, name: str) -> PluginSettings:
-        """The settings that an adapter has, checked."""
         own = dict(self._settings)
         if self._adapter == AUTO:
             known = setting_keys(self._registry.get("kb", name).settings)

@@ -1,48 +1,216 @@
-"""Making models: fine-tuning, its runs and recipes, and distilling static models."""
+"""Making models: runs of fine-tuning and what becomes of them, recipes, and static models."""
 
 from __future__ import annotations
 
+import json
+import re
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import TypeAdapter
 
-from kglink.errors import SpaceError, UsageError
+from kglink.errors import SpaceError, TrainingError, UnknownNameError, UsageError
+from kglink.files.atomic import write_atomically
 from kglink.models.static_folder import STATIC, write_static
 from kglink.records import OnProgress
-from kglink.shown import ShownList
-from kglink.space.folder import SpaceFolder
+from kglink.shown import Shown, ShownList
+from kglink.space.folder import SpaceFolder, build_command, space_names
 from kglink.space.index import share_version
 from kglink.space.manifest import RowKind
 from kglink.space.space import Space
 from kglink.store import Store
 from kglink.text.entity_text import entity_text
-from kglink.training.job import FinetuneJob, Tell
-from kglink.training.recipe import Recipe, RecipeInfo, list_recipes, load_recipe
-from kglink.workspace.folder import SPACES_FOLDER
+from kglink.training.recipe import DEFAULT_RECIPE, Recipe, RecipeInfo, list_recipes, load_recipe
+from kglink.training.run import MODEL, SETTINGS, Curve, RunInfo, alone, is_busy, list_runs, read_run
+from kglink.workspace.folder import RUNS_FOLDER, SPACES_FOLDER
 from kglink.workspace.opened import Opened
-from kglink.workspace.runs import Runs, WorkspaceRun
 
 if TYPE_CHECKING:
     from kglink.training.distil import Distilled
-    from kglink.workspace.finetune import Finetuned
 
 FloatArray = npt.NDArray[np.float32]
+_DESTINATION = "space.json"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+State = Literal["running", "stopped", "trained", "unpublished", "done"]
 
 
-def finetune(opened: Opened, job: FinetuneJob, *, progress: Tell = lambda _: None) -> Finetuned:
-    """Learn from mentions of the source KBs (S), the target KBs (T), their overlaps (O).
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """The space that a run's model is for; ``space`` is empty where it is for none yet."""
 
-    The run leaves a model, with which the job's space is built and published. ``progress`` gets
-    every step, and what the training reports of itself.
-    """
-    from kglink.workspace.finetune import finetune
+    space: str = ""
+    published: bool = False
+    refused: bool = False
+    """Whether the space answers no better with the model than without, or nobody can tell."""
+    compared: tuple[tuple[str, str], ...] = ()
+    """The KBs whose overlaps were found for the run; where it is refused they are taken back."""
 
-    return finetune(opened, job, progress)
+    @property
+    def is_ahead(self) -> bool:
+        """Whether the model has not come there yet."""
+        return bool(self.space) and not (self.published or self.refused)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkspaceRun(Shown):
+    """A run, and where its model is."""
+
+    info: RunInfo
+    destination: Destination
+    spaces: tuple[str, ...]
+    """The spaces that were made with its model."""
+
+    @property
+    def curve(self) -> Curve:
+        """Its losses and recalls, step by step."""
+        return Curve(self.info.folder)
+
+    @property
+    def state(self) -> State:
+        """``running`` now, ``stopped`` before its end, ``trained`` but not published yet, done.
+
+        ``unpublished``: done, and its space was not published because it answers no better.
+        """
+        if self.info.busy:
+            return "running"
+        if not self.info.done:
+            return "stopped"
+        if self.destination.refused:
+            return "unpublished"
+        return "trained" if self.destination.is_ahead else "done"
+
+    def as_json(self) -> dict[str, Any]:
+        """A plain dictionary for machine-readable output."""
+        return {**self.info.as_json(), "state": self.state, "spaces": list(self.spaces)}
+
+    def whole_as_json(self) -> dict[str, Any]:
+        """The run with all its settings, and its curve."""
+        ran_with = self.info.settings
+        settings = {
+            "recipe": ran_with.recipe.model_dump(mode="json"),
+            "docs": list(ran_with.docs),
+            "hardware": asdict(ran_with.hardware),
+            "processes": ran_with.processes,
+            "libraries": ran_with.libraries,
+        }
+        return {**self.as_json(), "settings": settings, "curve": self.curve.lines()}
+
+
+class Runs:
+    """The folder ``runs`` of a workspace."""
+
+    def __init__(self, workspace: Path) -> None:
+        self.folder = workspace / RUNS_FOLDER
+        self._spaces = workspace / SPACES_FOLDER
+
+    def all(self) -> list[WorkspaceRun]:
+        """All runs, the oldest first."""
+        used = self._models_in_use()
+        return [self._described(info, used) for info in list_runs(self.folder)]
+
+    def get(self, name: str) -> WorkspaceRun:
+        """One run."""
+        if not (self.path(name) / SETTINGS).is_file():
+            raise UnknownNameError("run", name, [run.name for run in list_runs(self.folder)])
+        return self._described(read_run(self.folder / name), self._models_in_use())
+
+    def path(self, name: str) -> Path:
+        """The folder of a run."""
+        if not _NAME.fullmatch(name):
+            raise UsageError(
+                f"{name!r} cannot be the name of a run",
+                hint="Letters, digits, dots, dashes and underscores, at most 100 of them.",
+            )
+        return self.folder / name
+
+    def free_number(self, stem: str) -> int:
+        """The first number with which ``STEM-NUMBER`` is a name that no run has."""
+        number = 1
+        while True:
+            folder = self.folder / f"{stem}-{number}"
+            # What a refused run left behind is not taken; one that still reads its data is.
+            if not ((folder / SETTINGS).is_file() or is_busy(folder)):
+                return number
+            number += 1
+
+    def last_unfinished(self) -> str:
+        """The run that was begun last of those that can be gone on with; none: empty."""
+        found = [run for run in self.all() if run.state in ("stopped", "trained")]
+        return found[-1].info.name if found else ""
+
+    def delete(self, name: str) -> None:
+        """Remove a run with its model."""
+        self.check_deletable(name)
+        folder = self.folder / name
+        with alone(folder):
+            # Without its settings it is no run: a removal that is cut short leaves none.
+            (folder / SETTINGS).unlink()
+            shutil.rmtree(folder)
+
+    def check_deletable(self, name: str) -> None:
+        """Refuse to remove a run while it is running, or while a space needs its model."""
+        run = self.get(name)
+        if run.spaces:
+            raise UsageError(
+                f"run {name!r}: space {' and '.join(run.spaces)} cannot do without its model",
+                hint="Build the space with another model first "
+                f"(`{build_command(run.spaces[0])} --model NAME`), "
+                "or delete the space.",
+            )
+        if run.info.busy:
+            raise UsageError(f"run {name!r} is in progress", hint="Wait for it, or stop it.")
+
+    def destination(self, name: str) -> Destination:
+        """The space that a run's model is for."""
+        path = self.folder / name / _DESTINATION
+        if not path.is_file():
+            return Destination()
+        try:
+            return TypeAdapter(Destination).validate_json(path.read_bytes())
+        except ValueError as error:
+            raise TrainingError(
+                f"{path}: is not what a run writes",
+                hint=f"Delete it, and name the space: `kglink finetune --resume --run {name} "
+                "--space SPACE`.",
+            ) from error
+
+    def set_destination(self, name: str, destination: Destination) -> None:
+        """Remember the space that a run's model is for, and whether it came there."""
+        folder = self.folder / name
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(folder / _DESTINATION, json.dumps(asdict(destination)))
+
+    def _described(self, info: RunInfo, used: dict[str, tuple[str, ...]]) -> WorkspaceRun:
+        model = f"{RUNS_FOLDER}/{info.name}/{MODEL}"
+        return WorkspaceRun(info, self.destination(info.name), used.get(model, ()))
+
+    def _models_in_use(self) -> dict[str, tuple[str, ...]]:
+        used: dict[str, tuple[str, ...]] = {}
+        for space in space_names(self._spaces):
+            model = SpaceFolder(self._spaces, space).model()
+            if model is not None:
+                used[model.path] = (*used.get(model.path, ()), space)
+        return used
+
+
+def stem_of(recipe: Recipe | str | Path | None) -> str:
+    """How a run is called that nobody named: as its recipe."""
+    if isinstance(recipe, Recipe):
+        return "run"
+    name = str(recipe or DEFAULT_RECIPE)
+    plain = Path(name).stem if name.endswith(".toml") else name
+    stem = re.sub(r"[^A-Za-z0-9._-]+", "-", plain).strip("-._")
+    return stem[:80] or "run"
+
+
+# --------------------------------------------------------------------------------------- verbs
 
 
 def runs(opened: Opened) -> list[WorkspaceRun]:
@@ -108,7 +276,6 @@ def distill(
             f"there is a space {name!r} already, and it was not distilled",
             hint=f"--into another name, or `kglink spaces --delete {name}`.",
         )
-    target = folder
     joint, space = opened.joint_space, opened.space()
     teacher = joint.encoder
     if teacher.trained is not None:
@@ -134,15 +301,15 @@ def distill(
         lambda: _taught(space, opened.store, "text"),
         progress=progress,
     )
-    with space.folder.writing(), target.writing():
+    with space.folder.writing(), folder.writing():
         if space.folder.published_manifest().model.fingerprint != teacher.info.fingerprint:
             raise SpaceError(
                 f"space {space.folder.name!r} has got another model meanwhile",
                 hint="Run the command again.",
             )
         taught_by = replace(teacher.source, fingerprint=teacher.info.fingerprint)
-        write_static(target.student, student.table, student.tokenizer, taught_by)
-        share_version(target, space.folder)
+        write_static(folder.student, student.table, student.tokenizer, taught_by)
+        share_version(folder, space.folder)
     return DistilledSpace(into, student)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from kglink.workspace import discover as discover_verbs
 from kglink.workspace import doctor as doctor_verbs
 from kglink.workspace import entities as entities_verbs
@@ -9,7 +11,6 @@ from kglink.workspace import evaluate as evaluate_verbs
 from kglink.workspace import index as index_verbs
 from kglink.workspace import kbs as kbs_verbs
 from kglink.workspace import link as link_verbs
-from kglink.workspace import link_job as link_job_verbs
 from kglink.workspace import memory as memory_verbs
 from kglink.workspace import overlaps as overlaps_verbs
 from kglink.workspace import plan as plan_verbs
@@ -20,6 +21,10 @@ from kglink.workspace import spaces as spaces_verbs
 from kglink.workspace import texts as texts_verbs
 from kglink.workspace import training as training_verbs
 from kglink.workspace.opened import Opened
+
+if TYPE_CHECKING:
+    from kglink.training.job import FinetuneJob, Tell
+    from kglink.workspace.finetune import Finetuned
 
 
 class Workspace(Opened):
@@ -62,8 +67,18 @@ class Workspace(Opened):
     is_index_asked = index_verbs.is_index_asked
     distill = training_verbs.distill
     export_model = training_verbs.export_model
+
     # fine-tuning
-    finetune = training_verbs.finetune
+    def finetune(self, job: FinetuneJob, *, progress: Tell = lambda _: None) -> Finetuned:
+        """Learn from mentions of the source KBs (S), the target KBs (T), their overlaps (O).
+
+        The run leaves a model, with which the job's space is built and published. ``progress``
+        gets every step, and what the training reports of itself.
+        """
+        from kglink.workspace.finetune import finetune
+
+        return finetune(self, job, progress)
+
     runs = training_verbs.runs
     run = training_verbs.run
     check_run_deletable = training_verbs.check_run_deletable
@@ -74,7 +89,7 @@ class Workspace(Opened):
     # texts
     texts = texts_verbs.texts
     link = link_verbs.link
-    link_job = link_job_verbs.link_job
+    link_job = link_verbs.link_job
     explain = link_verbs.explain
     search = link_verbs.search
     resolve = resolve_verbs.resolve

@@ -23,7 +23,7 @@ from kglink.clusters.clustering import (
 )
 from kglink.clusters.neighbours import Neighbours, nearest_others
 from kglink.errors import UsageError
-from kglink.evaluation.candidate_files import judged_mentions
+from kglink.evaluation.candidate_files import judged_places
 from kglink.evaluation.measures.clusters import (
     NEAREST,
     adjusted_rand_index,
@@ -133,10 +133,10 @@ def mention_graph(
     near: list[Neighbours] = []
     counts: list[int] = []
     for part in parts:
+        documents = {docs: store.documents(docs, part.split) for docs in part.docs}
         pairs = [
             (in_text(document, one), frozenset(one.gold or ()))
-            for docs in part.docs
-            for document, one in judged_mentions(store.documents(docs, part.split), part.kbs)
+            for _, document, one in judged_places(documents, part.kbs)
         ]
         pairs = [one for one in pairs if wanted(one[1])]
         counts.append(len(pairs))
@@ -200,7 +200,6 @@ def threshold_grid(similarities: npt.NDArray[Any], count: int = 10) -> list[floa
 
 
 def _alone(graph: MentionGraph) -> MentionGraph:
-    """Mentions without entities."""
     return graph._replace(
         entities=np.full(len(graph.entities), NO_ENTITY, np.int64),
         similarities=np.full(len(graph.entities), -np.inf, np.float32),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,16 +10,24 @@ import typer
 from kglink.errors import UsageError
 from kglink.workspace.folder import MAP_ENTITIES
 from kglink.workspace.outputs import checked_output
-from kglink_cli.console import counted, display, note, print_json, print_table, progress, say
+from kglink_cli.console import (
+    check_format,
+    counted,
+    display,
+    note,
+    print_json,
+    print_table,
+    progress,
+    say,
+    write_tables,
+)
 from kglink_cli.finetune import read_changes
 from kglink_cli.interrupts import go_on_by
 from kglink_cli.runs import write_page
-from kglink_cli.session import session_of, split_names
-from kglink_cli.tables import check_format, write_tables
+from kglink_cli.session import open_workspace, split_names
 
 if TYPE_CHECKING:
     from kglink.workspace import Workspace
-    from kglink_papers.protocols import Protocol
     from kglink_papers.reproduce import Reproducer
     from kglink_papers.table import ReproducedTable
 
@@ -83,16 +90,17 @@ def reproduce(
     if not name:
         _list(as_json=as_json, options=(data, rows, changes, report, dry_run or None))
         return
-    from kglink_cli.finetune import FinetuneNews
+    from kglink_cli.finetune import finetune_news
     from kglink_papers.protocols import find_protocol
     from kglink_papers.reproduce import Reproducer
     from kglink_papers.shown import tables_of
 
     protocol = find_protocol(name)
-    with session_of(context).open(create=True) as workspace:
-        asked = Reproducer(
-            workspace, protocol, _rows(protocol, rows or ()), seeds, read_changes(changes or [])
-        )
+    # Names of rows are taken as they are, for many have a comma; other values are lists.
+    known = {row.name for row in protocol.rows}
+    given = [part for one in rows or () for part in ((one,) if one in known else split_names(one))]
+    with open_workspace(context, create=True) as workspace:
+        asked = Reproducer(workspace, protocol, given, seeds, read_changes(changes or []))
         if dry_run:
             _print_plan(asked, data, as_json=as_json)
             return
@@ -102,19 +110,13 @@ def reproduce(
             note("adapted", f"{name} is not {protocol.table.source} itself: other data and models")
         go_on_by("the same command goes on where it was")
         with display() as show:
-            done = asked.run(data, FinetuneNews(show).take, note)
+            done = asked.run(data, finetune_news(show), note)
         if report is not None:
             _write_report(workspace, done, report)
     if as_json:
         print_json(done.as_json())
     else:
         write_tables(tables_of(done.as_json()), shown)
-
-
-def _rows(protocol: Protocol, given: Sequence[str]) -> tuple[str, ...]:
-    """Names of rows as they are, for many have a comma; other values are lists."""
-    known = {row.name for row in protocol.rows}
-    return tuple(part for one in given for part in ((one,) if one in known else split_names(one)))
 
 
 def _list(*, as_json: bool, options: tuple[object, ...]) -> None:
@@ -135,56 +137,42 @@ def _list(*, as_json: bool, options: tuple[object, ...]) -> None:
     if as_json:
         print_json(found)
         return
-    print_table(
-        ("name", "rows", "data", "table"),
-        [[one["name"], one["rows"], one["data"], one["title"]] for one in found],
-        right=(1,),
-    )
+    rows = [[one["name"], one["rows"], one["data"], one["title"]] for one in found]
+    print_table(("name", "rows", "data", "table"), rows, right=(1,))
 
 
 def _print_plan(asked: Reproducer, data: Path | None, *, as_json: bool) -> None:
     """Every run with its state, its steps, and how long those before it took."""
-    from kglink.workspace.runs import Runs
+    from kglink.workspace.training import Runs
 
-    states = [
-        {
-            "run": run.name,
-            "recipe": run.recipe,
-            "state": run.state,
-            "learns_from": list(run.docs),
-            "steps": run.steps,
-            "seconds": None,
-        }
-        for run in asked.plan(data)
-    ]
+    planned = asked.plan(data)
     runs = {run.info.name: run.info for run in Runs(asked.opened.folder).all()}
     paces = [
         info.report.seconds / info.steps
-        for info in (runs.get(str(one["run"])) for one in states)
+        for info in (runs.get(one.name) for one in planned)
         if info is not None and info.report is not None and info.steps
     ]
-    for one in states:
-        steps = one["steps"]
-        if paces and isinstance(steps, int) and one["state"] != "done":
-            one["seconds"] = round(steps * sum(paces) / len(paces))
+    pace = sum(paces) / len(paces) if paces else None
+    states: list[dict[str, object]] = []
+    rows, left = [], []
+    for run in planned:
+        seconds = None
+        if pace is not None and run.steps is not None and run.state != "done":
+            seconds = round(run.steps * pace)
+        states.append({
+            "run": run.name, "recipe": run.recipe, "state": run.state,
+            "learns_from": list(run.docs), "steps": run.steps, "seconds": seconds,
+        })  # fmt: skip
+        steps = "-" if run.steps is None else f"{run.steps:,}"
+        minutes = "-" if seconds is None else f"{seconds / 60:,.0f}"
+        rows.append([run.name, run.recipe, run.state, steps, minutes])
+        if run.state in ("new", "stopped"):
+            left.append(seconds)
     if as_json:
         print_json(states)
         return
-    columns = ("run", "recipe", "state", "steps", "minutes")
-    print_table(
-        columns,
-        [
-            [
-                *(one["run"], one["recipe"], one["state"]),
-                "-" if one["steps"] is None else f"{one['steps']:,}",
-                "-" if one["seconds"] is None else f"{int(str(one['seconds'])) / 60:,.0f}",
-            ]
-            for one in states
-        ],
-        right=(3, 4),
-    )
-    left = [one["seconds"] for one in states if one["state"] in ("new", "stopped")]
-    known = [int(str(one)) for one in left if one is not None]
+    print_table(("run", "recipe", "state", "steps", "minutes"), rows, right=(3, 4))
+    known = [one for one in left if one is not None]
     if left and len(known) == len(left):
         say("", f"About {sum(known) / 3600:,.1f} hours of training for what is not done yet, as "
                 "fast as the runs that are; encoding and judging come on top.")  # fmt: skip

@@ -103,7 +103,6 @@ def convert_blink(weights: Path, folder: Path, like: str) -> Converted:
 def _convert_reranker(
     name: str, digest: str, found: Mapping[str, Tensor], folder: Path, like: str
 ) -> Converted:
-    """The folder of a reranker that reads as BLINK's cross-encoder does."""
     source = resolve_model(like)
     inputs = Inputs(source, _READ, rows=int(read_config(source.path)["vocab_size"]))
     tower = load_tower(source, choose_hardware("cpu", "fp32"), rows=inputs.rows)

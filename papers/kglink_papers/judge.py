@@ -22,13 +22,13 @@ from kglink.evaluation.candidate_files import (
     ListedRanker,
     Place,
     found_by,
-    judged_mentions,
+    judged_places,
     line_of,
     read_candidates,
     united,
 )
 from kglink.evaluation.comparison import KeptWriter, read_lines
-from kglink.evaluation.rankings import JOINT, in_text, rank_mentions
+from kglink.evaluation.rankings import JOINT, rank_mentions
 from kglink.evaluation.retrieval import Question, check_documents
 from kglink.files.atomic import atomic_path, sweep_drafts
 from kglink.linking.read_together import ReadOrder, ReadTogether
@@ -125,7 +125,6 @@ class Judge:
         return cluster_values(own, column, validation, parts, self._seen(model))
 
     def _seen(self, model: Model) -> frozenset[EntityId]:
-        """The entities that mentions of training mean."""
         documents = (
             one
             for docs in model.training.docs
@@ -152,7 +151,14 @@ class Judge:
         else:
             depth = column.depth or self.reranked or model.recipe.reranker.candidates
             path = self._read_anew(model, part, column, depth, reader, others)
-        wanted = self._places(self.opened, part, column, seen) if column.mentions else None
+        wanted = None
+        if column.mentions:  # those whose entity training has seen, or has not
+            documents = {docs: own.store.documents(docs, part.split) for docs in part.docs}
+            wanted = {
+                place
+                for place, _, one in judged_places(documents, part.kbs)
+                if seen.isdisjoint(one.gold or ()) is (column.mentions == "unseen")
+            }
         pool = part.kbs[0] if len(part.kbs) == 1 else JOINT
         lines = read_lines(path, _HINT)
         next(lines)
@@ -196,10 +202,9 @@ class Judge:
 
         def write(draft: Path) -> None:
             linker = own.linker(part.kbs, space=own.space(), candidates=depth)
+            documents = {docs: own.store.documents(docs, part.split) for docs in part.docs}
             with draft.open("w", encoding="utf-8") as out:
-                for docs in part.docs:
-                    documents = own.store.documents(docs, part.split)
-                    out.writelines(map(line_of, found_by(linker, docs, documents, part.kbs, depth)))
+                out.writelines(map(line_of, found_by(linker, documents, part.kbs, depth)))
 
         return self._kept(own, part, ["candidates", depth], write)
 
@@ -219,23 +224,12 @@ class Judge:
         paths = [self._listed(self._space(one, part.kbs), one, part, most_found) for one in asked]
         own = self._space(model, part.kbs)
         digest = RERANKER.read(reader).files if reader else {}
-        facts = [
-            variant,
-            depth,
-            [path.name for path in paths],
-            [str(path.parent) for path in paths],
-        ]
+        facts = [variant, depth, [one.name for one in paths], [str(one.parent) for one in paths]]
         stated = json.dumps([facts, {name: one.blake2b for name, one in digest.items()}])
 
         def write(draft: Path) -> None:
             documents = {docs: list(own.store.documents(docs, part.split)) for docs in part.docs}
-            known = [info.name for info in own.store.kbs() if info.entities]
-            each = [
-                read_candidates(
-                    path, documents, known=known, kbs=part.kbs, existing=own.store.existing
-                )
-                for path in paths
-            ]
+            each = [read_candidates(path, documents, part.kbs, own.store) for path in paths]
             lists = dict(lists_to_read(each, documents, part.kbs, variant, depth))
             most = max((len(one.ids) for one in lists.values()), default=1)
             read = max(most, 1) if variant == "oracle union" else depth
@@ -243,10 +237,7 @@ class Judge:
             if reader:
                 order = ReadOrder(ReadTogether(reader, own.encoder.hardware, read))
                 stages = [Stage("the cross-encoder", order, read)]
-            places = {in_text(found, one): Place(docs, found.id, one.start, one.end)
-                      for docs, some in documents.items()
-                      for found in some for one in found.mentions}  # fmt: skip
-            ranker = ListedRanker(lists, places, own.store, tuple(stages))
+            ranker = ListedRanker.of(lists, documents, own.store, stages)
             question = Question(part.docs, part.split, part.kbs, KS)
             with draft.open("w", encoding="utf-8") as out:
                 writer = KeptWriter(out, replace(evaluated(own, question), reranker=str(reader)))
@@ -256,17 +247,6 @@ class Judge:
                         writer.add_ranked(mention)
 
         return self._kept(own, part, [stated], write)
-
-    def _places(
-        self, own: Opened, part: Part, column: Column, seen: frozenset[EntityId]
-    ) -> set[Place]:
-        """The mentions whose entity training has seen, or has not."""
-        return {
-            Place(docs, document.id, one.start, one.end)
-            for docs in part.docs
-            for document, one in judged_mentions(own.store.documents(docs, part.split), part.kbs)
-            if seen.isdisjoint(one.gold or ()) is (column.mentions == "unseen")
-        }
 
     def _kept(
         self, own: Opened, part: Part, more: list[Any], write: Callable[[Path], None]
@@ -300,12 +280,10 @@ def lists_to_read(
     depth: int,
 ) -> Iterator[tuple[Place, Listed]]:
     """The lists that are read: as they are, or with the gold (ArboEL's oracles)."""
-    for docs, some in documents.items():
-        for document, one in judged_mentions(some, kbs):
-            place = Place(docs, document.id, one.start, one.end)
-            lists = [Listed(lists[place].ids[:depth]) for lists in each]
-            listed = united(lists) if variant == "oracle union" else lists[0]
-            if variant:
-                in_place = variant == "oracle self"
-                listed = listed.with_gold(one.gold or (), kbs, in_place=in_place)
-            yield place, listed
+    for place, _, one in judged_places(documents, kbs):
+        lists = [Listed(lists[place].ids[:depth]) for lists in each]
+        listed = united(lists) if variant == "oracle union" else lists[0]
+        if variant:
+            in_place = variant == "oracle self"
+            listed = listed.with_gold(one.gold or (), kbs, in_place=in_place)
+        yield place, listed

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -17,7 +17,7 @@ from kglink.training.recipe import Recipe, load_recipe, merged
 from kglink.training.reranker import FOLDER as RERANKER_FOLDER
 from kglink.training.run import MODEL, is_busy
 from kglink.workspace.finetune import find_missing_overlaps, finetune
-from kglink.workspace.runs import Runs
+from kglink.workspace.training import Runs
 from kglink_papers.data import Training
 from kglink_papers.protocols import Row
 
@@ -117,31 +117,23 @@ class Model:
         data: Path | None = None,
     ) -> FinetuneJob:
         """What `finetune` is asked: for the bi-encoder, or for the cross-encoder behind it."""
-        row, changes = self.row, merged(self._changes, {"seed": self.seed})
+        row, training = self.row, self.training
+        job = partial(FinetuneJob, docs=training.docs, resume=resume, publish=False)
+        more: dict[str, Any] = {"seed": self.seed}
         if reader:
             lists = {"lists": str((data / row.lists).resolve())} if row.lists and data else {}
-            return FinetuneJob(
-                what="reranker",
-                recipe=row.reranker,
-                docs=self.training.docs,
-                changes=merged(self.changes, {"seed": self.seed, "reranker": lists}),
-                run=self.reader_run,
-                resume=resume,
-                publish=False,
-            )
+            changes = merged(self.changes, {**more, "reranker": lists})
+            return job(what="reranker", recipe=row.reranker, changes=changes, run=self.reader_run)
         if self.teacher:
-            changes = merged(changes, {"teacher": str(self.teacher.reader(opened))})
-        return FinetuneJob(
+            more["teacher"] = str(self.teacher.reader(opened))
+        return job(
             what="linker",
             recipe=row.recipe,
             sources=row.sources,
-            source_kbs=self.training.source_kbs,
-            target_kbs=self.training.target_kbs,
-            docs=self.training.docs,
-            changes=changes,
+            source_kbs=training.source_kbs,
+            target_kbs=training.target_kbs,
+            changes=merged(self._changes, more),
             run=self.name,
-            resume=resume,
-            publish=False,
         )
 
     def runs(self, opened: Opened, mentions: int | None) -> Iterator[Run]:
@@ -184,19 +176,18 @@ class Model:
         return (*self.training.source_kbs, *self.training.target_kbs)
 
     # ------------------------------------------------------------------------------ searching
-    def _settings(self) -> dict[str, object]:
-        """The settings of the workspace that its space is made and asked with."""
-        return {
-            "space.name": self.name,
-            "space.rows": ("text",),
-            "space.words": "yes" if self.row.evidence in ("bm25", "tfidf") else "no",
-            "link.evidence": self.row.evidence,
-            **self.row.settings,
-        }
-
     def space(self, opened: Opened) -> Opened:
-        """The workspace with its space; close it."""
-        return opened.with_settings(self._settings())
+        """The workspace with the settings that its space is made and asked with; close it."""
+        by_words = self.row.evidence in ("bm25", "tfidf")
+        return opened.with_settings(
+            {
+                "space.name": self.name,
+                "space.rows": ("text",),
+                "space.words": "yes" if by_words else "no",
+                "link.evidence": self.row.evidence,
+                **self.row.settings,
+            }
+        )
 
     def build(self, own: Opened, kbs: Sequence[str], tell: Tell) -> None:
         """Build its space, unless it holds these KBs as they are."""
@@ -216,7 +207,6 @@ class Model:
 
 
 def _state(opened: Opened, name: str) -> State:
-    """How far a run is."""
     found = {run.info.name: run for run in Runs(opened.folder).all()}.get(name)
     if found is None:
         return "new"

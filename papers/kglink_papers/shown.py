@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from kglink_cli.console import Figure, Table
 from kglink_cli.report_page.drawing import Drawing
 from kglink_cli.report_page.page import list_of, note_of, table_of, text_of
 from kglink_cli.report_page.plots import Bar, bar_chart
-from kglink_cli.tables import Figure, Table
 
 Shape = Mapping[str, Any]
 #: Columns beside each of which the paper's stands in one table; of more it has a table of its own.
@@ -77,7 +77,6 @@ def _table(shape: Shape, *, beside: bool) -> Table:
 
 
 def _marks(shape: Shape) -> str:
-    """What the mark of a figure says."""
     return (
         f"* differs from the baseline ({'; '.join(shape['baselines'])}) by more than chance: "
         f"paired randomization test at {_level(shape)}"
@@ -85,7 +84,6 @@ def _marks(shape: Shape) -> str:
 
 
 def _level(shape: Shape) -> str:
-    """The level of the tests, in words."""
     return f".05 / {shape['comparisons']}" if shape["comparisons"] > 1 else ".05"
 
 
@@ -190,7 +188,6 @@ def charts_of(shape: Shape) -> Iterator[Drawing]:
 
 
 def _rows_by_run(runs: Mapping[str, Iterable[str]]) -> dict[str, str]:
-    """Each run with the rows that it is of."""
     found: dict[str, list[str]] = {}
     for row, names in runs.items():
         for name in names:

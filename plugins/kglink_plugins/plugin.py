@@ -382,7 +382,7 @@ class FactorySettings(IndexSettings):
         return {
             "rabitq": IndexPreset(
                 {},
-                "rows in lists, two bits for each number, what is found compared anew: for millions",
+                "rows in lists, two bits a number, what is found compared anew: for millions",
             ),
             "hnsw-accurate": IndexPreset(
                 {"factory": "HNSW128", "ef_construction": 200, "ef_search": 256},

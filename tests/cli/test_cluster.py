@@ -21,10 +21,10 @@ from fake_distributions import FakeEnvironment
 from kglink.errors import SpaceError, UsageError
 from kglink.records import TextInput
 from kglink.workspace import Workspace
-from kglink.workspace.link_job import ChunkLines
+from kglink.workspace.link import ChunkLines
 from kglink.workspace.ray_workers import Chunk, linked_by_ray
 from kglink.workspace.texts import Part
-from kglink_cli.link_cluster import KeptChunks, name_of
+from kglink_cli.outputs import KeptChunks, name_of
 
 TEXT = "Isolde Heron saw a grey heron near the Skerrow Light. The seal came later. "
 FILLER = "the water went on, as it does. " * 1100  # each text is a chunk of its own

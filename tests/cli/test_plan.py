@@ -99,10 +99,10 @@ def test_a_source_without_entities_is_refused(
 
 def test_times_are_shown_as_people_say_them(capsys: pytest.CaptureFixture[str]) -> None:
     from kglink.workspace.plan import PlannedStep
-    from kglink_cli.plan import _print
+    from kglink_cli.kbs import print_plan
 
     steps = tuple(PlannedStep("names", own, own / 2, 1234.5, 10) for own in (90, 600, 9000))
-    _print(Plan(3, 4, is_counted=False, machines=2, steps=steps))
+    print_plan(Plan(3, 4, is_counted=False, machines=2, steps=steps))
     table = [line.split("\t")[1:3] for line in capsys.readouterr().out.splitlines()]
     assert table[0] == ["time", "on 2 machines"]
     assert table[1:] == [["90 s", "45 s"], ["10 min", "5 min"], ["2.5 h", "75 min"]]

@@ -17,7 +17,7 @@ from kglink.records import Progress
 from kglink.sources import Problems, Source, Step
 from kglink_cli import console
 from kglink_cli import kbs as add_kb_module
-from kglink_cli.console import Reached, progress, watching
+from kglink_cli.console import Reached, display, progress
 from kglink_kbs.mediawiki import adapter as adapter_module
 from kglink_kbs.mediawiki.chunk import ChunkReader
 from mediawiki_dumps import SAMPLE, adapter, export, page
@@ -145,7 +145,7 @@ def test_silent_work_is_watched_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -
         Reached("1/3 pages", 1e6, 4e6, 0, "bytes"),
         Reached("3/3 records", 3, 4, 70, "parts"),
     ]
-    with watching(lambda: reached[0]):
+    with display(lambda: reached[0]):
         wait_until(lambda: "1.0 MB of 4.0 MB" in terminal.getvalue())
         del reached[0]
         wait_until(lambda: "3/3 records" in terminal.getvalue())
@@ -168,7 +168,7 @@ def test_the_watcher_ends_with_the_work(monkeypatch: pytest.MonkeyPatch) -> None
     looks = itertools.count()
 
     def work_that_breaks() -> None:
-        with watching(lambda: Reached("x", next(looks))):
+        with display(lambda: Reached("x", next(looks))):
             wait_until(lambda: next(looks) > 3)
             raise ValueError("broken")
 
@@ -212,7 +212,7 @@ def test_work_goes_on_where_nobody_reads_its_progress(monkeypatch: pytest.Monkey
     monkeypatch.setattr(console, "LOOK_EVERY", 0.001)
     monkeypatch.setattr(console, "LINE_EVERY", 0.0)
     looks = itertools.count()
-    with watching(lambda: Reached("x", next(looks))):
+    with display(lambda: Reached("x", next(looks))):
         wait_until(lambda: next(looks) > 1)
         time.sleep(0.05)
     assert next(looks) < 500  # the first line was the last
@@ -272,9 +272,9 @@ def test_add_kb_watches_the_source_and_the_store(
 
     def watch(reached: Callable[[], Reached]) -> object:
         looked.append(reached)
-        return watching(reached)
+        return display(reached)
 
-    monkeypatch.setattr(add_kb_module, "watching", watch)
+    monkeypatch.setattr(add_kb_module, "display", watch)
     added = json.loads(kglink("add-kb", "wiki", "wiki.xml", "--json").out)
     assert looked[0]() == Reached("3/3 records", 0, 1, added["added"], "parts")
 

@@ -297,14 +297,14 @@ def test_what_cannot_be_reported_is_refused(kglink: Kglink, here: Path, tmp_path
 def test_the_map_is_the_first_two_components() -> None:
     rng = np.random.default_rng(0)
     vectors = (rng.normal(size=(60, 8)) * [9, 5, 1, 1, 1, 1, 1, 1]).astype(np.float32)
-    flat = project(vectors)
+    points, shares = project(vectors)
     centred = vectors - vectors.mean(axis=0)
     left, values, _ = np.linalg.svd(centred, full_matrices=False)  # another way to the same
     for axis in (0, 1):
         expected = left[:, axis] * values[axis]
-        signed = expected * np.sign(expected @ flat.points[:, axis])
-        assert flat.points[:, axis] == pytest.approx(signed, abs=1e-3)
-    assert flat.shares == pytest.approx(tuple(values[:2] ** 2 / (values**2).sum()), abs=1e-5)
+        signed = expected * np.sign(expected @ points[:, axis])
+        assert points[:, axis] == pytest.approx(signed, abs=1e-3)
+    assert shares == pytest.approx(tuple(values[:2] ** 2 / (values**2).sum()), abs=1e-5)
 
 
 def test_a_turned_and_mirrored_map_is_turned_back() -> None:

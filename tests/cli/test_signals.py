@@ -125,7 +125,7 @@ from kglink_cli.__main__ import main
 from kglink_cli import kbs
 signal.signal(signal.SIGINT, signal.default_int_handler)
 interrupt = lambda *_: os.kill(os.getpid(), signal.SIGINT)
-kbs.session_of = interrupt
+kbs.open_workspace = interrupt
 atexit.register(interrupt)
 main()
 """

@@ -17,10 +17,10 @@ from kglink.evaluation.annotated import (
 from kglink.evaluation.measures.end_to_end import (
     BINS,
     Answer,
-    Calibration,
     EndToEndReport,
     JudgedText,
     PrecisionRecall,
+    Reliability,
     answers_of,
     evaluate_answers,
 )
@@ -204,7 +204,7 @@ def test_what_thresholds_keep_of_a_thousand_texts() -> None:
 
 
 def test_bins_of_confidence() -> None:
-    calibration = Calibration()
+    calibration = Reliability()
     assert calibration.ece is None
     assert calibration.brier is None
     answers = [(0.61, True), (0.69, False), (0.68, True), (0.0, False), (1.0, True)]

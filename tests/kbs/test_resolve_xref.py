@@ -327,7 +327,7 @@ def test_bad_calls(kglink: Kglink, files: Path) -> None:
     told = kglink("add-kb", "docs", source, "--resolve", "xref", code=2)
     assert "--resolve xref needs the KBs to look in" in told.err
     told = kglink("add-kb", "docs", source, "--resolve", "magic", code=2)
-    assert "unknown way to resolve golds: 'magic'" in told.err
+    assert "unknown way to resolve golds 'magic'" in told.err
     with Workspace.open() as workspace, pytest.raises(UsageError, match="needs the KBs"):
         workspace.add_kb("docs", source, resolve="xref")
 

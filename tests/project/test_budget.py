@@ -48,15 +48,15 @@ class Size(NamedTuple):
 MOST: dict[str, Size] = {
     # A review of links, a chart of thresholds, and the XML of a sheet, so that workbooks stream; a
     # plan of what a source will take; finished chunks of a cluster, kept and put together.
-    "cli/kglink_cli": Size(8_455, 38, 25),
+    "cli/kglink_cli": Size(8_190, 33, 25),
     # Wikis as they are: subpages by the tails that repeat, prose in templates, types from boxes
     # and categories.
     "kbs/kglink_kbs": Size(10_610, 50, 122),
-    "doors/kglink_doors": Size(2_720, 17, 35),
+    "doors/kglink_doors": Size(2_680, 16, 35),
     "kglink": Size(1_510, 6, 50),
     "kglink/clusters": Size(450, 4, 7),
     # What each threshold keeps, and pages of wikis, which are annotated in part.
-    "kglink/evaluation": Size(3_550, 14, 43),
+    "kglink/evaluation": Size(3_530, 14, 43),
     # Records sorted on disk, and arrays written as they come: KBs of millions in little memory.
     "kglink/files": Size(930, 6, 10),
     # Memory weighs sources by likeness, and doubts kinds that they leave unmarked; two detectors
@@ -78,15 +78,15 @@ MOST: dict[str, Size] = {
     "kglink/training": Size(5_300, 20, 63),
     # Links reviewed by a person; rerankers that learn from lists of a file; plans;
     # jobs of chunks, and the workers of a Ray cluster.
-    "kglink/workspace": Size(8_940, 35, 63),
+    "kglink/workspace": Size(8_725, 33, 63),
     # Cross-encoders, oracles and clusters as steps of a protocol; BLINK's cross-encoder converted.
-    "papers/kglink_papers": Size(2_660, 13, 22),
+    "papers/kglink_papers": Size(2_610, 13, 22),
     # Models, units, and titles without them; dates, and what only joins a name to others; HNSW by
     # distances; the exact index on a GPU; names compiled by sorting on disk.
     "plugins/kglink_plugins": Size(7_995, 56, 134),
 }
 #: Private functions that one place of their module calls, as a share of all private functions.
-MOST_CALLED_ONCE = 0.54
+MOST_CALLED_ONCE = 0.53
 #: Settings of a workspace and of kglink's plugins, commands, and their flags.
 MOST_SETTINGS, MOST_COMMANDS, MOST_FLAGS = 314, 39, 238
 

@@ -13,11 +13,10 @@ from typing import Any
 
 from kglink.evaluation.measures.errors import REASONS
 from kglink.text.printable import printable_json, printable_line
-from kglink_cli.console import counted
+from kglink_cli.console import Figure, Table, counted
 from kglink_cli.report_page.drawing import COLOURS, DARK, LIGHT, Drawing, colours
 from kglink_cli.report_page.plots import plots_of
 from kglink_cli.report_page.tables import tables_of
-from kglink_cli.tables import Figure, Table
 
 
 def note_of(text: str) -> str:
@@ -77,8 +76,6 @@ Shape = Mapping[str, Any]
 
 
 def _retrieval(run: Shape) -> str:
-    if not run["retrieval"]:
-        return ""
     joint, mentions = run["retrieval"]["metrics"]["joint"], run["retrieval"]["mentions"]["joint"]
     return (
         f"Of {counted(mentions, 'mention')} {joint['R@1']:.1%} have a right entity first among all "
@@ -87,8 +84,6 @@ def _retrieval(run: Shape) -> str:
 
 
 def _answers(run: Shape) -> str:
-    if not run["end_to_end"]:
-        return ""
     joint = run["end_to_end"]["metrics"]["joint"]
     links, places = joint["links"]["strict"], joint["detection"]["strict"]
     text = (
@@ -104,7 +99,7 @@ def _answers(run: Shape) -> str:
 
 def _training(run: Shape) -> str:
     before, after = run["before"], run["recalls"]
-    if not before or not after:
+    if not before:
         return ""
     one, other = before["mean"]["R@1"], after["mean"]["R@1"]
     verb = "rose" if other > one else "fell" if other < one else "stayed"
@@ -116,8 +111,6 @@ def _training(run: Shape) -> str:
 
 def _errors(run: Shape) -> str:
     errors = run["errors"]
-    if not errors:
-        return ""
     wrong = errors["mentions"] - errors["right"]
     most = sorted(errors["reasons"].items(), key=lambda one: -one[1])
     named = ", ".join(f"{reason} {count:,}" for reason, count in most if count)
@@ -194,32 +187,31 @@ def _sections(
     cards = "".join(card for run in report["runs"] for card in _cards_of(run, several))
     yield "summary", "In short", f'<ul class="cards">{cards}</ul>' + _missing(report)
     if "retrieval" in tables:
-        body = (
-            _lead(_retrieval, report) + plot("recall") + table("retrieval", "seeds", "significance")
-        )
+        body = _lead(_retrieval, report, "retrieval") + plot("recall")
+        body += table("retrieval", "seeds", "significance")
         body += plot("kbs", "domains") + table("surfaces")
         yield "retrieval", "How often a right entity is found", body
     if "answers" in tables:
-        body = _lead(_answers, report) + table("answers")
+        body = _lead(_answers, report, "end_to_end") + table("answers")
         body += plot("reliability", "thresholds")
         yield "answers", "What links of raw text are worth", body
-    body = _lead(_training, report) + table("training") + plot("loss", "epochs")
+    body = _lead(_training, report, "recalls") + table("training") + plot("loss", "epochs")
     yield "training", "How it was trained", body or note_of("No curve is kept of it.")
     maps = "".join(_map(at, run) for at, run in enumerate(report["runs"]) if run["map"])
     if maps:
         yield "map", "The joint space as a map", maps
     if "errors" in tables:
-        body = _lead(_errors, report) + list_of(REASONS) + table("errors")
+        body = _lead(_errors, report, "errors") + list_of(REASONS) + table("errors")
         body += plot(*(one for one in drawn if one.startswith("confusion-")))
         body += _browser(report)
         yield "errors", "Why answers are wrong", body
     yield "settings", "Settings and fingerprints", "".join(map(_facts, report["runs"]))
 
 
-def _lead(say: Callable[[Shape], str], report: Shape) -> str:
-    """The sentences of a section; none of runs that it says nothing of."""
+def _lead(say: Callable[[Shape], str], report: Shape, key: str) -> str:
+    """The sentences of a section, of the runs that have what ``key`` names."""
     several = len(report["runs"]) > 1
-    sentences = [(run["name"], say(run)) for run in report["runs"]]
+    sentences = [(run["name"], say(run)) for run in report["runs"] if run[key]]
     shown = [f"{name}: {text}" if several else text for name, text in sentences if text]
     return "".join(f"<p>{text_of(one)}</p>" for one in shown)
 

@@ -323,7 +323,6 @@ def _bars(report: Shape) -> Iterator[Drawing]:
 
 
 def _thresholds(joints: Sequence[tuple[str, Shape]]) -> Iterator[Drawing]:
-    """What each threshold of links keeps, where all mentions are annotated."""
     judged = [(name, one["operating_points"]) for name, one in joints if one["operating_points"]]
     several = len(judged) > 1
     lines = {"links": "links kept", "wrong": "wrong", "right": "right"}

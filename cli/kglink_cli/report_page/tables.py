@@ -6,14 +6,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import mean, stdev
 from typing import Any
 
-from kglink_cli.evaluation_tables import KINDS, MOST_TYPES
-from kglink_cli.tables import Figure, Table
+from kglink.evaluation.measures.retrieval import SHOWN
+from kglink.evaluation.rankings import JSON_KEYS
+from kglink_cli.console import Figure, Table
+from kglink_cli.evaluation_tables import error_rows
 
 Shape = Mapping[str, Any]
 #: The figures of retrieval that tables have.
-FIGURES = ("R@1", "R@8", "R@64", "AP@1", "MAP@10", "MRR")
+FIGURES = ("R@1", "R@8", "R@64", *SHOWN)
 #: The pools over all KBs, as commands call them.
-POOLS = {"joint": "[joint]", "judged_joint": "[judged joint]"}
+POOLS = {key: pool for pool, key in JSON_KEYS.items()}
 
 
 def tables_of(report: Shape) -> dict[str, Table]:
@@ -47,17 +49,8 @@ def pools_of(shape: Shape) -> Iterator[tuple[str, Shape, Shape, int]]:
 
 
 def _retrieval(report: Shape) -> Table:
-    """How often a right entity is found, with intervals."""
     rows = [
-        [
-            run["name"],
-            pool,
-            mentions,
-            *(
-                Figure(figures[one], tuple(around[one]) if around.get(one) else None)
-                for one in FIGURES
-            ),
-        ]
+        [run["name"], pool, mentions, *(_figure(figures[one], around.get(one)) for one in FIGURES)]
         for run in evaluated(report)
         for pool, figures, around, mentions in pools_of(run["retrieval"])
     ]
@@ -87,7 +80,6 @@ def _seeds(report: Shape) -> Table:
 
 
 def _significance(report: Shape) -> Table:
-    """Each further run against the first, mention by mention."""
     rows: list[list[object]] = []
     runs = evaluated(report)
     for run in runs[1:]:
@@ -104,7 +96,6 @@ def _significance(report: Shape) -> Table:
 
 
 def _surfaces(report: Shape) -> Table:
-    """Apart for surfaces that were learnt from and for others."""
     rows = [
         [run["name"], which, pool, mentions, *(Figure(figures[name]) for name in FIGURES)]
         for run in evaluated(report)
@@ -117,7 +108,6 @@ def _surfaces(report: Shape) -> Table:
 
 
 def _answers(report: Shape) -> Table:
-    """What links of raw text are worth."""
     rows: list[list[object]] = []
     for run in report["runs"]:
         if not run["end_to_end"]:
@@ -128,7 +118,8 @@ def _answers(report: Shape) -> Table:
             ("links", "weak"),
         ):  # fmt: skip
             one = joint[what][match]
-            shown = [_known(one, name) for name in ("precision", "recall", "f1")]
+            shown = [_figure(one["micro"][name], one["intervals"][name])
+                     for name in ("precision", "recall", "f1")]  # fmt: skip
             rows.append([run["name"], what, match, one["gold"], one["found"], one["right"], *shown])
     title = "What links of raw text are worth: detection and links (GERBIL's InKB)"
     columns = ("run", "what", "match", "mentions", "found", "right", "precision", "recall", "F1")
@@ -139,13 +130,11 @@ def _answers(report: Shape) -> Table:
     return Table(columns, rows, 3, title, below)
 
 
-def _known(score: Shape, name: str) -> object:
-    value, around = score["micro"][name], score["intervals"][name]
-    return "-" if value is None else Figure(value, tuple(around) if around else None)
+def _figure(value: float | None, around: Sequence[float] | None) -> object:
+    return "-" if value is None else Figure(value, (around[0], around[1]) if around else None)
 
 
 def _training(report: Shape) -> Table:
-    """Recall of the mentions held back, before and after."""
     rows: list[list[object]] = []
     ks: tuple[str, ...] = ("R@1", "R@8", "R@64")
     for run in report["runs"]:
@@ -164,23 +153,12 @@ def _training(report: Shape) -> Table:
 
 
 def _errors(report: Shape) -> Table:
-    """Why mentions are answered wrongly, by group."""
     runs = [run for run in report["runs"] if run["errors"]]
     used: list[str] = [
         reason
         for reason in (runs[0]["errors"]["reasons"] if runs else ())
         if any(run["errors"]["reasons"][reason] for run in runs)
     ]
-    rows: list[list[object]] = []
-    for run in runs:
-        errors = run["errors"]
-        rows.append([run["name"], "all", "", *_counts(errors, used)])
-        for kind, groups in errors["groups"].items():
-            shown = groups[:MOST_TYPES] if kind == "type" else groups
-            rows += [[run["name"], KINDS[kind], one["group"], *_counts(one, used)] for one in shown]
+    rows = [[run["name"], *row] for run in runs for row in error_rows(run["errors"], used)]
     title = "Why mentions of raw text are answered wrongly"
     return Table(("run", "by", "group", "mentions", "right", *used), rows, 3, title)
-
-
-def _counts(shape: Shape, used: Sequence[str]) -> list[int]:
-    return [shape["mentions"], shape["right"], *(shape["reasons"][one] for one in used)]

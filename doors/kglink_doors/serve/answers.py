@@ -305,8 +305,7 @@ _TURTLE = "text/turtle"
 async def nif(request: Request, here: Here) -> Response:
     """Link the texts of a NIF document: to all KBs, where no mention is given searched."""
     texts = await run_in_threadpool(_texts, await request.body(), here)
-    found = await here.batches.link(texts, LinkOptions(), here.limits.seconds)
-    here.metrics.linked(len(found), sum(len(one.links) for one in found))
+    found = await _linked(texts, LinkOptions(), here)
     out = StringIO()
     exporter = here.workspace.registry.create("exporter", _NIF, {})
     await run_in_threadpool(exporter.export, found, out)

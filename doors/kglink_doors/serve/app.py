@@ -22,7 +22,7 @@ from kglink import Workspace
 from kglink.errors import KglinkError
 from kglink.workspace.memory import learn_corrections
 from kglink_doors.listening import Limits, address, listen
-from kglink_doors.serve import answers, changes, job_routes, reconcile
+from kglink_doors.serve import answers, changes, reconcile
 from kglink_doors.serve.batches import Batches
 from kglink_doors.serve.errors import (
     FULL_DISK,
@@ -69,7 +69,7 @@ def build_app(workspace: Workspace, limits: Limits, *, log: bool = False) -> Fas
         lifespan=life,
     )
     app.add_middleware(Guard, limits=limits, metrics=metrics, log=log)
-    for module in (answers, changes, job_routes, reconcile):
+    for module in (answers, changes, reconcile):
         app.include_router(module.router)
     _add_states(app)
     page = files("kglink_doors.serve") / "page"
@@ -82,7 +82,8 @@ def build_app(workspace: Workspace, limits: Limits, *, log: bool = False) -> Fas
     for path, (kind, content) in contents.items():
         response = Response(content, media_type=f"{kind}; charset=utf-8")
         app.add_route(path, partial(_always, response), include_in_schema=False)
-    _add_errors(app)
+    for error in _ERRORS:
+        app.add_exception_handler(error, _answered)
     return app
 
 
@@ -110,61 +111,46 @@ async def _always(response: Response, _: Request) -> Response:
     return response
 
 
-def _add_errors(app: FastAPI) -> None:
-    @app.exception_handler(KglinkError)
-    async def refused(request: Request, error: KglinkError) -> JSONResponse:
-        """What kglink refuses, with the fix."""
-        status = status_of(error)
-        more = {"retry-after": "1"} if status == 503 else None
-        return JSONResponse(error_shape(error), status, headers=more)
+#: What `_answered` answers.
+_ERRORS = (
+    KglinkError, RequestValidationError, HTTPException, TimeoutError, OSError, SQLAlchemyError,
+    Exception,
+)  # fmt: skip
 
-    @app.exception_handler(RequestValidationError)
-    async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
-        """What is not of the shape that a route takes: the first thing that is wrong."""
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "the request"
-        fix = f"GET /openapi.json describes {request.method} {request.url.path}."
-        return JSONResponse({"error": f"{where}: {first['msg']}", "fix": fix}, 422)
 
-    @app.exception_handler(HTTPException)
-    async def no_route(request: Request, error: HTTPException) -> JSONResponse:
-        """No such route or method, or a body that came too large or too late."""
-        if isinstance(error, Refused):
+async def _answered(request: Request, error: Exception) -> Response:
+    """An error as the sender of a request reads it: what is wrong, and the fix."""
+    headers, asked = None, f"{request.method} {request.url.path}"
+    match error:
+        case Refused():
             return error.response
-        fix = "GET /openapi.json lists what there is."
-        shape = {"error": f"{request.method} {request.url.path}: {error.detail}", "fix": fix}
-        return JSONResponse(shape, error.status_code)
-
-    @app.exception_handler(TimeoutError)
-    async def late(request: Request, error: TimeoutError) -> JSONResponse:
-        """What took too long."""
-        seconds = request.app.state.served.limits.seconds
-        fix = "Send less at once; --seconds raises the limit."
-        return JSONResponse({"error": f"it took over {seconds:g} s", "fix": fix}, 504)
-
-    @app.exception_handler(OSError)
-    async def machine(request: Request, error: OSError) -> JSONResponse:
-        """What the machine cannot do."""
-        if is_of_full_disk(error):
-            return JSONResponse(FULL_DISK_SHAPE, FULL_DISK)
-        shape = {"error": error.strerror or str(error), "fix": "See the server's log."}
-        return JSONResponse(shape, 500)
-
-    @app.exception_handler(SQLAlchemyError)
-    async def store(request: Request, error: SQLAlchemyError) -> JSONResponse:
-        """A store that cannot be read or written, for a reason that it alone knows."""
-        reason = str(getattr(error, "orig", None) or type(error).__name__)
-        shape = {"error": f"the store does not answer: {reason}", "fix": "kglink doctor says more."}
-        return JSONResponse(shape, 503)
-
-    @app.exception_handler(Exception)
-    async def bug(request: Request, error: Exception) -> JSONResponse:
-        """What nobody foresaw; uvicorn's log has where."""
-        shape = {
-            "error": f"unexpected error: {type(error).__name__}",
-            "fix": "This is a bug: see the log.",
-        }
-        return JSONResponse(shape, 500)
+        case KglinkError():
+            status, shape = status_of(error), error_shape(error)
+            headers = {"retry-after": "1"} if status == 503 else None
+        case RequestValidationError():
+            first = error.errors()[0]
+            what = f"{'.'.join(map(str, first['loc'])) or 'the request'}: {first['msg']}"
+            status, shape = 422, {"error": what, "fix": f"GET /openapi.json describes {asked}."}
+        case HTTPException():  # no such route or method
+            fix = "GET /openapi.json lists what there is."
+            status, shape = error.status_code, {"error": f"{asked}: {error.detail}", "fix": fix}
+        case TimeoutError():
+            what = f"it took over {request.app.state.served.limits.seconds:g} s"
+            fix = "Send less at once; --seconds raises the limit."
+            status, shape = 504, {"error": what, "fix": fix}
+        case OSError() if is_of_full_disk(error):
+            status, shape = FULL_DISK, FULL_DISK_SHAPE
+        case OSError():
+            what = error.strerror or str(error)
+            status, shape = 500, {"error": what, "fix": "See the server's log."}
+        case SQLAlchemyError():
+            reason = str(getattr(error, "orig", None) or type(error).__name__)
+            what = f"the store does not answer: {reason}"
+            status, shape = 503, {"error": what, "fix": "kglink doctor says more."}
+        case _:  # uvicorn's log has where
+            what = f"unexpected error: {type(error).__name__}"
+            status, shape = 500, {"error": what, "fix": "This is a bug: see the log."}
+    return JSONResponse(shape, status, headers=headers)
 
 
 #: Seconds that requests at work have left once the server is told to end.

@@ -186,8 +186,6 @@ async def _answer(service: NamedKB, queries: str | None, extend: str | None) -> 
 
 
 def _manifest(service: NamedKB) -> dict[str, object]:
-    """What the service is and can do."""
-
     def at(path: str) -> dict[str, str]:
         return {"service_url": service.service, "service_path": path}
 
@@ -226,25 +224,18 @@ async def _reconciled(service: NamedKB, queries: str) -> dict[str, object]:
     scoring = (await run_in_threadpool(service.here.workspace.linker, service.kbs)).scoring
     for types in dict.fromkeys(one.types for one in cells.values()):
         cells_of_type = {name: one for name, one in cells.items() if one.types == types}
+        texts, found = [one.input() for one in cells_of_type.values()], list[LinkedDocument]()
+        here, options = service.here, LinkOptions(service.kbs, types)
         try:
-            found = await _linked(service, [one.input() for one in cells_of_type.values()], types)
+            for start in range(0, len(texts), BATCH_TEXTS):
+                part = texts[start : start + BATCH_TEXTS]
+                found += await here.batches.link(part, options, here.limits.seconds, patient=True)
         except UnknownNameError:  # nothing is of a type that no entity has
             answers |= {name: {"result": []} for name in cells_of_type}
             continue
         for (name, cell), document in zip(cells_of_type.items(), found, strict=True):
             answers[name] = {"result": _results(service, document, scoring)[: cell.limit]}
     return {name: answers[name] for name in cells}
-
-
-async def _linked(
-    service: NamedKB, cells: Sequence[TextInput], types: tuple[str, ...]
-) -> list[LinkedDocument]:
-    here, options = service.here, LinkOptions(service.kbs, types)
-    found: list[LinkedDocument] = []
-    for first in range(0, len(cells), BATCH_TEXTS):
-        part = cells[first : first + BATCH_TEXTS]
-        found += await here.batches.link(part, options, here.limits.seconds, patient=True)
-    return found
 
 
 def _results(
@@ -260,9 +251,7 @@ def _results(
             "description": one.description[:_SHOWN],
             "type": [{"id": one.type, "name": one.type}] if one.type else [],
             "score": round(
-                100
-                * (link.probability if not place else scoring.probability(one, one.score - best)),
-                2,
+                100 * (scoring.probability(one, one.score - best) if place else link.probability), 2
             ),
             "match": not place and link.chosen is not None,
         }
@@ -285,7 +274,6 @@ def _entities_like(service: NamedKB, prefix: str) -> list[dict[str, Any]]:
 
 
 def _extended(service: NamedKB, extend: str) -> dict[str, object]:
-    """What is asked of entities, a row each."""
     try:
         asked = _Extend.model_validate_json(extend)
     except ValidationError as error:

@@ -99,7 +99,7 @@ class Score:
         }
 
 
-class Calibration:
+class Reliability:
     """Whether answers are right as often as they say."""
 
     def __init__(self) -> None:
@@ -251,7 +251,7 @@ class PoolScores:
         self._complete = complete
         self.detection = {"strict": Score(), "overlap": Score()}
         self.links = {"strict": Score(), "weak": Score()}
-        self.calibration = Calibration()
+        self.calibration = Reliability()
         self._texts = 0
         self._kept = {threshold: [0, 0] for threshold in THRESHOLDS}  # links, right ones
 
@@ -506,7 +506,6 @@ def overlapping(
 def _alone(
     places: Sequence[Gold | Answer], others: Sequence[Gold | Answer]
 ) -> Iterator[Gold | Answer]:
-    """The places that overlap none of the others."""
     met = {at for at, _, _ in overlapping(places, others)}
     return (one for at, one in enumerate(places) if at not in met)
 

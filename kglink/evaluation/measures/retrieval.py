@@ -26,6 +26,8 @@ AP_AT_1 = "AP@1"
 MAP_AT_10 = f"MAP@{RERANKED}"
 MRR = "MRR"
 NDCG_AT_10 = f"nDCG@{RERANKED}"
+#: The figures of tables and comparisons beside R@k; `values_of` has all, and so has JSON.
+SHOWN = (AP_AT_1, MAP_AT_10, MRR)
 
 
 def hit(rank: Rank, k: int) -> float:
