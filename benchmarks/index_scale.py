@@ -93,7 +93,8 @@ def drawn(
     for first in range(0, count, BLOCK):
         found, lengths = [], []
         for _ in range(min(BLOCK, count - first)):
-            name, word = [], FIRST
+            name: list[int] = []
+            word = FIRST
             while len(name) < LONGEST:
                 choice = after[word]
                 word = choice[int(chance() * len(choice))]

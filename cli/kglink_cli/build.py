@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.filesize import decimal
@@ -15,6 +15,7 @@ from typer import Argument, Option
 
 from kglink.config import SpaceSection
 from kglink.errors import UnknownNameError, UsageError
+from kglink.workspace.folder import check_known
 from kglink_cli.console import counted, note, print_json, print_table, progress
 from kglink_cli.session import open_workspace, parse_options
 
@@ -39,16 +40,28 @@ def build(
         show_default=False,
     ),
     fresh: bool = Option(False, "--fresh", help="Reuse nothing: encode everything again."),
+    engine: str = Option(
+        "processes", help="`ray`: workers on a Ray cluster encode (docs/cluster.md)."
+    ),
+    workers: int | None = Option(
+        None, min=1, help="Workers of `--engine ray`; by default as many as this machine has cores."
+    ),
     as_json: bool = Option(False, "--json", help="Print the manifest as JSON."),
 ) -> None:
     """Build the joint space of all KBs; only what changed since the last build is encoded."""
+    from kglink.models.hardware import usable_cores
+
+    check_known("engine", engine, ("processes", "ray"))
+    if workers and engine != "ray":
+        raise UsageError("--workers is for --engine ray", hint="Alone a build uses all cores.")
+    ray_workers = (workers or usable_cores()) if engine == "ray" else 0
     flags = {
         "space.name": space,
         "space.index": index,
         "space.words": None if words is None else ("yes" if words else "no"),
     }
     with open_workspace(context, flags) as workspace:
-        report = build_with_progress(workspace, model=model, fresh=fresh)
+        report = build_with_progress(workspace, model=model, fresh=fresh, ray_workers=ray_workers)
     if as_json:
         print_json(report.manifest.model_dump(mode="json"))
 
@@ -96,12 +109,13 @@ def tell_names_alone(
 
 
 def build_with_progress(
-    workspace: Workspace, *, model: str = "", fresh: bool = False
+    workspace: Workspace, *, model: str = "", fresh: bool = False, ray_workers: int = 0
 ) -> BuildReport:
     """Build with a progress bar and a summary on standard error."""
     began = time.monotonic()
+    how: dict[str, Any] = {"model": model, "fresh": fresh, "ray_workers": ray_workers}
     with progress() as tell:
-        made = workspace.build(model=model, fresh=fresh, progress=tell)
+        made = workspace.build(**how, progress=tell, on_note=note)
     _tell_built(workspace, made, time.monotonic() - began)
     return made
 

@@ -12,7 +12,7 @@ import os
 import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
@@ -281,8 +281,8 @@ def link_on_cluster(
     fail, the others are done first. ``reached`` says how far so many texts are in all.
     """
     from kglink.linking.pipeline import text_groups
-    from kglink.workspace.link import Failed, job_of
-    from kglink.workspace.ray_workers import Chunk, linked_by_ray
+    from kglink.workspace.link import LinesJob, job_of
+    from kglink.workspace.ray_workers import Failed, RayWorkers
 
     workspace, path = to.workspace, output_of_chunks(to.path, to.format)
     workers, on_error = workspace.settings.link.workers, workspace.settings.ingest.on_error
@@ -297,24 +297,23 @@ def link_on_cluster(
         def left() -> Iterator[Chunk]:
             nonlocal done
             for number, texts in enumerate(text_groups(inputs)):
-                chunk = Chunk(number, texts)
+                chunk = chunk_of(number, texts)
                 names.append(name_of(chunk))
                 if names[-1] in kept:
                     done += len(texts)
                 elif texts:
                     yield chunk
 
-        job, tell = job_of(workspace), partial(note, "ray")
-        answers = linked_by_ray(job, to.exporter, left(), workers, tell)
-        with display() as show, closing(answers):
-            for chunk, answer in answers:
+        job = LinesJob(job_of(workspace), to.exporter)
+        with display() as show, RayWorkers(job, workers, partial(note, "ray")) as cluster:
+            for chunk, answer in cluster.do(left()):
                 if isinstance(answer, Failed):
                     failed.append(f"{chunk} ({answer.why})")
                     note("failed", failed[-1])
                 else:
                     kept.add(name_of(chunk), answer.lines)
                     mentions += answer.mentions
-                done += len(chunk.texts)
+                done += len(chunk.given)
                 show(reached(done))
         if failed and (on_error == "stop" or not kept):
             raise _failure(
@@ -385,6 +384,15 @@ class KeptChunks:
             out.write(self._file.read(length))
 
 
+def chunk_of(number: int, texts: Sequence[TextInput]) -> Chunk:
+    """Some texts of a run, which are linked together."""
+    from kglink.workspace.ray_workers import Chunk
+
+    ends = (texts[0], texts[-1]) if len(texts) > 1 else texts
+    words = " to ".join(repr(one.id) for one in ends)
+    return Chunk(number, texts, f"texts {words}" if len(texts) > 1 else f"text {words}")
+
+
 def name_of(chunk: Chunk) -> str:
     """Another name for every other place in a run, and for other texts."""
-    return text_digest(f"{chunk.number} {chunk.texts!r}")
+    return text_digest(f"{chunk.number} {chunk.given!r}")

@@ -38,6 +38,7 @@ from kglink.space.manifest import (
 )
 from kglink.space.segment import INFO_FILE, Segment
 from kglink.space.segment_build import (
+    EncodeBlocks,
     History,
     SegmentPlan,
     SpaceSource,
@@ -91,6 +92,8 @@ class SpaceBuild:
     replaces: Collection[str] = ()
     fresh: bool = False
     progress: OnProgress = lambda _: None
+    encode_blocks: EncodeBlocks | None = None
+    """Encodes rows elsewhere; None: they are encoded here."""
     made: list[SegmentInfo] = field(default_factory=list)
     """The segments that had to be made."""
 
@@ -298,6 +301,7 @@ class SpaceBuild:
             previous=previous,
             fresh=self.fresh,
             progress=self.progress,
+            encode_blocks=self.encode_blocks,
         )
         segment = open_segment(self.folder.segments / plan.folder_name)
         self.made.append(segment.info)

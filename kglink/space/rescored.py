@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from kglink.plugins import RowRange, VectorIndex
 
+#: So many rows are wanted at least: of few, chance decides which codes look best.
+_LEAST = 16
 #: How many rows are compared anew at a time: they bound the memory of a search.
 _COMPARED = 1 << 14
 
@@ -34,7 +36,7 @@ class _RescoredIndex:
     def search(
         self, queries: FloatArray, k: int, ranges: Sequence[RowRange] | None = None
     ) -> tuple[FloatArray, IntArray]:
-        fetched = k * self._index.oversampling
+        fetched = max(k, _LEAST) * self._index.oversampling
         step = max(1, _COMPARED // max(1, fetched))
         parts = [
             self._search(queries[at : at + step], k, fetched, ranges)

@@ -13,9 +13,10 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeGuard
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -63,6 +64,27 @@ _READ = "read"
 #: How many rows of each kind a KB needs.
 Counts = dict[RowKind, int]
 HashArray = npt.NDArray[np.uint64]
+
+
+class Block(NamedTuple):
+    """Some rows of a draft that are encoded together."""
+
+    kind: RowKind
+    first: int
+    """The number of the first row among those of its kind."""
+    items: list[Any]
+    """What the rows stand for: names, or entities."""
+
+
+class Encoded(NamedTuple):
+    """The vectors of a block, and how many of its texts were longer than the model reads."""
+
+    vectors: FloatArray
+    truncated: int
+
+
+#: Encodes blocks, and gives each with its vectors, in any order.
+EncodeBlocks = Callable[[Iterator[Block]], Iterator[tuple[Block, Encoded]]]
 
 
 class TextEncoder(Protocol):
@@ -166,22 +188,24 @@ def build_segment(
     previous: Sequence[Segment] = (),
     fresh: bool = False,
     progress: OnProgress = lambda _: None,
+    encode_blocks: EncodeBlocks | None = None,
 ) -> Path:
     """Make the segment of ``plan`` under ``root``; returns its folder.
 
     ``previous``: earlier segments of the KB, whose vectors are used again where they fit.
+    ``encode_blocks`` encodes rows elsewhere, as `encode_block` does here.
     """
     draft = root / plan.draft_name
     if fresh and draft.exists():
         shutil.rmtree(draft)
     is_resumed = draft.exists()
     try:
-        _fill(draft, plan, encoder, previous, progress)
+        _fill(draft, plan, encoder, previous, progress, encode_blocks)
     except DamagedFileError:
         if not is_resumed:
             raise
         shutil.rmtree(draft)
-        _fill(draft, plan, encoder, previous, progress)
+        _fill(draft, plan, encoder, previous, progress, encode_blocks)
     shutil.rmtree(draft / _READ, ignore_errors=True)
     final = root / plan.folder_name
     replace_folder(draft, final)  # Readers keep what they have mapped.
@@ -224,6 +248,7 @@ def _fill(
     encoder: TextEncoder,
     previous: Sequence[Segment],
     progress: OnProgress,
+    encode_blocks: EncodeBlocks | None,
 ) -> None:
     """Write all files of a segment that are not there yet, its manifest last."""
     if (draft / INFO_FILE).is_file():
@@ -231,19 +256,19 @@ def _fill(
     counts = _names(draft, plan, progress)
     by_tokens = encoder.trained is not None and encoder.trained.compares_tokens
     total = sum(counts[kind] * (1 + (by_tokens and kind == "text")) for kind in plan.rows)
-    # What an earlier build left is counted before the first row is encoded, for it took no time.
-    fillers = {
-        kind: _Filler(draft, kind, counts[kind], plan.model.dim, encoder) for kind in plan.rows
-    }
+    encode_blocks = encode_blocks or partial(_encode_here, encoder, plan.description_chars)
     tokens = 0
 
     def tell() -> None:
         done = tokens + sum(filler.done for filler in fillers.values())
         progress(Progress(f"encoding {plan.kb}", done, total))
 
+    # What an earlier build left is counted before the first row is encoded, for it took no time.
+    fillers = {kind: _Filler(draft, kind, counts[kind], plan.model.dim, tell) for kind in plan.rows}
     for kind, filler in fillers.items():
         known = KnownVectors(previous, kind, plan.model) if previous else None
-        filler.fill(_rows(kind, draft, encoder, plan.description_chars), known, tell)
+        rows = _rows(kind, draft, encoder, plan.description_chars)
+        filler.fill(rows, known, encode_blocks)
         if kind == "text" and by_tokens and _reads_entities(encoder):
             for done in _write_tokens(draft, encoder, plan.model.dim, known):
                 tokens = done
@@ -398,7 +423,6 @@ class _Rows:
     items: Sequence[Any]
     read: Callable[[Any], str]
     """What the encoder reads of a row: rows that read the same have the same vector."""
-    encode: Callable[[list[Any]], FloatArray]
 
 
 def _reads_entities(encoder: TextEncoder) -> TypeGuard[Encoder]:
@@ -408,28 +432,39 @@ def _reads_entities(encoder: TextEncoder) -> TypeGuard[Encoder]:
 
 def _rows(kind: RowKind, draft: Path, encoder: TextEncoder, description_chars: int) -> _Rows:
     if kind == "alias":
-        return _Rows(StringTable(draft / "surfaces"), str, encoder.encode)
+        return _Rows(StringTable(draft / "surfaces"), str)
     if _reads_entities(encoder):
-        return _Rows(_Entities(draft), encoder.entity_text, encoder.encode_entities)
+        return _Rows(_Entities(draft), encoder.entity_text)
+    return _Rows(_Entities(draft), partial(entity_text, description_chars=description_chars))
 
-    def read(entity: Entity) -> str:
-        return entity_text(entity, description_chars=description_chars)
 
-    return _Rows(_Entities(draft), read, lambda some: encoder.encode([read(one) for one in some]))
+def encode_block(encoder: TextEncoder, description_chars: int, block: Block) -> Encoded:
+    """Encode some rows."""
+    before = encoder.truncated
+    if block.kind == "alias":
+        vectors = encoder.encode(block.items)
+    elif _reads_entities(encoder):
+        vectors = encoder.encode_entities(block.items)
+    else:
+        texts = [entity_text(one, description_chars=description_chars) for one in block.items]
+        vectors = encoder.encode(texts)
+    return Encoded(vectors, encoder.truncated - before)
+
+
+def _encode_here(
+    encoder: TextEncoder, description_chars: int, blocks: Iterator[Block]
+) -> Iterator[tuple[Block, Encoded]]:
+    for block in blocks:
+        yield block, encode_block(encoder, description_chars, block)
 
 
 class _Filler:
     """Fills ``<kind>.npy`` and ``<kind>_hashes.npy``, going on where an earlier one stopped."""
 
     def __init__(
-        self,
-        draft: Path,
-        kind: RowKind,
-        total: int,
-        dim: int,
-        encoder: TextEncoder,
+        self, draft: Path, kind: RowKind, total: int, dim: int, tell: Callable[[], None]
     ) -> None:
-        self._encoder = encoder
+        self._kind, self._tell = kind, tell
         self._state_file = draft / f"{kind}.state"
         self.done = self.reused = self.truncated = 0
         mode: Literal["r+", "w+"] = "w+"
@@ -437,52 +472,63 @@ class _Filler:
             mode = "r+"
             self.done, self.reused, self.truncated = read_json(self._state_file)
         self._state = [self.done, self.reused, self.truncated]
+        self._committed = time.monotonic()
         self._vectors = _reserved(draft / f"{kind}.npy", mode, np.float16, (total, dim))
         self._hashes = _reserved(draft / f"{kind}_hashes.npy", mode, np.uint64, (total,))
+        #: The blocks that are begun, by their first rows: their ends, and the rows to encode.
+        self._begun: dict[int, tuple[int, IntArray]] = {}
+        #: Those that are done before one that stands before them: how many texts were cut.
+        self._ready: dict[int, int] = {}
 
-    def fill(self, rows: _Rows, known: KnownVectors | None, tell: Callable[[], None]) -> None:
-        """Encode or copy every row that is not there yet, and ``tell`` of each step.
+    def fill(self, rows: _Rows, known: KnownVectors | None, encode_blocks: EncodeBlocks) -> None:
+        """Encode or copy every row that is not there yet.
 
         Whatever ends it, kill -9 and a lost disk alone lose rows: those of the last seconds.
         """
-        tell()
-        committed = time.monotonic()
+        self._tell()
         try:
-            while self.done < len(rows.items):
-                stop = min(self.done + CHUNK_ROWS, len(rows.items))
-                chunk = [rows.items[at] for at in range(self.done, stop)]
-                hashes = np.fromiter((text_hash(rows.read(item)) for item in chunk), np.uint64)
-                self._vectors[self.done : stop] = self._block(rows, chunk, hashes, known)
-                self._hashes[self.done : stop] = hashes
-                self.done = stop
-                self._state = [stop, self.reused, self.truncated]
-                if time.monotonic() - committed >= COMMIT_EVERY:
-                    self._commit()
-                    committed = time.monotonic()
-                tell()
+            for block, encoded in encode_blocks(self._blocks(rows, known)):
+                self._vectors[self._begun[block.first][1]] = encoded.vectors
+                self._finish(block.first, encoded.truncated)
         finally:
             self._commit()
+
+    def _blocks(self, rows: _Rows, known: KnownVectors | None) -> Iterator[Block]:
+        """What is to be encoded; all else is copied on the way."""
+        for first in range(self.done, len(rows.items), CHUNK_ROWS):
+            stop = min(first + CHUNK_ROWS, len(rows.items))
+            chunk = [rows.items[at] for at in range(first, stop)]
+            hashes = np.fromiter((text_hash(rows.read(item)) for item in chunk), np.uint64)
+            self._hashes[first:stop] = hashes
+            found = known.find(hashes) if known else np.full(len(chunk), -1)
+            fresh, old = np.flatnonzero(found < 0), np.flatnonzero(found >= 0)
+            if known and len(old):
+                self._vectors[first + old] = known.vectors(found[old])
+            self._begun[first] = stop, first + fresh
+            if len(fresh):
+                yield Block(self._kind, first, [chunk[at] for at in fresh])
+            else:
+                self._finish(first, 0)
+
+    def _finish(self, first: int, truncated: int) -> None:
+        """Count a block that is done, and those behind it that waited for it."""
+        self._ready[first] = truncated
+        while self.done in self._ready:
+            self.truncated += self._ready.pop(self.done)
+            stop, fresh = self._begun.pop(self.done)
+            self.reused += stop - self.done - len(fresh)
+            self.done = stop
+            self._state = [stop, self.reused, self.truncated]
+        if time.monotonic() - self._committed >= COMMIT_EVERY:
+            self._commit()
+        self._tell()
 
     def _commit(self) -> None:
         """Sync what is encoded, then say how much of it is."""
         self._vectors.flush()
         self._hashes.flush()
         write_atomically(self._state_file, json.dumps(self._state))
-
-    def _block(
-        self, rows: _Rows, chunk: list[Any], hashes: HashArray, known: KnownVectors | None
-    ) -> FloatArray:
-        found = known.find(hashes) if known else np.full(len(chunk), -1)
-        fresh = np.flatnonzero(found < 0)
-        block = np.empty((len(chunk), self._vectors.shape[1]), dtype=np.float32)
-        if len(fresh):
-            before = self._encoder.truncated
-            block[fresh] = rows.encode([chunk[at] for at in fresh])
-            self.truncated += self._encoder.truncated - before
-        if known and len(fresh) < len(chunk):
-            block[found >= 0] = known.vectors(found[found >= 0])
-        self.reused += len(chunk) - len(fresh)
-        return block
+        self._committed = time.monotonic()
 
 
 def _write_tokens(

@@ -12,13 +12,21 @@ from typing import Any
 from kglink.config import EncoderSection, ResolvedSettings, SpaceSection
 from kglink.errors import DamagedSpaceError, ModelError, SpaceError, UsageError
 from kglink.models import DEFAULT_MODEL, Encoder
+from kglink.models.hardware import Precision
 from kglink.models.static_folder import STATIC
 from kglink.plugins import Registry
 from kglink.records import OnProgress
 from kglink.space.build import BuildReport, SpaceBuild, row_kinds
 from kglink.space.folder import SpaceFolder, build_command
 from kglink.space.segment import Segment
-from kglink.space.segment_build import History, SpaceSource
+from kglink.space.segment_build import (
+    Block,
+    EncodeBlocks,
+    Encoded,
+    History,
+    SpaceSource,
+    encode_block,
+)
 from kglink.space.space import BackendOf, Space
 from kglink.store import KBInfo, Store
 from kglink.store.entity_reader import Changes, FoldedEntity
@@ -124,9 +132,28 @@ class WorkspaceSpace:
         """Publish it with new KBs by their names alone; False where a build takes but a moment."""
         return self._publishing(progress=progress).publish_names()
 
-    def build(self, *, fresh: bool = False, progress: OnProgress = lambda _: None) -> BuildReport:
-        """Build and publish it; only what changed is encoded, unless ``fresh``."""
-        return self._publishing(fresh=fresh, progress=progress).build()
+    def build(
+        self,
+        *,
+        fresh: bool = False,
+        progress: OnProgress = lambda _: None,
+        encode_blocks: EncodeBlocks | None = None,
+    ) -> BuildReport:
+        """Build and publish it; only what changed is encoded, unless ``fresh``.
+
+        ``encode_blocks`` encodes rows elsewhere, as `encode_job` says.
+        """
+        how = {"fresh": fresh, "progress": progress, "encode_blocks": encode_blocks}
+        return self._publishing(**how).build()
+
+    def encode_job(self) -> EncodeJob:
+        """What encodes rows of the space in any process that sees the model's folder."""
+        section, encoder = self.resolved.values.encoder, self.encoder
+        precision = encoder.info.precision or section.precision
+        return EncodeJob(
+            encoder.source.path, encoder.info.fingerprint, precision, section.device,
+            section.threads or 1, self._section.description_chars,
+        )  # fmt: skip
 
     def open(self) -> Space:
         """The published version; vectors of another model than the encoder's are refused."""
@@ -223,6 +250,45 @@ class WorkspaceSpace:
 def backend_of(registry: Registry) -> BackendOf:
     """What makes the back ends of indexes: their plugins."""
     return lambda name, settings: registry.create("index", name, settings)
+
+
+@dataclass(frozen=True, slots=True)
+class EncodeJob:
+    """A model and how to run it. It can be pickled.
+
+    A process that sees the same model encodes any rows with it, and gives the vectors that one
+    process would give to all of them, if both compute alike.
+    """
+
+    model: Path
+    fingerprint: str
+    precision: Precision
+    device: str
+    threads: int
+    description_chars: int
+
+    def load(self) -> None:
+        """Load the model; the first of a process stays there."""
+        encoder = Encoder(
+            str(self.model), precision=self.precision, device=self.device, threads=self.threads
+        )
+        if encoder.info.fingerprint != self.fingerprint:
+            raise ModelError(
+                f"{self.model} is another model than that of the run",
+                hint="Copy the model's folder to every node, or put it on a shared disk.",
+            )
+        encoder.encode(["."])
+        _loaded[self] = encoder
+
+    def do(self, block: Block) -> Encoded:
+        """Encode some rows."""
+        if self not in _loaded:
+            self.load()
+        return encode_block(_loaded[self], self.description_chars, block)
+
+
+#: The models that this process has loaded.
+_loaded: dict[EncodeJob, Encoder] = {}
 
 
 def joint_space(

@@ -347,12 +347,6 @@ class ChunkLines(NamedTuple):
     mentions: int
 
 
-class Failed(NamedTuple):
-    """Why a chunk has no answers."""
-
-    why: str
-
-
 @dataclass(frozen=True, slots=True)
 class LinkJob:
     """A workspace, the settings of a run, and what the answers depend on.
@@ -372,14 +366,6 @@ class LinkJob:
             _kept[:] = [(self, self._linker())]
         return list(_kept[0][1].link(texts))
 
-    def lines(self, texts: Sequence[TextInput], exporter: Exporter) -> ChunkLines:
-        """The answers to a chunk of texts, written by an exporter whose lines stand alone."""
-        documents = self.link(texts)
-        out = io.StringIO(newline="\n")
-        exporter.export(documents, out)
-        mentions = sum(len(document.links) for document in documents)
-        return ChunkLines(out.getvalue().encode(), mentions)
-
     def _linker(self) -> Linker:
         if not (self.folder / CONFIG_FILE).is_file():
             raise SpaceError(
@@ -394,6 +380,35 @@ class LinkJob:
                 "if it is a copy on another machine, copy it anew.",
             )
         return opened.linker(space=opened.space())
+
+
+class LinesJob(NamedTuple):
+    """Links chunks of texts, and writes the answers by an exporter whose lines stand alone."""
+
+    job: LinkJob
+    exporter: Exporter
+
+    @property
+    def threads(self) -> int:
+        """The cores that a process of it takes."""
+        return self.job.resolved.values.encoder.threads
+
+    @property
+    def device(self) -> str:
+        """Where it computes."""
+        return self.job.resolved.values.encoder.device
+
+    def load(self) -> None:
+        """Load the linker, with its detectors and models."""
+        self.job.link([TextInput("", ".")])
+
+    def do(self, texts: Sequence[TextInput]) -> ChunkLines:
+        """The answers to a chunk of texts."""
+        documents = self.job.link(texts)
+        out = io.StringIO(newline="\n")
+        self.exporter.export(documents, out)
+        mentions = sum(len(document.links) for document in documents)
+        return ChunkLines(out.getvalue().encode(), mentions)
 
 
 #: The job that this process worked at last, and its linker.

@@ -1,4 +1,4 @@
-"""Chunks of texts linked by workers on a Ray cluster, each of which may be lost at any time."""
+"""Chunks of work done by workers on a Ray cluster, each of which may be lost at any time."""
 
 from __future__ import annotations
 
@@ -8,120 +8,151 @@ import signal
 import socket
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator
 from itertools import islice
-from typing import Any, Literal, NamedTuple
+from types import TracebackType
+from typing import Any, Literal, NamedTuple, Protocol, Self
 
 import kglink
 from kglink.errors import SpaceError, UsageError
-from kglink.plugins import Exporter
-from kglink.records import TextInput
-from kglink.workspace.link import ChunkLines, Failed, LinkJob
 
-#: How often a chunk is linked, or a worker started, before it is given up.
+#: How often a chunk is tried, or a worker started, before it is given up.
 TRIES = 3
 #: Seconds without any news after which a run says what it waits for.
 _PATIENCE = 30
 _LONGEST_ERROR = 300
 
 
+class Job(Protocol):
+    """What workers do. It can be pickled."""
+
+    @property
+    def threads(self) -> int:
+        """The cores that a worker takes."""
+        ...
+
+    @property
+    def device(self) -> str:
+        """Where it computes: `cpu` takes no GPU."""
+        ...
+
+    def load(self) -> None:
+        """Load what it takes; an error where a node cannot do it."""
+        ...
+
+    def do(self, given: Any) -> Any:
+        """Do what a chunk asks for."""
+        ...
+
+
 class Chunk(NamedTuple):
-    """Some texts of a run that are linked together; ``number`` is its place in the run."""
+    """What a worker does at a time; ``number`` is its place in the run."""
 
     number: int
-    texts: Sequence[TextInput]
+    given: Any
+    name: str
 
     def __str__(self) -> str:
-        first, last = self.texts[0].id, self.texts[-1].id
-        return f"text {first!r}" if len(self.texts) == 1 else f"texts {first!r} to {last!r}"
+        return self.name
 
 
-Answer = ChunkLines | Failed
+class Failed(NamedTuple):
+    """Why a chunk has no answer."""
+
+    why: str
 
 
-def linked_by_ray(
-    job: LinkJob,
-    exporter: Exporter,
-    chunks: Iterator[Chunk],
-    workers: int,
-    tell: Callable[[str], None] = lambda line: None,
-) -> Generator[tuple[Chunk, Answer]]:
-    """Each chunk with its answers, in the order in which they are ready.
+class RayWorkers:
+    """Workers on the cluster of ``RAY_ADDRESS``, else on one that was started on this machine.
 
-    The cluster is that of ``RAY_ADDRESS``, else one that was started on this machine, else one of
-    this machine that ends with the run. A chunk that fails, or whose worker is lost, is linked
-    again by whichever worker is free; after three times it has `Failed`. The run ends with an error
-    where a node has another version of kglink or does not see the workspace. ``tell`` gets a line
-    for every loss, and while no worker can be started.
+    Where there is none, Ray starts here, and ends with them. They start when there is work.
     """
-    waiting = deque(islice(chunks, workers))
-    if not waiting:
-        return
-    try:
-        import ray
-    except ImportError as error:
-        raise UsageError("--engine ray needs Ray", hint="pip install 'kglink[ray]'") from error
-    is_ours = _connect(ray)
-    pool = _Workers(ray, job, exporter, workers, tell)
-    tries: Counter[int] = Counter()
-    try:
-        while waiting or pool.is_linking:
-            pool.work_at(waiting)
-            # The next chunks are read while the workers work.
-            waiting.extend(islice(chunks, max(0, workers - len(waiting))))
-            for chunk, answer in pool.news():
-                tries[chunk.number] += 1
-                if isinstance(answer, Failed) and tries[chunk.number] < TRIES:
-                    waiting.appendleft(chunk)
-                else:
-                    del tries[chunk.number]
-                    yield chunk, answer
-    finally:
-        pool.stop()
-        if is_ours:
-            ray.shutdown()
-
-
-class _Workers:
-    """The workers of a run, each of which does one thing at a time."""
 
     def __init__(
-        self,
-        ray: Any,
-        job: LinkJob,
-        exporter: Exporter,
-        most: int,
-        tell: Callable[[str], None],
+        self, job: Job, most: int, tell: Callable[[str], None] = lambda line: None
     ) -> None:
-        self._ray, self._most, self._tell = ray, most, tell
-        self._given = ray.put(job), ray.put(exporter)
-        encoder = job.resolved.values.encoder
-        gpus = 0 if encoder.device == "cpu" else int(ray.cluster_resources().get("GPU", 0))
-        share = 1 / math.ceil(most / gpus) if gpus else 0  # of a GPU, which workers may share
-        self._made = ray.remote(_worker_class()).options(num_cpus=encoder.threads, num_gpus=share)
+        self._job, self._most, self._tell = job, most, tell
         self._idle: list[Any] = []
         self._busy: dict[Any, tuple[Any, Literal["check", "load"] | Chunk]] = {}
         self._lost_starts = 0
+        self._ray: Any = None
+        self._is_ours = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stop()
+        if self._is_ours:
+            self._ray.shutdown()
+
+    def do(self, chunks: Iterator[Chunk]) -> Generator[tuple[Chunk, Any]]:
+        """Each chunk with its answer, in the order in which they are ready.
+
+        A chunk that fails, or whose worker is lost, is done again by whichever worker is free;
+        after three times it has `Failed`. The run ends with an error where a node has another
+        version of kglink or cannot load the job. ``tell`` gets a line for every loss, and while no
+        worker can be started.
+        """
+        waiting = deque(islice(chunks, self._most))
+        if waiting and self._ray is None:
+            self._start()
+        tries: Counter[int] = Counter()
+        try:
+            while waiting or self._is_working:
+                self._work_at(waiting)
+                # The next chunks are made while the workers work.
+                waiting.extend(islice(chunks, max(0, self._most - len(waiting))))
+                for chunk, answer in self._news():
+                    tries[chunk.number] += 1
+                    if isinstance(answer, Failed) and tries[chunk.number] < TRIES:
+                        waiting.appendleft(chunk)
+                    else:
+                        del tries[chunk.number]
+                        yield chunk, answer
+        except BaseException:
+            self._stop()  # with what they were at
+            raise
+
+    def _start(self) -> None:
+        """Connect to the cluster, and give it the job."""
+        try:
+            import ray
+        except ImportError as error:
+            hint = "pip install 'kglink[ray]'"
+            raise UsageError("--engine ray needs Ray", hint=hint) from error
+        self._is_ours = _connect(ray)
+        self._ray = ray
+        self._given = ray.put(self._job)
+        gpus = 0 if self._job.device == "cpu" else int(ray.cluster_resources().get("GPU", 0))
+        share = 1 / math.ceil(self._most / gpus) if gpus else 0  # of a GPU, which they may share
+        made = ray.remote(_worker_class())
+        self._made = made.options(num_cpus=self._job.threads, num_gpus=share)
 
     @property
-    def is_linking(self) -> bool:
-        """Whether some chunk is being linked."""
+    def _is_working(self) -> bool:
+        """Whether some chunk is being worked at."""
         return any(isinstance(step, Chunk) for _, step in self._busy.values())
 
-    def work_at(self, waiting: deque[Chunk]) -> None:
+    def _work_at(self, waiting: deque[Chunk]) -> None:
         """Give chunks to idle workers, and start workers for the others."""
         while self._idle and waiting:
             worker, chunk = self._idle.pop(), waiting.popleft()
-            self._busy[worker.lines.remote(chunk.texts)] = worker, chunk
+            self._busy[worker.do.remote(chunk.given)] = worker, chunk
         starting = sum(not isinstance(step, Chunk) for _, step in self._busy.values())
         for _ in range(min(len(waiting) - starting, self._most - len(self._busy))):
             worker = self._made.remote()
             self._busy[worker.check.remote(kglink.__version__)] = worker, "check"
 
-    def news(self) -> Iterator[tuple[Chunk, Answer]]:
+    def _news(self) -> Iterator[tuple[Chunk, Any]]:
         """Wait until some worker is done with its step; chunks among them with their answers."""
         ready, _ = self._ray.wait([*self._busy], num_returns=1, timeout=_PATIENCE)
-        if not ready and not self.is_linking:
+        if not ready and not self._is_working:
             has = self._ray.cluster_resources()
             self._tell(
                 f"waiting for a worker to start: the cluster has {has.get('CPU', 0):g} CPUs and "
@@ -137,7 +168,7 @@ class _Workers:
                 said = (line for line in str(error).splitlines() if not line.startswith("\t"))
                 why = " ".join(said)[:_LONGEST_ERROR].rstrip()
                 if isinstance(step, Chunk):
-                    self._tell(f"lost a worker that linked {step}: {why}")
+                    self._tell(f"lost a worker of {step}: {why}")
                     yield step, Failed(f"its worker was lost: {why}")
                 else:
                     self._lost_start(why)
@@ -148,7 +179,7 @@ class _Workers:
             elif answer:
                 raise SpaceError(answer[0], hint=answer[1])
             elif step == "check":
-                self._busy[worker.load.remote(*self._given)] = worker, "load"
+                self._busy[worker.load.remote(self._given)] = worker, "load"
             else:
                 self._idle.append(worker)
                 self._lost_starts = 0
@@ -161,17 +192,18 @@ class _Workers:
                 hint="If memory ran out, use fewer workers (--workers N): each holds an encoder.",
             )
 
-    def stop(self) -> None:
+    def _stop(self) -> None:
         """End all workers."""
         for worker in (*self._idle, *(worker for worker, _ in self._busy.values())):
             self._ray.kill(worker)
+        self._idle, self._busy = [], {}
 
 
 def _worker_class() -> type:
     """The class of workers, which Ray takes to nodes as it is: theirs may be another kglink."""
 
     class Worker:
-        """Links chunks; its linker is loaded once."""
+        """Does chunks; its job is loaded once."""
 
         def check(self, version: str) -> tuple[str, str] | None:
             """What is wrong with this node and how to mend it; None: nothing."""
@@ -186,22 +218,22 @@ def _worker_class() -> type:
             hint = f"Install kglink {version} on every node, or use one image for all of them."
             return f"node {self.node()} has {here}, and the run kglink {version}", hint
 
-        def load(self, job: LinkJob, exporter: Exporter) -> tuple[str, str] | None:
-            """Load the linker; why it cannot be loaded, and how to mend it."""
-            self.job, self.exporter = job, exporter
+        def load(self, job: Job) -> tuple[str, str] | None:
+            """Load the job; why it cannot be loaded, and how to mend it."""
+            self.job = job
             try:
-                self.job.link([TextInput("", ".")])  # detectors and models as well
+                self.job.load()
             except Exception as error:  # noqa: BLE001 - said by the driver, which names the node
                 words = getattr(error, "message", f"{type(error).__name__}: {error}")
                 return f"node {self.node()}: {words}", getattr(error, "hint", "")
             return None
 
-        def lines(self, texts: Sequence[TextInput]) -> Answer:
-            """The answers to the texts of a chunk."""
-            from kglink.workspace.link import Failed  # of the node
+        def do(self, given: Any) -> Any:
+            """The answer to a chunk."""
+            from kglink.workspace.ray_workers import Failed  # of the node
 
             try:
-                return self.job.lines(texts, self.exporter)
+                return self.job.do(given)
             except Exception as error:  # noqa: BLE001 - the other chunks go on
                 return Failed(f"{type(error).__name__}: {error}")
 

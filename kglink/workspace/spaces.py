@@ -6,8 +6,9 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,27 +20,63 @@ from kglink.evaluation.significance import RandomizationTest
 from kglink.models.static_folder import STATIC
 from kglink.records import OnProgress
 from kglink.shown import Shown, ShownList
+from kglink.sources import OnNote
 from kglink.space.build import BuildReport
 from kglink.space.folder import SpaceFolder, space_names
 from kglink.space.manifest import SegmentInfo, read_part
 from kglink.space.segment import INFO_FILE
+from kglink.space.segment_build import Block, Encoded
 from kglink.workspace.folder import SPACES_FOLDER, folder_size, named
+from kglink.workspace.joint_space import WorkspaceSpace
 from kglink.workspace.judging import evaluate, evaluated
 from kglink.workspace.opened import Opened
 
 
 def build(
-    opened: Opened, *, model: str = "", fresh: bool = False, progress: OnProgress = lambda _: None
+    opened: Opened,
+    *,
+    model: str = "",
+    fresh: bool = False,
+    ray_workers: int = 0,
+    progress: OnProgress = lambda _: None,
+    on_note: OnNote = lambda label, text: None,
 ) -> BuildReport:
     """Build and publish the joint space of all KBs; only what changed is encoded.
 
     ``model``, a name or a folder, takes the place of the model that the space was made with;
-    ``fresh`` encodes everything again.
+    ``fresh`` encodes everything again. With ``ray_workers`` so many workers on a Ray cluster
+    encode, and ``on_note`` hears of those that are lost.
     """
     space = opened.joint_space.with_model(model) if model else opened.joint_space
-    report = space.build(fresh=fresh, progress=progress)
+    if ray_workers:
+        report = _build_on_ray(space, fresh, ray_workers, progress, on_note)
+    else:
+        report = space.build(fresh=fresh, progress=progress)
     opened.joint_space = space
     return report
+
+
+def _build_on_ray(
+    space: WorkspaceSpace, fresh: bool, most: int, progress: OnProgress, on_note: OnNote
+) -> BuildReport:
+    from kglink.workspace.ray_workers import Chunk, Failed, RayWorkers
+
+    def chunks(blocks: Iterator[Block]) -> Iterator[Chunk]:
+        for number, one in enumerate(blocks):
+            yield Chunk(number, one, f"{len(one.items):,} {one.kind} rows from {one.first:,} on")
+
+    with RayWorkers(space.encode_job(), most, partial(on_note, "ray")) as workers:
+
+        def encode_blocks(blocks: Iterator[Block]) -> Iterator[tuple[Block, Encoded]]:
+            for chunk, answer in workers.do(chunks(blocks)):
+                if isinstance(answer, Failed):
+                    raise SpaceError(
+                        f"{chunk} cannot be encoded: {answer.why}",
+                        hint="What is encoded is kept: the same command goes on from there.",
+                    )
+                yield chunk.given, answer
+
+        return space.build(fresh=fresh, progress=progress, encode_blocks=encode_blocks)
 
 
 def build_if_stale(

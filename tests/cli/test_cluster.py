@@ -19,12 +19,13 @@ from conftest import Kglink
 
 from fake_distributions import FakeEnvironment
 from kglink.errors import SpaceError, UsageError
-from kglink.records import TextInput
+from kglink.records import Progress, TextInput
+from kglink.space.segment_build import Block
 from kglink.workspace import Workspace
-from kglink.workspace.link import ChunkLines
-from kglink.workspace.ray_workers import Chunk, linked_by_ray
+from kglink.workspace.link import ChunkLines, LinesJob
+from kglink.workspace.ray_workers import Chunk, Job, RayWorkers
 from kglink.workspace.texts import Part
-from kglink_cli.outputs import KeptChunks, name_of
+from kglink_cli.outputs import KeptChunks, chunk_of, name_of
 
 TEXT = "Isolde Heron saw a grey heron near the Skerrow Light. The seal came later. "
 FILLER = "the water went on, as it does. " * 1100  # each text is a chunk of its own
@@ -52,7 +53,7 @@ MOODY = """
 
 
 def chunk(number: int, *texts: str) -> Chunk:
-    return Chunk(number, [TextInput(f"{number}-{at}", text) for at, text in enumerate(texts)])
+    return chunk_of(number, [TextInput(f"{number}-{at}", text) for at, text in enumerate(texts)])
 
 
 def long_texts(folder: Path, count: int, **others: str) -> Path:
@@ -219,6 +220,11 @@ def nodes(cluster: Any) -> Iterator[list[Any]]:
             cluster.remove_node(node, allow_graceful=False)
 
 
+def done_by(job: Job, *chunks: Chunk) -> list[tuple[Chunk, Any]]:
+    with RayWorkers(job, 2) as workers:
+        return list(workers.do(iter(chunks)))
+
+
 def begun(source: Path, output: Path, *more: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "kglink_cli", "link", str(source), "-o", str(output)]
     ray = ["--engine", "ray", "--workers", "2", *more]
@@ -264,7 +270,7 @@ def test_a_lost_node_and_a_lost_driver_change_no_byte(
     cluster.remove_node(nodes[0], allow_graceful=False)
     told = ended(running)
     assert f"after {kept} chunks" in told
-    assert "lost a worker that linked text '" in told
+    assert "lost a worker of text '" in told
     assert output.read_bytes() == alone.read_bytes()
     assert not list(tmp_path.glob(".r.jsonl.*"))
 
@@ -312,13 +318,13 @@ def test_a_workspace_that_a_node_does_not_see_is_named(
         exporter = workspace.registry.create("exporter", "kglink/jsonl", {})
     elsewhere = replace(job, folder=tmp_path / "elsewhere")
     with pytest.raises(SpaceError, match=r"^node \S+: there is no workspace at .*elsewhere"):
-        list(linked_by_ray(elsewhere, exporter, iter([chunk(0, TEXT)]), 2))
-    (answer,) = linked_by_ray(job, exporter, iter([chunk(0, TEXT)]), 2)
+        done_by(LinesJob(elsewhere, exporter), chunk(0, TEXT))
+    (answer,) = done_by(LinesJob(job, exporter), chunk(0, TEXT))
     assert isinstance(answer[1], ChunkLines)
     assert answer[1].mentions == answer[1].lines.count(b'"start"')
     other = replace(job, made_of=("another version",))
     with pytest.raises(SpaceError, match="is not as it was when the run began"):
-        list(linked_by_ray(other, exporter, iter([chunk(0, TEXT)]), 2))
+        done_by(LinesJob(other, exporter), chunk(0, TEXT))
 
 
 @pytest.mark.slow
@@ -333,10 +339,75 @@ def test_workers_share_the_gpus_of_a_cluster(demo_copy: Path, tmp_path: Path, cl
     try:
         chunks = (chunk(at, TEXT) for at in range(12))
         until = time.monotonic() + 60
-        for _ in linked_by_ray(job, exporter, chunks, 3):
-            while ray.available_resources().get("GPU") != 0.5 and time.monotonic() < until:
-                time.sleep(0.1)
+        with RayWorkers(LinesJob(job, exporter), 3) as workers:
+            for _ in workers.do(chunks):
+                while ray.available_resources().get("GPU") != 0.5 and time.monotonic() < until:
+                    time.sleep(0.1)
         assert time.monotonic() < until, "three workers take half of a GPU each"
     finally:
         ray.shutdown()
         cluster.remove_node(node, allow_graceful=False)
+
+
+def files_of(workspace: Path, space: str) -> dict[str, bytes]:
+    """The arrays and tables of a space's segments."""
+    segments = workspace / "spaces" / space / "segments"
+    return {
+        str(path.relative_to(segments)): path.read_bytes()
+        for path in segments.rglob("*")
+        if path.suffix in (".npy", ".utf8")
+    }
+
+
+@pytest.mark.slow
+def test_a_cluster_that_loses_a_node_encodes_the_bytes_of_one_process(
+    demo_copy: Path, cluster: Any, nodes: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kglink.space.segment_build.CHUNK_ROWS", 16)
+    notes, left = [], list(nodes)
+
+    def progress(news: Progress) -> None:
+        if news.what.startswith("encoding") and news.done > 100 and len(left) == len(nodes):
+            cluster.remove_node(left.pop(), allow_graceful=False)
+
+    def note(label: str, text: str) -> None:
+        notes.append(f"{label}: {text}")
+
+    with Workspace.open(demo_copy, flags={"space.name": "alone"}) as workspace:
+        alone = workspace.build()
+    with Workspace.open(demo_copy, flags={"space.name": "cluster"}) as workspace:
+        made = workspace.build(ray_workers=2, progress=progress, on_note=note)
+    assert made.encoded_rows == alone.encoded_rows > 500
+    assert made.truncated_texts == alone.truncated_texts
+    assert any("lost a worker of" in line and "rows from" in line for line in notes), notes
+    assert files_of(demo_copy, "cluster") == files_of(demo_copy, "alone")
+
+
+@pytest.mark.slow
+def test_a_build_that_is_killed_goes_on_and_a_node_with_another_model_is_named(
+    demo_copy: Path, kglink: Kglink, tmp_path: Path, cluster: Any, nodes: list[Any]
+) -> None:
+    command = [sys.executable, "-m", "kglink_cli", "build", "--space", "cluster"]
+    running = subprocess.Popen([*command, "--engine", "ray", "--workers", "2"])
+    drafts = demo_copy / "spaces" / "cluster" / "segments"
+    until = time.monotonic() + 200
+    while not list(drafts.glob(".draft-*/alias.npy")) and time.monotonic() < until:
+        time.sleep(0.01)
+    os.kill(running.pid, signal.SIGKILL)
+    running.communicate()
+    assert list(drafts.glob(".draft-*"))
+    kglink("build", "--space", "cluster", "--engine", "ray", "--workers", 2)
+    kglink("build", "--space", "alone")
+    assert files_of(demo_copy, "cluster") == files_of(demo_copy, "alone")
+
+    with Workspace.open(demo_copy) as workspace:
+        job = workspace.joint_space.encode_job()
+    with pytest.raises(SpaceError, match=r"^node \S+: .* is another model than that of the run"):
+        done_by(replace(job, fingerprint="another"), Chunk(0, Block("alias", 0, ["heron"]), "a"))
+    ((_, encoded),) = done_by(job, Chunk(0, Block("alias", 0, ["heron"]), "a"))
+    assert encoded.vectors.shape == (1, 384)
+
+
+def test_workers_of_a_build_are_for_a_cluster(demo: Path, kglink: Kglink) -> None:
+    assert "--engine ray" in kglink("build", "--workers", 2, code=2).err
+    assert "processes, ray" in kglink("build", "--engine", "spark", code=2).err

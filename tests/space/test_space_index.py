@@ -186,8 +186,8 @@ def test_killed_at_any_moment_a_whole_version_stays(folder: SpaceFolder, where: 
 # ------------------------------------------------------------------------------ rounded codes
 def test_what_rounded_codes_find_is_compared_anew(folder: SpaceFolder) -> None:
     exact = opened(folder)
-    bits = {"factory": "IVF4,RaBitQ2", "nprobe": 4, "oversampling": 16}
-    change_index(folder, IndexChoice("kglink/faiss", bits), backend_of)
+    bits = IndexChoice("kglink/faiss", {"factory": "IVF4,RaBitQ2", "nprobe": 4, "oversampling": 16})
+    change_index(folder, bits, backend_of)
     rounded = opened(folder)
     assert (exact.index.exact, rounded.index.exact) == (True, False)
     for kind in ("text", "alias"):
@@ -204,7 +204,10 @@ def test_what_codes_find_by_themselves_is_less(folder: SpaceFolder) -> None:
     wanted = opened(folder).nearest(QUERIES, "kb", "text", 10)[1]
     right = {}
     for oversampling in (1, 3):
-        bits = {"factory": "IVF1,RaBitQ", "oversampling": oversampling}
+        bits: dict[str, str | int | float | bool] = {
+            "factory": "IVF1,RaBitQ",
+            "oversampling": oversampling,
+        }
         change_index(folder, IndexChoice("kglink/faiss", bits), backend_of)
         found = opened(folder).nearest(QUERIES, "kb", "text", 10)[1]
         right[oversampling] = np.mean(

@@ -29,6 +29,7 @@ from kglink_plugins.indexes.rows import (
     row_count,
     selector_of,
     spool_rows,
+    threads_for,
     write_index,
 )
 from kglink_plugins.plugin import LISTS, FactorySettings
@@ -181,7 +182,13 @@ class FactoryIndex:
     ) -> tuple[FloatArray, IntArray]:
         params = _parameters(self._index, selector, wider=wider)
         kind = type(self._index).__name__
-        with faiss_errors(f"{kind} cannot be searched", hint="Use kglink/flat for this."):
+        core, visited = _core(self._index), float(self.size)
+        if isinstance(core, faiss.IndexIVF):
+            visited *= min(1.0, core.nprobe * wider / core.nlist)
+        with (
+            faiss_errors(f"{kind} cannot be searched", hint="Use kglink/flat for this."),
+            threads_for(int(len(queries) * visited * self.dim)),
+        ):
             asked = queries
             if self._distances:
                 asked = np.column_stack([queries, np.zeros(len(queries), np.float32)])
