@@ -143,9 +143,7 @@ class SQLite(Backend):
             )
         if not create and not self.path.is_file():
             raise StoreError(f"no store at {self.path}", hint="Add a KB first: kglink add-kb")
-        # A file that can be changed needs a folder that takes the log of the changes.
-        needed = (self.path, self.path.parent)
-        self.read_only = self.path.is_file() and not all(os.access(one, os.W_OK) for one in needed)
+        self.read_only = self.path.is_file() and not _is_writable(self.path)
         # Each reader that is half-way holds a connection.
         return create_engine(self.url, creator=self._connect, max_overflow=-1)
 
@@ -286,6 +284,11 @@ _AFTER_FULL = (
     "Make room on that disk and run the same command again: all batches written so far are kept."
 )
 RESTORE = "Restore it from a copy, or remove it and add the KBs again."
+
+
+def _is_writable(path: Path) -> bool:
+    """Whether a file can be changed, and its folder take the log of the changes."""
+    return os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
 
 
 #: An insert of plain values, as it is compiled.

@@ -11,7 +11,9 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 from typing import NamedTuple
 
 from kglink.errors import RecordError
@@ -144,55 +146,42 @@ def prepare_mapping(number: int, mapping: CodeMapping) -> Prepared:
     return Prepared(number, key, _digest(text), fields, len(text))
 
 
+@dataclass(slots=True)
 class RecordBatch:
     """Records made ready to be written in one transaction."""
 
-    def __init__(self, job: IngestJob) -> None:
-        self._job = job
-        self._characters = 0
-        self.read = 0
-        self.entities: list[Prepared] = []
-        self.documents: list[Prepared] = []
-        self.mappings: list[Prepared] = []
-        self.kinds = (self.entities, self.documents, self.mappings)
-
-    def add(self, number: int, record: Record) -> None:
-        """Take in the record of that number; a bad one goes to the job's problems instead."""
-        self.read = number
-        job = self._job
-        try:
-            if isinstance(record, Document):
-                prepared = prepare_document(number, record, job.split, job.longest_name)
-                self.documents.append(prepared)
-            elif isinstance(record, CodeMapping):
-                prepared = prepare_mapping(number, record)
-                self.mappings.append(prepared)
-            else:
-                prepared = prepare_entity(number, record, job.language, job.longest_name)
-                self.entities.append(prepared)
-        except RecordError as error:
-            job.problems.report(error)
-        else:
-            self._characters += prepared.size
-
-    def is_full(self) -> bool:
-        """Whether it is time to write."""
-        size = sum(map(len, self.kinds))
-        return size >= self._job.batch_size or self._characters >= BATCH_CHARACTERS
+    read: int = 0
+    """The number of the last one that was read, good or bad."""
+    kinds: tuple[list[Prepared], ...] = field(default_factory=lambda: ([], [], []))
+    """Entities, documents and mappings."""
 
 
 def batches(records: Iterable[Record], job: IngestJob, skip: int) -> Iterator[RecordBatch]:
-    """Cut a stream into batches, without the first ``skip`` records."""
-    batch = RecordBatch(job)
-    for number, record in enumerate(records, start=1):
-        if number <= skip:
+    """Cut a stream into batches, without the first ``skip`` records and without bad ones."""
+    batch, size, characters = RecordBatch(), 0, 0
+    for number, record in islice(enumerate(records, start=1), skip, None):
+        batch.read = number
+        try:
+            kind, prepared = _prepare(number, record, job)
+        except RecordError as error:
+            job.problems.report(error)
             continue
-        batch.add(number, record)
-        if batch.is_full():
+        batch.kinds[kind].append(prepared)
+        size, characters = size + 1, characters + prepared.size
+        if size >= job.batch_size or characters >= BATCH_CHARACTERS:
             yield batch
-            batch = RecordBatch(job)
+            batch, size, characters = RecordBatch(), 0, 0
     if batch.read:
         yield batch
+
+
+def _prepare(number: int, record: Record, job: IngestJob) -> tuple[int, Prepared]:
+    """The place of a record among the kinds of a batch, and the record made ready."""
+    if isinstance(record, Document):
+        return 1, prepare_document(number, record, job.split, job.longest_name)
+    if isinstance(record, CodeMapping):
+        return 2, prepare_mapping(number, record)
+    return 0, prepare_entity(number, record, job.language, job.longest_name)
 
 
 def completed_names(entity: Entity) -> dict[tuple[str, AliasKind], int]:

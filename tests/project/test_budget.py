@@ -71,7 +71,7 @@ MOST: dict[str, Size] = {
     # Segments in layers: an update writes what changed.
     "kglink/space": Size(3_780, 16, 49),
     # Sources that are annotated at random count nothing.
-    "kglink/store": Size(5_225, 27, 45),
+    "kglink/store": Size(5_215, 27, 45),
     "kglink/testing": Size(1_995, 13, 21),
     "kglink/text": Size(1_175, 11, 7),
     # Rerankers that go on from another; a part of the mentions; mining and judging on a GPU.
