@@ -367,7 +367,7 @@ def test_a_cluster_that_loses_a_node_encodes_the_bytes_of_one_process(
     notes, left = [], list(nodes)
 
     def progress(news: Progress) -> None:
-        if news.what.startswith("encoding") and news.done > 100 and len(left) == len(nodes):
+        if news.step.startswith("encoding") and news.done > 100 and len(left) == len(nodes):
             cluster.remove_node(left.pop(), allow_graceful=False)
 
     def note(label: str, text: str) -> None:
