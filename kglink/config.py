@@ -124,7 +124,7 @@ class SpaceSection(Section):
     trained models: text only."""
     index: str = "auto"
     """Index back end (`kglink plugins`); `auto`: what the space has, `kglink/flat` for a new
-    space."""
+    space, and an approximate one for a space that grows beyond a million vectors."""
     index_settings: dict[str, str | int | float | bool] = Field(default_factory=dict)
     """Settings of the index back end; none: with `auto`, those that the space has."""
     words: Literal["auto", "yes", "no"] = "auto"
@@ -324,7 +324,7 @@ def setting_descriptions(settings: type[BaseModel]) -> dict[str, str]:
     for kind in settings.__mro__[: settings.__mro__.index(BaseModel)]:
         try:
             (definition,) = ast.parse(dedent(inspect.getsource(kind))).body
-        except OSError:  # installed without its source
+        except (OSError, TypeError, SyntaxError):  # its source is not there, or not by itself
             continue
         for one, below in pairwise(definition.body if isinstance(definition, ast.ClassDef) else ()):
             match one, below:

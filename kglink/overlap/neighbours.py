@@ -165,7 +165,9 @@ class RowPairs(NamedTuple):
     def best(self, values: npt.ArrayLike) -> FloatArray:
         """The largest of the values of each pair of entities, which come for each pair of rows."""
         given = np.asarray(values, np.float32)
-        found: FloatArray = np.maximum.reduceat(given, self.starts) if len(given) else given
+        if not len(given):
+            return np.zeros(len(self.starts), np.float32)
+        found: FloatArray = np.maximum.reduceat(given, self.starts)
         return found
 
     def best_products(self, left: _Rows, right: _Rows) -> FloatArray:

@@ -36,7 +36,9 @@ class _RescoredIndex:
     def search(
         self, queries: FloatArray, k: int, ranges: Sequence[RowRange] | None = None
     ) -> tuple[FloatArray, IntArray]:
-        fetched = max(k, _LEAST) * self._index.oversampling
+        if k < 1:
+            return self._index.search(queries, k, ranges)  # which refuses it
+        fetched = max(k, min(max(k, _LEAST) * self._index.oversampling, self.size))
         step = max(1, _COMPARED // max(1, fetched))
         parts = [
             self._search(queries[at : at + step], k, fetched, ranges)

@@ -468,17 +468,19 @@ class _Filler:
         self._state_file = draft / f"{kind}.state"
         self.done = self.reused = self.truncated = 0
         mode: Literal["r+", "w+"] = "w+"
+        ready: list[list[int]] = []
         if self._state_file.is_file():
             mode = "r+"
-            self.done, self.reused, self.truncated = read_json(self._state_file)
-        self._state = [self.done, self.reused, self.truncated]
+            self.done, self.reused, self.truncated, *ready = read_json(self._state_file)
+        self._state: list[Any] = [self.done, self.reused, self.truncated, *ready]
         self._committed = time.monotonic()
         self._vectors = _reserved(draft / f"{kind}.npy", mode, np.float16, (total, dim))
         self._hashes = _reserved(draft / f"{kind}_hashes.npy", mode, np.uint64, (total,))
         #: The blocks that are begun, by their first rows: their ends, and the rows to encode.
         self._begun: dict[int, tuple[int, IntArray]] = {}
-        #: Those that are done before one that stands before them: how many texts were cut.
-        self._ready: dict[int, int] = {}
+        #: Those that are done before one that stands before them: their ends, how many rows they
+        #: reuse, and how many of their texts were cut.
+        self._ready = {first: (stop, old, cut) for first, stop, old, cut in ready}
 
     def fill(self, rows: _Rows, known: KnownVectors | None, encode_blocks: EncodeBlocks) -> None:
         """Encode or copy every row that is not there yet.
@@ -495,7 +497,11 @@ class _Filler:
 
     def _blocks(self, rows: _Rows, known: KnownVectors | None) -> Iterator[Block]:
         """What is to be encoded; all else is copied on the way."""
-        for first in range(self.done, len(rows.items), CHUNK_ROWS):
+        stop = self.done
+        while (first := stop) < len(rows.items):
+            if first in self._ready:  # since an earlier run
+                stop = self._ready[first][0]
+                continue
             stop = min(first + CHUNK_ROWS, len(rows.items))
             chunk = [rows.items[at] for at in range(first, stop)]
             hashes = np.fromiter((text_hash(rows.read(item)) for item in chunk), np.uint64)
@@ -512,13 +518,13 @@ class _Filler:
 
     def _finish(self, first: int, truncated: int) -> None:
         """Count a block that is done, and those behind it that waited for it."""
-        self._ready[first] = truncated
+        stop, fresh = self._begun.pop(first)
+        self._ready[first] = stop, stop - first - len(fresh), truncated
         while self.done in self._ready:
-            self.truncated += self._ready.pop(self.done)
-            stop, fresh = self._begun.pop(self.done)
-            self.reused += stop - self.done - len(fresh)
-            self.done = stop
-            self._state = [stop, self.reused, self.truncated]
+            self.done, old, cut = self._ready.pop(self.done)
+            self.reused, self.truncated = self.reused + old, self.truncated + cut
+        behind = [[at, *rest] for at, rest in self._ready.items()]
+        self._state = [self.done, self.reused, self.truncated, *behind]
         if time.monotonic() - self._committed >= COMMIT_EVERY:
             self._commit()
         self._tell()

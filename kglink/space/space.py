@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -63,7 +64,9 @@ class Space:
         self._index: VectorIndex | None = None
         if manifest.index_file is not None:
             backend = backend_of(manifest.index, manifest.index_settings)
-            self._index = rescored(backend.load(version / INDEX_FILE), self.vectors)
+            self._index = rescored(
+                backend.load(version / INDEX_FILE), partial(_vectors_of, manifest, self.segments)
+            )
         if (self._index.size if self._index else 0) != manifest.rows:
             raise DamagedSpaceError(f"{version / INDEX_FILE}: not the index of its segments")
 
@@ -98,12 +101,7 @@ class Space:
 
     def vectors(self, rows: IntArray) -> FloatArray:
         """The vectors of some rows of the joint index, from the segments; -1 gives zeros."""
-        vectors = np.zeros((*rows.shape, self.manifest.model.dim), dtype=np.float32)
-        for span in self.manifest.spans:
-            own = (rows >= span.start) & (rows < span.stop)
-            segment = self.segments[span.kb].indexed
-            vectors[own] = segment.vectors(span.kind, rows[own] - span.start)
-        return vectors
+        return _vectors_of(self.manifest, self.segments, rows)
 
     def nearest(
         self, queries: FloatArray, kb: str, kind: RowKind, k: int
@@ -138,6 +136,16 @@ class Space:
         span = self._spans[segment.kb, kind]
         scores, found = self.index.search(queries, k, [RowRange(span.start, span.stop)])
         return scores, np.where(found >= 0, found - span.start, -1)
+
+
+def _vectors_of(
+    manifest: SpaceManifest, segments: Mapping[str, Segment], rows: IntArray
+) -> FloatArray:
+    vectors = np.zeros((*rows.shape, manifest.model.dim), dtype=np.float32)
+    for span in manifest.spans:
+        own = (rows >= span.start) & (rows < span.stop)
+        vectors[own] = segments[span.kb].indexed.vectors(span.kind, rows[own] - span.start)
+    return vectors
 
 
 def no_vectors(folder: SpaceFolder) -> SpaceError:

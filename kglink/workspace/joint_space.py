@@ -148,11 +148,14 @@ class WorkspaceSpace:
 
     def encode_job(self) -> EncodeJob:
         """What encodes rows of the space in any process that sees the model's folder."""
-        section, encoder = self.resolved.values.encoder, self.encoder
-        precision = encoder.info.precision or section.precision
+        section, encoder, info = self.resolved.values.encoder, self.encoder, self.encoder.info
+        precision = info.precision or section.precision
+        own = encoder.source.path
+        # A name is looked up by each node, which may have the model somewhere else.
+        model = str(own) if own.is_relative_to(self.root.resolve()) else info.path
         return EncodeJob(
-            encoder.source.path, encoder.info.fingerprint, precision, section.device,
-            section.threads or 1, self._section.description_chars,
+            model, info.fingerprint, precision, section.device, section.threads or 1,
+            self._section.description_chars,
         )  # fmt: skip
 
     def open(self) -> Space:
@@ -200,6 +203,8 @@ class WorkspaceSpace:
         Words are indexed where they are already, if the settings say nothing.
         """
         chosen: dict[str, object] = {}
+        if self._settings.index != AUTO:
+            chosen["index"] = self.registry.get("index", self._settings.index).name
         if self.encoder.trained and not self._settings.rows:
             chosen["rows"] = ("text",)
         if self._settings.words == AUTO or self.own_name:
@@ -260,7 +265,8 @@ class EncodeJob:
     process would give to all of them, if both compute alike.
     """
 
-    model: Path
+    model: str
+    """Its name, or its folder."""
     fingerprint: str
     precision: Precision
     device: str
@@ -270,7 +276,7 @@ class EncodeJob:
     def load(self) -> None:
         """Load the model; the first of a process stays there."""
         encoder = Encoder(
-            str(self.model), precision=self.precision, device=self.device, threads=self.threads
+            self.model, precision=self.precision, device=self.device, threads=self.threads
         )
         if encoder.info.fingerprint != self.fingerprint:
             raise ModelError(

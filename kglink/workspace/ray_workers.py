@@ -9,11 +9,11 @@ import socket
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterator
+from importlib.metadata import version
 from itertools import islice
 from types import TracebackType
 from typing import Any, Literal, NamedTuple, Protocol, Self
 
-import kglink
 from kglink.errors import SpaceError, UsageError
 
 #: How often a chunk is tried, or a worker started, before it is given up.
@@ -101,7 +101,7 @@ class RayWorkers:
         """
         waiting = deque(islice(chunks, self._most))
         if waiting and self._ray is None:
-            self._start()
+            self.start()
         tries: Counter[int] = Counter()
         try:
             while waiting or self._is_working:
@@ -119,7 +119,7 @@ class RayWorkers:
             self._stop()  # with what they were at
             raise
 
-    def _start(self) -> None:
+    def start(self) -> None:
         """Connect to the cluster, and give it the job."""
         try:
             import ray
@@ -147,7 +147,7 @@ class RayWorkers:
         starting = sum(not isinstance(step, Chunk) for _, step in self._busy.values())
         for _ in range(min(len(waiting) - starting, self._most - len(self._busy))):
             worker = self._made.remote()
-            self._busy[worker.check.remote(kglink.__version__)] = worker, "check"
+            self._busy[worker.check.remote(version("kglink"))] = worker, "check"
 
     def _news(self) -> Iterator[tuple[Chunk, Any]]:
         """Wait until some worker is done with its step; chunks among them with their answers."""
@@ -175,7 +175,8 @@ class RayWorkers:
                 continue
             if isinstance(step, Chunk):
                 self._idle.append(worker)
-                yield step, answer
+                found, why = answer
+                yield step, Failed(why) if why else found
             elif answer:
                 raise SpaceError(answer[0], hint=answer[1])
             elif step == "check":
@@ -228,14 +229,12 @@ def _worker_class() -> type:
                 return f"node {self.node()}: {words}", getattr(error, "hint", "")
             return None
 
-        def do(self, given: Any) -> Any:
-            """The answer to a chunk."""
-            from kglink.workspace.ray_workers import Failed  # of the node
-
+        def do(self, given: Any) -> tuple[Any, str]:
+            """The answer to a chunk, or why it has none."""
             try:
-                return self.job.do(given)
+                return self.job.do(given), ""
             except Exception as error:  # noqa: BLE001 - the other chunks go on
-                return Failed(f"{type(error).__name__}: {error}")
+                return None, f"{type(error).__name__}: {error}"
 
         def node(self) -> str:
             """How Ray calls this node."""

@@ -66,15 +66,21 @@ def _build_on_ray(
             yield Chunk(number, one, f"{len(one.items):,} {one.kind} rows from {one.first:,} on")
 
     with RayWorkers(space.encode_job(), most, partial(on_note, "ray")) as workers:
+        workers.start()
 
         def encode_blocks(blocks: Iterator[Block]) -> Iterator[tuple[Block, Encoded]]:
+            failed = []
             for chunk, answer in workers.do(chunks(blocks)):
                 if isinstance(answer, Failed):
-                    raise SpaceError(
-                        f"{chunk} cannot be encoded: {answer.why}",
-                        hint="What is encoded is kept: the same command goes on from there.",
-                    )
-                yield chunk.given, answer
+                    failed.append(f"{chunk} ({answer.why})")
+                    on_note("failed", failed[-1])
+                else:
+                    yield chunk.given, answer
+            if failed:
+                raise SpaceError(
+                    f"{len(failed):,} blocks cannot be encoded: {failed[0]}",
+                    hint="The others are encoded and kept: the same command tries these again.",
+                )
 
         return space.build(fresh=fresh, progress=progress, encode_blocks=encode_blocks)
 

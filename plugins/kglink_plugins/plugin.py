@@ -351,7 +351,7 @@ class FactorySettings(IndexSettings):
     search_only: ClassVar[frozenset[str]] = frozenset({"nprobe", "ef_search", "oversampling"})
 
     factory: str = Field(
-        f"IVF{LISTS},RaBitQ2",
+        "SQfp16",
         max_length=80,  # faiss reads a string by recursion, and dies of a very long one
         pattern=r"^[^0-9]*([0-9]{1,7}[^0-9]+)*[0-9]{0,7}$",
     )
@@ -359,9 +359,9 @@ class FactorySettings(IndexSettings):
     lists that suits the rows."""
     train_rows: int = Field(200_000, ge=1)
     """Rows drawn at random to train an index that needs it."""
-    nprobe: int = Field(256, ge=1)
+    nprobe: int = Field(32, ge=1)
     """Lists that an IVF index looks into per query."""
-    oversampling: int = Field(4, ge=1, le=100)
+    oversampling: int = Field(1, ge=1, le=100)
     """How many times as many rows are fetched as are wanted, and compared anew by their vectors, if
     the index holds rounded codes."""
     ef_search: int = Field(128, ge=1)
@@ -381,7 +381,7 @@ class FactorySettings(IndexSettings):
         # the same graph, and for others a worse one.
         return {
             "rabitq": IndexPreset(
-                {},
+                {"factory": f"IVF{LISTS},RaBitQ2", "nprobe": 256, "oversampling": 4},
                 "rows in lists, two bits a number, what is found compared anew: for millions",
             ),
             "hnsw-accurate": IndexPreset(

@@ -114,7 +114,8 @@ def test_two_spaces_beside_each_other(kglink: Kglink, two: Path) -> None:
     assert differ["index"] == ("kglink/flat", "kglink/faiss")
     assert differ["index: factory"] == (None, "SQ8")
     assert differ["index bytes"][0] > 3 * differ["index bytes"][1]
-    assert set(differ) == {"index", "index: factory", "index bytes", "bytes"}
+    sets = {"index: factory", "index: oversampling"}
+    assert set(differ) == {"index", *sets, "index bytes", "bytes"}
     assert "itself" in kglink("spaces", "--compare", "twofold", "twofold", code=2).err
 
 
@@ -269,7 +270,8 @@ def test_settings_that_would_put_another_index_in_its_place(
     ran = kglink("index", "--preset", "sq8", code=2)
     assert "space.index (KGLINK_SPACE_INDEX)" in ran.err
     monkeypatch.setenv("KGLINK_SPACE_INDEX", "kglink/faiss")
-    monkeypatch.setenv("KGLINK_SPACE_INDEX_SETTINGS", '{"factory": "SQ8"}')
+    settings = '{"factory": "SQ8", "oversampling": 2}'
+    monkeypatch.setenv("KGLINK_SPACE_INDEX_SETTINGS", settings)
     kglink("index", "--preset", "sq8", "--queries", "0")
     assert read(kglink, "spaces")[0]["current"] is True
 

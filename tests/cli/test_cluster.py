@@ -363,6 +363,7 @@ def files_of(workspace: Path, space: str) -> dict[str, bytes]:
 def test_a_cluster_that_loses_a_node_encodes_the_bytes_of_one_process(
     demo_copy: Path, cluster: Any, nodes: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("KGLINK_ENCODER_DEVICE", "cpu")
     monkeypatch.setattr("kglink.space.segment_build.CHUNK_ROWS", 16)
     notes, left = [], list(nodes)
 
@@ -385,8 +386,13 @@ def test_a_cluster_that_loses_a_node_encodes_the_bytes_of_one_process(
 
 @pytest.mark.slow
 def test_a_build_that_is_killed_goes_on_and_a_node_with_another_model_is_named(
-    demo_copy: Path, kglink: Kglink, tmp_path: Path, cluster: Any, nodes: list[Any]
+    demo_copy: Path,
+    kglink: Kglink,
+    cluster: Any,
+    nodes: list[Any],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setenv("KGLINK_ENCODER_DEVICE", "cpu")
     command = [sys.executable, "-m", "kglink_cli", "build", "--space", "cluster"]
     running = subprocess.Popen([*command, "--engine", "ray", "--workers", "2"])
     drafts = demo_copy / "spaces" / "cluster" / "segments"

@@ -9,7 +9,7 @@ import os
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -28,7 +28,7 @@ from kglink.space import segment_build
 from kglink.space.build import BuildReport, SpaceBuild
 from kglink.space.folder import SpaceFolder, space_names
 from kglink.space.segment import Segment
-from kglink.space.segment_build import SpaceSource
+from kglink.space.segment_build import Block, Encoded, SpaceSource
 from kglink.space.space import Space, SpaceNames
 from kglink.store.entity_reader import FoldedEntity
 from kglink.text.entity_text import entity_text
@@ -192,6 +192,41 @@ def test_an_interrupted_build_goes_on_and_ends_in_the_same_bytes(
     second = HashEncoder()
     build(broken, source("kb", *entities), encoder=second)
     assert len(first.seen) + len(second.seen) == 60
+    assert _contents(whole) == _contents(broken)
+
+
+def test_blocks_that_come_back_in_any_order_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(segment_build, "CHUNK_ROWS", 4)
+    entities = [Entity(f"e{at:02}", f"Name {at}", f"Text {at}.") for at in range(30)]
+    whole, broken = SpaceFolder(tmp_path / "a", "default"), SpaceFolder(tmp_path / "b", "default")
+    build(whole, source("kb", *entities))
+    encoder = HashEncoder()
+
+    def backwards(lost: int) -> segment_build.EncodeBlocks:
+        def encode(blocks: Iterator[Block]) -> Iterator[tuple[Block, Encoded]]:
+            for block in reversed(list(blocks)):
+                if block.first != lost:
+                    yield block, segment_build.encode_block(encoder, 2000, block)
+            if lost >= 0:
+                raise SpaceError("a block is lost")
+
+        return encode
+
+    with pytest.raises(SpaceError, match="a block is lost"):
+        job(broken, [source("kb", *entities)], encode_blocks=backwards(8)).build()
+    assert len(encoder.seen) == 26
+    told: list[int] = []
+    job(
+        broken,
+        [source("kb", *entities)],
+        encode_blocks=backwards(-1),
+        progress=lambda one: told.append(one.done) if one.total else None,
+    ).build()
+    assert len(encoder.seen) == 60, "each once"
+    assert told[0] == 8
+    assert told[-1] == 60
     assert _contents(whole) == _contents(broken)
 
 

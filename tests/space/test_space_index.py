@@ -25,6 +25,7 @@ from kglink.space.recall import (
     sample_rows,
 )
 from kglink.space.space import Space
+from kglink_plugins.plugin import FactorySettings
 
 if TYPE_CHECKING:
     from kglink.plugins import FloatArray, IntArray, VectorIndex
@@ -137,7 +138,7 @@ import os, signal, sys
 from pathlib import Path
 from kglink.plugins import load_registry
 from kglink.space import folder
-from kglink.space.index import LARGE_INDEX, IndexChoice, change_index
+from kglink.space.index import IndexChoice, change_index
 
 def die(*_, **__):
     os.kill(os.getpid(), signal.SIGKILL)
@@ -214,6 +215,11 @@ def test_what_codes_find_by_themselves_is_less(folder: SpaceFolder) -> None:
             [len({*a} & {*b}) / 10 for a, b in zip(found, wanted, strict=True)]
         )
     assert right[1] < right[3]
+
+
+def test_the_index_of_a_large_space_is_a_preset() -> None:
+    preset = FactorySettings.presets()["rabitq"]
+    assert IndexChoice("kglink/faiss", preset.settings) == LARGE_INDEX
 
 
 def test_a_space_that_grows_large_gets_lists(

@@ -35,6 +35,8 @@ class IndexBackendContract(PluginContract):
         rows, queries = vectors(300, seed=1), vectors(20, seed=2)
         index = self.make().build([rows], DIM)
         assert index.size == 300
+        assert isinstance(index.oversampling, int)
+        assert index.oversampling >= 1
         for k in (1, 5, 64):
             self._compare(index, rows, queries, k)
 
