@@ -27,7 +27,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from kglink.models.loading import load_tokenizer, load_transformer
 from kglink.plugins import load_registry
+from kglink.space.index import LARGE_INDEX
 from kglink.space.rescored import rescored
 from kglink.workspace import Workspace
 from kglink_plugins.indexes.rows import faiss
@@ -73,11 +75,9 @@ def chain(workspace: Workspace) -> tuple[list[str], list[list[int]]]:
 
 def word_vectors(workspace: Workspace, words: list[str]) -> FloatArray:
     """The sum of each word's tokens; frequent ones, the first of the vocabulary, count less."""
-    from transformers import AutoModel, AutoTokenizer
-
-    folder = str(workspace.encoder.source.path)
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    table = AutoModel.from_pretrained(folder).get_input_embeddings().weight.detach()
+    source = workspace.encoder.source
+    tokenizer = load_tokenizer(source)
+    table = load_transformer("AutoModel", source).get_input_embeddings().weight.detach()
     table = torch.nn.functional.normalize(table.float() - table.float().mean(0))
     table *= 1 / (1 + 1e5 / (torch.arange(len(table)) + 1000.0)).unsqueeze(1)
     tokens = [tokenizer(word, add_special_tokens=False).input_ids or [UNKNOWN] for word in words]
@@ -123,7 +123,7 @@ def rows_of(path: Path, after: list[list[int]], vectors: FloatArray, size: int) 
 # -------------------------------------------------------------------------------------- measure
 def measure(rows: Rows, queries: FloatArray, folder: Path) -> None:
     """Build, save and open the index, and print a line of figures."""
-    backend = load_registry(only="builtin").create("index", "kglink/faiss", {})
+    backend = load_registry(only="builtin").create("index", *LARGE_INDEX)
     path = folder / "index"
     began = time.process_time()
     backend.build(blocks(rows), rows.shape[1]).save(path)

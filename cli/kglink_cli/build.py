@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 from rich.filesize import decimal
@@ -15,9 +15,8 @@ from typer import Argument, Option
 
 from kglink.config import SpaceSection
 from kglink.errors import UnknownNameError, UsageError
-from kglink.workspace.folder import check_known
 from kglink_cli.console import counted, note, print_json, print_table, progress
-from kglink_cli.session import open_workspace, parse_options
+from kglink_cli.session import is_on_ray, open_workspace, parse_options
 
 if TYPE_CHECKING:
     from kglink.space.build import BuildReport
@@ -51,10 +50,10 @@ def build(
     """Build the joint space of all KBs; only what changed since the last build is encoded."""
     from kglink.models.hardware import usable_cores
 
-    check_known("engine", engine, ("processes", "ray"))
-    if workers and engine != "ray":
+    on_ray = is_on_ray(engine)
+    if workers and not on_ray:
         raise UsageError("--workers is for --engine ray", hint="Alone a build uses all cores.")
-    ray_workers = (workers or usable_cores()) if engine == "ray" else 0
+    ray_workers = (workers or usable_cores()) if on_ray else 0
     flags = {
         "space.name": space,
         "space.index": index,
@@ -113,9 +112,10 @@ def build_with_progress(
 ) -> BuildReport:
     """Build with a progress bar and a summary on standard error."""
     began = time.monotonic()
-    how: dict[str, Any] = {"model": model, "fresh": fresh, "ray_workers": ray_workers}
     with progress() as tell:
-        made = workspace.build(**how, progress=tell, on_note=note)
+        made = workspace.build(
+            model=model, fresh=fresh, ray_workers=ray_workers, progress=tell, on_note=note
+        )
     _tell_built(workspace, made, time.monotonic() - began)
     return made
 

@@ -18,7 +18,7 @@ from typer import Argument, Option
 from kglink.errors import RecordError, SpaceBusyError, UsageError
 from kglink.records import LinkedDocument
 from kglink.sources import Problems, Source
-from kglink.workspace.folder import CLUSTERER, check_known
+from kglink.workspace.folder import CLUSTERER
 from kglink_cli.build import build_with_progress, ensure_space, tell_names_alone
 from kglink_cli.console import Reached, counted, display, note
 from kglink_cli.outputs import (
@@ -37,6 +37,7 @@ from kglink_cli.session import (
     Rerank,
     Types,
     Under,
+    is_on_ray,
     limit_flags,
     open_workspace,
     parse_options,
@@ -154,8 +155,7 @@ def link(
     from kglink.workspace.texts import Part, TextReader
 
     streamed = lines and sources == [STDIN]
-    by_ray = engine == "ray"
-    check_known("engine", engine, ("processes", "ray"))
+    by_ray = is_on_ray(engine)
     divides = {"--engine ray": by_ray, "--part": part is not None, "--workers": (workers or 1) > 1}
     if as_json and output_format not in (None, "json"):
         raise UsageError(f"--json, and --format {output_format}", hint="Leave one of the two out.")

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
-from kglink.errors import SpaceError, UsageError
+from kglink.errors import UsageError
 from kglink.files.atomic import file_lock, replace_file
 from kglink.files.digest import bytes_digest, text_digest
 from kglink.records import LinkedDocument, TextInput
@@ -260,7 +260,6 @@ def _written(line: bytes) -> Written | None:
 
 
 # ----------------------------------------------------------------------------------- a cluster
-_SHOWN_FAILURES = 3
 
 
 def output_of_chunks(output: Path | None, exporter: str) -> Path:
@@ -282,7 +281,7 @@ def link_on_cluster(
     """
     from kglink.linking.pipeline import text_groups
     from kglink.workspace.link import LinesJob, job_of
-    from kglink.workspace.ray_workers import Failed, RayWorkers
+    from kglink.workspace.ray_workers import Failed, RayWorkers, chunks_failed
 
     workspace, path = to.workspace, output_of_chunks(to.path, to.format)
     workers, on_error = workspace.settings.link.workers, workspace.settings.ingest.on_error
@@ -316,7 +315,7 @@ def link_on_cluster(
                 done += len(chunk.given)
                 show(reached(done))
         if failed and (on_error == "stop" or not kept):
-            raise _failure(
+            raise chunks_failed(
                 failed,
                 "The others are done and kept: the same command tries these again, and with "
                 "--on-error skip it writes the answers without them.",
@@ -324,15 +323,9 @@ def link_on_cluster(
         with whole_file(workspace, path) as out:
             kept.write(names, out.buffer)
     if failed:
-        raise _failure(failed, f"{path} has the others; the same command tries these again.")
+        raise chunks_failed(failed, f"{path} has the others; the same command tries these again.")
     remove_drafts(path)
     return mentions
-
-
-def _failure(failed: list[str], hint: str) -> SpaceError:
-    more = f"; {len(failed) - _SHOWN_FAILURES} more" if len(failed) > _SHOWN_FAILURES else ""
-    shown = "; ".join(failed[:_SHOWN_FAILURES])
-    return SpaceError(f"{counted(len(failed), 'chunk')} failed: {shown}{more}", hint=hint)
 
 
 class KeptChunks:

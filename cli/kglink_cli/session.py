@@ -10,6 +10,7 @@ import typer
 from typer import Option
 
 from kglink.errors import UsageError
+from kglink.workspace.folder import check_known
 from kglink_cli.console import note
 
 if TYPE_CHECKING:
@@ -94,6 +95,12 @@ def parse_options(pairs: list[str] | None, option: str = "--set") -> dict[str, o
             )
         options[key.strip()] = value
     return options
+
+
+def is_on_ray(engine: str) -> bool:
+    """Whether an ``--engine`` is a Ray cluster; what is no engine is refused."""
+    check_known("engine", engine, ("processes", "ray"))
+    return engine == "ray"
 
 
 def split_names(names: str | None) -> tuple[str, ...]:

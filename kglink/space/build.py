@@ -32,6 +32,7 @@ from kglink.space.layers import LayeredSegment, open_segment
 from kglink.space.manifest import (
     ROW_KINDS,
     RowKind,
+    RowSpan,
     SegmentInfo,
     SpaceManifest,
     read_part,
@@ -150,7 +151,7 @@ class SpaceBuild:
     def build(self) -> BuildReport:
         """Build and publish the space of the KBs, reusing whatever is still right."""
         # Made now: that an index cannot be must not be found out after hours of encoding.
-        self.backend_of(*self._index_of({}))
+        self.backend_of(*self._index_of())
         if not self.sources:
             raise SpaceError("there is no KB with entities yet", hint="Run `kglink add-kb` first.")
         with self.folder.writing(self.replaces):
@@ -166,8 +167,11 @@ class SpaceBuild:
             for plan in waiting:
                 segments[plan.kb] = self._segment(plan)
                 # An exact index is its rows; others take long to build, and are built once.
-                by_steps = by_steps and self._index_of(segments).name == DEFAULT_INDEX
-                if by_steps and plan is not waiting[-1]:
+                if (
+                    by_steps
+                    and plan is not waiting[-1]
+                    and self._index_of(row_spans(segments)).name == DEFAULT_INDEX
+                ):
                     self._publish(segments)
             manifest = self._publish(segments)
             self.folder.drop_segments(self.folder.segment_folders(manifest).__contains__)
@@ -185,7 +189,7 @@ class SpaceBuild:
 
         False: nothing was published, because no KB is new or a build takes but a moment.
         """
-        self.backend_of(*self._index_of({}))
+        self.backend_of(*self._index_of())
         with self.folder.writing(self.replaces):
             first = self._names_first()
             if first:
@@ -199,15 +203,15 @@ class SpaceBuild:
         with self.folder.writing():
             return self._segment(self.plan_of(source))
 
-    def _index_of(self, segments: Mapping[str, Segment]) -> IndexChoice:
-        """The index that a space of these segments gets."""
-        spans = row_spans(segments)
+    def _index_of(self, spans: Sequence[RowSpan] = ()) -> IndexChoice:
+        """The index that a space of these rows gets."""
         manifest = self.folder.usable_manifest()
         return chosen_index(self.settings, manifest, spans[-1].stop if spans else 0)
 
     def _publish(self, segments: Mapping[str, Segment]) -> SpaceManifest:
         """Put some segments, their vectors indexed, in the place of the version before."""
-        index, spans = self._index_of(segments), row_spans(segments)
+        spans = row_spans(segments)
+        index = self._index_of(spans)
         lowest = {kb: one.indexed.folder.name for kb, one in segments.items()}
         indexed = {kb: name for kb, name in lowest.items() if name != segments[kb].folder.name}
         # An index of the segments below is that of the version before.

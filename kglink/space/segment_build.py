@@ -73,7 +73,7 @@ class Block(NamedTuple):
     first: int
     """The number of the first row among those of its kind."""
     items: list[Any]
-    """What the rows stand for: names, or entities."""
+    """What the encoder is given: texts, or by a trained one's text rows entities."""
 
 
 class Encoded(NamedTuple):
@@ -256,7 +256,7 @@ def _fill(
     counts = _names(draft, plan, progress)
     by_tokens = encoder.trained is not None and encoder.trained.compares_tokens
     total = sum(counts[kind] * (1 + (by_tokens and kind == "text")) for kind in plan.rows)
-    encode_blocks = encode_blocks or partial(_encode_here, encoder, plan.description_chars)
+    encode_blocks = encode_blocks or partial(_encode_here, encoder)
     tokens = 0
 
     def tell() -> None:
@@ -423,6 +423,8 @@ class _Rows:
     items: Sequence[Any]
     read: Callable[[Any], str]
     """What the encoder reads of a row: rows that read the same have the same vector."""
+    are_given: bool = False
+    """Whether the encoder is given the items themselves."""
 
 
 def _reads_entities(encoder: TextEncoder) -> TypeGuard[Encoder]:
@@ -434,28 +436,23 @@ def _rows(kind: RowKind, draft: Path, encoder: TextEncoder, description_chars: i
     if kind == "alias":
         return _Rows(StringTable(draft / "surfaces"), str)
     if _reads_entities(encoder):
-        return _Rows(_Entities(draft), encoder.entity_text)
+        return _Rows(_Entities(draft), encoder.entity_text, are_given=True)
     return _Rows(_Entities(draft), partial(entity_text, description_chars=description_chars))
 
 
-def encode_block(encoder: TextEncoder, description_chars: int, block: Block) -> Encoded:
+def encode_block(encoder: TextEncoder, block: Block) -> Encoded:
     """Encode some rows."""
     before = encoder.truncated
-    if block.kind == "alias":
-        vectors = encoder.encode(block.items)
-    elif _reads_entities(encoder):
+    if block.kind == "text" and _reads_entities(encoder):
         vectors = encoder.encode_entities(block.items)
     else:
-        texts = [entity_text(one, description_chars=description_chars) for one in block.items]
-        vectors = encoder.encode(texts)
+        vectors = encoder.encode(block.items)
     return Encoded(vectors, encoder.truncated - before)
 
 
-def _encode_here(
-    encoder: TextEncoder, description_chars: int, blocks: Iterator[Block]
-) -> Iterator[tuple[Block, Encoded]]:
+def _encode_here(encoder: TextEncoder, blocks: Iterator[Block]) -> Iterator[tuple[Block, Encoded]]:
     for block in blocks:
-        yield block, encode_block(encoder, description_chars, block)
+        yield block, encode_block(encoder, block)
 
 
 class _Filler:
@@ -472,7 +469,6 @@ class _Filler:
         if self._state_file.is_file():
             mode = "r+"
             self.done, self.reused, self.truncated, *ready = read_json(self._state_file)
-        self._state: list[Any] = [self.done, self.reused, self.truncated, *ready]
         self._committed = time.monotonic()
         self._vectors = _reserved(draft / f"{kind}.npy", mode, np.float16, (total, dim))
         self._hashes = _reserved(draft / f"{kind}_hashes.npy", mode, np.uint64, (total,))
@@ -504,7 +500,8 @@ class _Filler:
                 continue
             stop = min(first + CHUNK_ROWS, len(rows.items))
             chunk = [rows.items[at] for at in range(first, stop)]
-            hashes = np.fromiter((text_hash(rows.read(item)) for item in chunk), np.uint64)
+            texts = list(map(rows.read, chunk))
+            hashes = np.fromiter(map(text_hash, texts), np.uint64)
             self._hashes[first:stop] = hashes
             found = known.find(hashes) if known else np.full(len(chunk), -1)
             fresh, old = np.flatnonzero(found < 0), np.flatnonzero(found >= 0)
@@ -512,7 +509,8 @@ class _Filler:
                 self._vectors[first + old] = known.vectors(found[old])
             self._begun[first] = stop, first + fresh
             if len(fresh):
-                yield Block(self._kind, first, [chunk[at] for at in fresh])
+                given = chunk if rows.are_given else texts
+                yield Block(self._kind, first, [given[at] for at in fresh])
             else:
                 self._finish(first, 0)
 
@@ -523,8 +521,6 @@ class _Filler:
         while self.done in self._ready:
             self.done, old, cut = self._ready.pop(self.done)
             self.reused, self.truncated = self.reused + old, self.truncated + cut
-        behind = [[at, *rest] for at, rest in self._ready.items()]
-        self._state = [self.done, self.reused, self.truncated, *behind]
         if time.monotonic() - self._committed >= COMMIT_EVERY:
             self._commit()
         self._tell()
@@ -533,7 +529,9 @@ class _Filler:
         """Sync what is encoded, then say how much of it is."""
         self._vectors.flush()
         self._hashes.flush()
-        write_atomically(self._state_file, json.dumps(self._state))
+        behind = [[first, *rest] for first, rest in self._ready.items()]
+        state = [self.done, self.reused, self.truncated, *behind]
+        write_atomically(self._state_file, json.dumps(state))
         self._committed = time.monotonic()
 
 

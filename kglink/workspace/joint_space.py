@@ -143,8 +143,7 @@ class WorkspaceSpace:
 
         ``encode_blocks`` encodes rows elsewhere, as `encode_job` says.
         """
-        how = {"fresh": fresh, "progress": progress, "encode_blocks": encode_blocks}
-        return self._publishing(**how).build()
+        return self._publishing(fresh=fresh, progress=progress, encode_blocks=encode_blocks).build()
 
     def encode_job(self) -> EncodeJob:
         """What encodes rows of the space in any process that sees the model's folder."""
@@ -153,10 +152,7 @@ class WorkspaceSpace:
         own = encoder.source.path
         # A name is looked up by each node, which may have the model somewhere else.
         model = str(own) if own.is_relative_to(self.root.resolve()) else info.path
-        return EncodeJob(
-            model, info.fingerprint, precision, section.device, section.threads or 1,
-            self._section.description_chars,
-        )  # fmt: skip
+        return EncodeJob(model, info.fingerprint, precision, section.device, section.threads or 1)
 
     def open(self) -> Space:
         """The published version; vectors of another model than the encoder's are refused."""
@@ -271,7 +267,6 @@ class EncodeJob:
     precision: Precision
     device: str
     threads: int
-    description_chars: int
 
     def load(self) -> None:
         """Load the model; the first of a process stays there."""
@@ -290,7 +285,7 @@ class EncodeJob:
         """Encode some rows."""
         if self not in _loaded:
             self.load()
-        return encode_block(_loaded[self], self.description_chars, block)
+        return encode_block(_loaded[self], block)
 
 
 #: The models that this process has loaded.

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from kglink.errors import UsageError
 from kglink.records import Entity, OnProgress, Progress
 from kglink.sources import OnNote, Problems, Source, read_records
-from kglink.space.index import AUTO, MOST_EXACT
+from kglink.space.index import LARGE_INDEX, chosen_index
 from kglink.space.names import SHARD_ROWS
 from kglink.workspace.detectors import DICTIONARY
 from kglink.workspace.folder import SPACES_FOLDER, folder_size, init_workspace
@@ -200,7 +200,7 @@ def _scaled(opened: Opened, sample: _Sample, costs: Sequence[_Cost], machines: i
     vectors = disk(few, encoded, "space_mb") - space
     dim = opened.joint_space.encoder.info.dim
     of_vectors = rows * dim * 2
-    if rows > MOST_EXACT and opened.settings.space.index == AUTO:
+    if chosen_index(opened.settings.space, None, rows) == LARGE_INDEX:
         of_vectors = rows * (dim // 4 + _BYTES_IN_LISTS)
         vectors -= (rows * dim * 4 - of_vectors) / 1e6
     stored, used = disk(fewer, named, "store_mb"), named.memory_mb

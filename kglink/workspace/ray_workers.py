@@ -8,7 +8,7 @@ import signal
 import socket
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from importlib.metadata import version
 from itertools import islice
 from types import TracebackType
@@ -21,6 +21,7 @@ TRIES = 3
 #: Seconds without any news after which a run says what it waits for.
 _PATIENCE = 30
 _LONGEST_ERROR = 300
+_SHOWN_FAILURES = 3
 
 
 class Job(Protocol):
@@ -62,6 +63,13 @@ class Failed(NamedTuple):
     why: str
 
 
+def chunks_failed(failed: Sequence[str], hint: str) -> SpaceError:
+    """The error of a run in which some chunks have failed, each named with its reason."""
+    more = f"; {len(failed) - _SHOWN_FAILURES} more" if len(failed) > _SHOWN_FAILURES else ""
+    count = f"{len(failed):,} chunk{'s' * (len(failed) > 1)}"
+    return SpaceError(f"{count} failed: {'; '.join(failed[:_SHOWN_FAILURES])}{more}", hint=hint)
+
+
 class RayWorkers:
     """Workers on the cluster of ``RAY_ADDRESS``, else on one that was started on this machine.
 
@@ -87,7 +95,8 @@ class RayWorkers:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._stop()
+        for worker in (*self._idle, *(worker for worker, _ in self._busy.values())):
+            self._ray.kill(worker)
         if self._is_ours:
             self._ray.shutdown()
 
@@ -103,21 +112,17 @@ class RayWorkers:
         if waiting and self._ray is None:
             self.start()
         tries: Counter[int] = Counter()
-        try:
-            while waiting or self._is_working:
-                self._work_at(waiting)
-                # The next chunks are made while the workers work.
-                waiting.extend(islice(chunks, max(0, self._most - len(waiting))))
-                for chunk, answer in self._news():
-                    tries[chunk.number] += 1
-                    if isinstance(answer, Failed) and tries[chunk.number] < TRIES:
-                        waiting.appendleft(chunk)
-                    else:
-                        del tries[chunk.number]
-                        yield chunk, answer
-        except BaseException:
-            self._stop()  # with what they were at
-            raise
+        while waiting or self._is_working:
+            self._work_at(waiting)
+            # The next chunks are made while the workers work.
+            waiting.extend(islice(chunks, max(0, self._most - len(waiting))))
+            for chunk, answer in self._news():
+                tries[chunk.number] += 1
+                if isinstance(answer, Failed) and tries[chunk.number] < TRIES:
+                    waiting.appendleft(chunk)
+                else:
+                    del tries[chunk.number]
+                    yield chunk, answer
 
     def start(self) -> None:
         """Connect to the cluster, and give it the job."""
@@ -192,12 +197,6 @@ class RayWorkers:
                 f"{self._lost_starts} workers were lost while they started: {why}",
                 hint="If memory ran out, use fewer workers (--workers N): each holds an encoder.",
             )
-
-    def _stop(self) -> None:
-        """End all workers."""
-        for worker in (*self._idle, *(worker for worker, _ in self._busy.values())):
-            self._ray.kill(worker)
-        self._idle, self._busy = [], {}
 
 
 def _worker_class() -> type:

@@ -59,7 +59,7 @@ def build(
 def _build_on_ray(
     space: WorkspaceSpace, fresh: bool, most: int, progress: OnProgress, on_note: OnNote
 ) -> BuildReport:
-    from kglink.workspace.ray_workers import Chunk, Failed, RayWorkers
+    from kglink.workspace.ray_workers import Chunk, Failed, RayWorkers, chunks_failed
 
     def chunks(blocks: Iterator[Block]) -> Iterator[Chunk]:
         for number, one in enumerate(blocks):
@@ -77,10 +77,8 @@ def _build_on_ray(
                 else:
                     yield chunk.given, answer
             if failed:
-                raise SpaceError(
-                    f"{len(failed):,} blocks cannot be encoded: {failed[0]}",
-                    hint="The others are encoded and kept: the same command tries these again.",
-                )
+                hint = "The others are encoded and kept: the same command tries these again."
+                raise chunks_failed(failed, hint)
 
         return space.build(fresh=fresh, progress=progress, encode_blocks=encode_blocks)
 

@@ -38,7 +38,7 @@ def catalogue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_plan_is_what_the_whole_takes(
     catalogue: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kglink.workspace.plan.MOST_EXACT", 100_000)
+    monkeypatch.setattr("kglink.space.index.MOST_EXACT", 100_000)
     with Workspace.open(tmp_path / "here", create=True) as workspace:
         planned = workspace.plan(catalogue, records=3000)
         assert workspace.kbs() == []

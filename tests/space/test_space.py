@@ -178,13 +178,23 @@ def test_another_model_reuses_nothing(folder: SpaceFolder) -> None:
     assert encoder.seen == [entity_text(MERCURY), "Mercury"]
 
 
-def test_an_interrupted_build_goes_on_and_ends_in_the_same_bytes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def thirty() -> list[Entity]:
+    return [Entity(f"e{at:02}", f"Name {at}", f"Text {at}.") for at in range(30)]
+
+
+@pytest.fixture
+def whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SpaceFolder:
+    """A space of thirty entities that nothing interrupted, made four rows at a time."""
     monkeypatch.setattr(segment_build, "CHUNK_ROWS", 4)
-    entities = [Entity(f"e{at:02}", f"Name {at}", f"Text {at}.") for at in range(30)]
-    whole, broken = SpaceFolder(tmp_path / "a", "default"), SpaceFolder(tmp_path / "b", "default")
-    build(whole, source("kb", *entities))
+    made = SpaceFolder(tmp_path / "whole", "default")
+    build(made, source("kb", *thirty()))
+    return made
+
+
+def test_an_interrupted_build_goes_on_and_ends_in_the_same_bytes(
+    whole: SpaceFolder, folder: SpaceFolder
+) -> None:
+    entities, broken = thirty(), folder
     first = HashEncoder(fail_after=16)
     with pytest.raises(KeyboardInterrupt):
         build(broken, source("kb", *entities), encoder=first)
@@ -196,19 +206,16 @@ def test_an_interrupted_build_goes_on_and_ends_in_the_same_bytes(
 
 
 def test_blocks_that_come_back_in_any_order_are_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    whole: SpaceFolder, folder: SpaceFolder
 ) -> None:
-    monkeypatch.setattr(segment_build, "CHUNK_ROWS", 4)
-    entities = [Entity(f"e{at:02}", f"Name {at}", f"Text {at}.") for at in range(30)]
-    whole, broken = SpaceFolder(tmp_path / "a", "default"), SpaceFolder(tmp_path / "b", "default")
-    build(whole, source("kb", *entities))
+    entities, broken = thirty(), folder
     encoder = HashEncoder()
 
     def backwards(lost: int) -> segment_build.EncodeBlocks:
         def encode(blocks: Iterator[Block]) -> Iterator[tuple[Block, Encoded]]:
             for block in reversed(list(blocks)):
                 if block.first != lost:
-                    yield block, segment_build.encode_block(encoder, 2000, block)
+                    yield block, segment_build.encode_block(encoder, block)
             if lost >= 0:
                 raise SpaceError("a block is lost")
 
@@ -233,7 +240,7 @@ def test_blocks_that_come_back_in_any_order_are_kept(
 def test_what_is_encoded_is_safe_after_some_seconds(
     folder: SpaceFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    entities = [Entity(f"e{at:02}", f"Name {at}", f"Text {at}.") for at in range(30)]
+    entities = thirty()
 
     def safe_rows(commit_every: float) -> list[int]:
         """How many rows of texts a kill would have left each time that the encoder was called."""
@@ -262,7 +269,7 @@ def test_progress_counts_the_rows_of_an_interrupted_build(
 ) -> None:
     """All of them at once, before the first new one: they must not count as quick work."""
     monkeypatch.setattr(segment_build, "CHUNK_ROWS", 4)
-    entities = [Entity(f"e{at:02}", f"Name {at}", f"Text {at}.") for at in range(30)]
+    entities = thirty()
     with pytest.raises(KeyboardInterrupt):
         build(folder, source("kb", *entities), encoder=HashEncoder(fail_after=texts))
     told: list[tuple[int, int]] = []
