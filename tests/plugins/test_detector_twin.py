@@ -18,7 +18,7 @@ import alias_names
 from alias_names import Names
 from kglink.records import Span
 from kglink.text.fold import Folded, fold, fold_with_map
-from kglink.text.words import is_unspaced
+from kglink.text.words import cuts_initials, is_unspaced
 from kglink_plugins.detectors.dictionary.compiled import compile_lexicon, guard_of
 from kglink_plugins.detectors.dictionary.finder import (
     DictionaryDetector,
@@ -52,7 +52,10 @@ def twin(text: str, surfaces: Sequence[str], settings: DictionarySettings) -> li
             key = folded.text[begin:end]
             if key not in keys or cut(folded, begin, starting=True) or cut(folded, end):
                 continue
-            start, stop = widest(text, *folded.span(begin, end), surfaces)
+            span = folded.span(begin, end)
+            if any(cuts_initials(text, edge) for edge in span):  # initials are one word
+                continue
+            start, stop = widest(text, *span, surfaces)
             surface = text[start:stop]
             shape = int(lexicon.shapes[lexicon.keys.key_id(key)])
             verdict = guard.verdict(key, shape, surface, exact=surface in surfaces)
@@ -107,6 +110,7 @@ def widest(text: str, start: int, end: int, surfaces: Sequence[str]) -> tuple[in
 @given(texts_with_names(), st.sampled_from([1, 2]))
 @example(("½ a", ["1", "2 a"]), 1)
 @example(("AAA+", ["a+", "AA"]), 1)
+@example(("A.A.A.A.", ["A.A."]), 1)
 def test_the_twin_finds_the_same(sample: tuple[str, list[str]], min_chars: int) -> None:
     text, surfaces = sample
     settings = DictionarySettings(min_chars=min_chars, numbers=True, stop_words=("ab",))
