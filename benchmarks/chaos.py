@@ -1,6 +1,10 @@
 """Chaos: kills, full disks, little memory and read-only folders, several commands at once.
 
-Run: python benchmarks/chaos.py [--seconds 3600] [--seed N] [--entities 400] [--keep FOLDER]
+Run: python benchmarks/chaos.py [--seconds 3600] [--seed N] [--entities 400] [--changed 3]
+    [--keep FOLDER]
+
+With ``--entities 2100 --changed 60`` so little changes between the two sources of a KB that each
+change becomes a layer on the segment below it.
 
 A workspace of two KBs is filled, linked and exported undisturbed, and what it answers is kept.
 Then, in a copy of it, commands run for the given time, one to three at once: add-kb with the newer
@@ -79,13 +83,13 @@ class Tally:
         self.wrong.append(what)
 
 
-def write_source(path: Path, kb: str, entities: int, *, newer: bool) -> None:
-    """A KB; the newer one has other descriptions, some entities more and some less."""
+def write_source(path: Path, kb: str, entities: int, changed: int, *, newer: bool) -> None:
+    """A KB; the newer one has one in so many descriptions changed, and more and less entities."""
     with path.open("w", encoding="utf-8") as out:
         for at in range(entities):
-            if newer and at % 10 == 9:
+            if newer and at % (3 * changed + 1) == 9:
                 continue
-            text = f"{'New' if newer and at % 3 == 0 else 'Old'} text {at} of {kb}."
+            text = f"{'New' if newer and at % changed == 0 else 'Old'} text {at} of {kb}."
             names = [{"surface": f"Alias {at}"}]
             line = {"key": f"{kb}{at:05}", "title": f"Name {at}", "description": text}
             out.write(json.dumps({**line, "aliases": names}) + "\n")
@@ -263,7 +267,7 @@ def checked(house: House, tally: Tally, answers: set[str]) -> None:
         elif args[0] == "kbs" and ran.returncode:
             tally.tell(f"kbs: {told[-300:]}")
         elif args[0] == "link" and not ran.returncode and meant(ran.stdout) not in answers:
-            tally.tell(f"link answers what no state answers: {ran.stdout[:300]}")
+            tally.tell(f"link answers what no state answers: {meant(ran.stdout)}")
 
 
 def main() -> int:
@@ -272,6 +276,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=3600)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--entities", type=int, default=400)
+    parser.add_argument("--changed", type=int, default=3, help="one of so many is changed")
     parser.add_argument("--keep", type=Path)
     options = parser.parse_args()
     rng = random.Random(options.seed)  # noqa: S311 - a drawn order, not a secret
@@ -280,7 +285,7 @@ def main() -> int:
     for kb in KBS:
         for newer in (False, True):
             path = root / f"{kb}-{'new' if newer else 'old'}.jsonl"
-            write_source(path, kb, options.entities, newer=newer)
+            write_source(path, kb, options.entities, options.changed, newer=newer)
     (root / "out").mkdir(exist_ok=True)
     (root / "out" / "text.txt").write_text(TEXT, encoding="utf-8")
 

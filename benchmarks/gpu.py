@@ -18,9 +18,10 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from sentence_transformers import SentenceTransformer
 
@@ -30,6 +31,8 @@ from kglink.workspace import Workspace
 from kglink_plugins.indexes.flat import FlatBackend
 
 KB_FILES = {"doid": "doid.obographs.json.gz", "ncit": "ncit.obographs.json.gz"}
+FloatArray = npt.NDArray[np.float32]
+
 DIM, K = 384, 64
 QUERIES = (1, 32, 256)
 #: Letters of a text that is encoded.
@@ -44,34 +47,49 @@ def main() -> None:
     parser.add_argument("--model", type=Path, help="folder of the model; without: MiniLM")
     parser.add_argument("--names", type=int, default=120_000)
     options = parser.parse_args()
+    # All searches of the processor come first: once a GPU is in use, every index moves there.
+    known = [on_processor(rows) for rows in map(int, options.rows.split(","))]
     print(torch.cuda.get_device_name(), "torch", torch.__version__)
-    for rows in map(int, options.rows.split(",")):
-        search(rows)
+    for one in known:
+        search(one)
     names = names_of(options.disease)[: options.names]
     model = options.model or packaged_minilm()
     encode("names", names, model)
     encode("texts", texts_of(options.disease)[: len(names) // 6], model)
 
 
-def search(count: int) -> None:
-    """Search on both, with one index each."""
+class Searched(NamedTuple):
+    """Rows, and what the processor finds among them."""
+
+    rows: FloatArray
+    queries: FloatArray
+    found: tuple[FloatArray, npt.NDArray[np.int64]]
+    seconds: tuple[float, ...]
+
+
+def on_processor(count: int) -> Searched:
+    """Random rows, searched on the processor."""
     rng = np.random.default_rng(0)
     rows = rng.standard_normal((count, DIM), dtype=np.float32)
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-    plain, placed = (FlatBackend().build([rows], DIM) for _ in range(2))
     queries = rows[rng.integers(0, count, max(QUERIES))]
     queries += rng.standard_normal(queries.shape, dtype=np.float32) / 60
-    # On the processor first: once a GPU is in use, every index moves there.
-    told = [(fastest(partial(plain.search, queries[:n], K)), n) for n in QUERIES]
-    wanted = plain.search(queries, K)
+    index = FlatBackend().build([rows], DIM)
+    seconds = tuple(fastest(partial(index.search, queries[:n], K)) for n in QUERIES)
+    return Searched(rows, queries, index.search(queries, K), seconds)
+
+
+def search(known: Searched) -> None:
+    """The same search on the GPU."""
+    index = FlatBackend().build([known.rows], DIM)
     began = time.perf_counter()
-    placed.place(torch.device("cuda"))
+    index.place(torch.device("cuda"))
     torch.cuda.synchronize()
-    print(f"{count:,} rows: copied in {time.perf_counter() - began:.2f} s")
-    found = placed.search(queries, K)
-    same = np.array_equal(wanted[0], found[0]) and np.array_equal(wanted[1], found[1])
-    for seconds, n in told:
-        on_gpu = fastest(partial(placed.search, queries[:n], K))
+    print(f"{len(known.rows):,} rows: copied in {time.perf_counter() - began:.2f} s")
+    scores, found = index.search(known.queries, K)
+    same = np.array_equal(known.found[0], scores) and np.array_equal(known.found[1], found)
+    for seconds, n in zip(known.seconds, QUERIES, strict=True):
+        on_gpu = fastest(partial(index.search, known.queries[:n], K))
         print(f"  {n:4} queries: {seconds * 1e3:8.2f} ms, on the GPU {on_gpu * 1e3:8.2f} ms")
     print(f"  the same bytes: {same}")
 

@@ -113,10 +113,12 @@ def rows_of(path: Path, after: list[list[int]], vectors: FloatArray, size: int) 
     shape = (size, vectors.shape[1])
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        written = np.memmap(path, np.float16, "w+", shape=shape)
+        part = path.with_suffix(".part")
+        written = np.memmap(part, np.float16, "w+", shape=shape)
         for number, block in enumerate(drawn(after, vectors, size, seed=size)):
             written[number * BLOCK : number * BLOCK + len(block)] = block
         written.flush()
+        part.replace(path)
     return np.memmap(path, np.float16, "r", shape=shape)
 
 
