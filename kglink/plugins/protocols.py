@@ -143,6 +143,10 @@ class NamesInParts(Names, Protocol):
         """All aliases in parts with fingerprints of their own; old ones may be among them."""
         ...
 
+    def has(self, folded: str) -> bool:
+        """Whether a name, folded, is no old one."""
+        ...
+
 
 class Detector(Protocol):
     """Finds the mentions of a text."""

@@ -187,6 +187,10 @@ class SpaceNames:
         later = [layer for segment in self._segments for layer in segment.layers[:-1]]
         return [SpaceNames(self._space, self._kbs, some) for some in (first, later) if some]
 
+    def has(self, folded: str) -> bool:
+        """Whether an entity has this folded name."""
+        return any(len(segment.names.exact(folded)) for segment in self._segments)
+
     def __len__(self) -> int:
         return sum(
             len(segment.surfaces if segment.alias_rows is None else segment.alias_rows)

@@ -18,6 +18,7 @@ from kglink.space.space import Space, SpaceNames
 from kglink.store import Store
 from kglink.store.memory import PartOfMemory
 from kglink.store.occurrences import Meaning
+from kglink.text.name_words import name_key
 
 AUTO = "auto"
 DICTIONARY, LEARNED = "kglink/dictionary", "kglink/learned"
@@ -111,6 +112,12 @@ class NamesWithMemory:
         if not later:
             return [self]
         return [NamesWithMemory(first, self._memory, list(self._kbs)), *later]
+
+    def has(self, folded: str) -> bool:
+        """Whether an entity has this folded name, or a text gave it to one."""
+        return self._names.has(folded) or (
+            self._remembers and bool(self._memory.meanings([name_key(folded)]))
+        )
 
     def __len__(self) -> int:
         return len(self._names) + sum(1 for _ in self._remembered())

@@ -13,7 +13,7 @@ import pytest
 from kglink.config import SpaceSection
 from kglink.models.source import ModelInfo
 from kglink.plugins import IndexBackend, load_registry
-from kglink.records import Alias, Document, Entity, EntityId
+from kglink.records import Alias, Document, Entity, EntityId, Mention
 from kglink.space import build as building
 from kglink.space.build import BuildReport, SpaceBuild
 from kglink.space.folder import SpaceFolder
@@ -294,6 +294,33 @@ def test_an_entity_that_was_added_is_linked_and_one_that_was_removed_is_not(tmp_
         assert len(workspace.space().segments["kb"].layers) == 2
         workspace.remove_entity(EntityId("kb", "z"))
         assert linked("They met Ulmira Stonewater.") == []
+
+
+def test_names_that_nothing_has_any_more_are_no_mentions(tmp_path: Path) -> None:
+    chance, text = random.Random(9), "Vardomir Quillfeather met Zorbanek Stonewater."
+    with Workspace.open(tmp_path, create=True, flags={"link.evidence": "names"}) as workspace:
+        named = [Entity("v", "Vardomir Quillfeather"), Entity("z", "Zorbanek Stonewater")]
+        workspace.add_kb("kb", [*(entity_of(chance, number) for number in range(700)), *named])
+
+        def places() -> dict[str, str]:
+            told = workspace.link(text, wait=False)
+            return {
+                link.surface: str(link.chosen and link.chosen.id)
+                for one in told
+                for link in one.links
+            }
+
+        assert places() == {"Vardomir Quillfeather": "kb:v", "Zorbanek Stonewater": "kb:z"}
+        workspace.add_entity("kb", Entity("v", "Ulmira of the Ferns"))
+        workspace.remove_entity(EntityId("kb", "z"))
+        assert workspace.space().segments["kb"].layers
+        assert places() == {}
+        # What a text called it is no old name.
+        start = text.index("Zorbanek")
+        mention = Mention(start, len(text) - 1, text[start:-1], (EntityId("kb", "v"),))
+        workspace.add_kb("docs", [Document("1", text, (mention,))], links_to=("kb",))
+        workspace.learn(["docs"])
+        assert list(places()) == ["Zorbanek Stonewater"]
 
 
 def test_changes_of_no_entity_pile_up_no_layers(store: Store, tmp_path: Path) -> None:

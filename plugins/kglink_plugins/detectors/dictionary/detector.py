@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 
@@ -55,14 +55,19 @@ def name_detector(settings: DictionarySettings, names: Names) -> NameDetector | 
     # Of the names of all parts together: those of a small part are no fewer.
     words = sum(float(one.variants.word_names.sum()) for one in lexicons)
     detectors = [NameDetector(one, guard, weights, settings.language, words) for one in lexicons]
-    return detectors[0] if len(detectors) == 1 else PartsDetector(detectors)
+    if len(detectors) == 1 or not isinstance(names, NamesInParts):
+        return detectors[0]
+    return PartsDetector(detectors, names.has)
 
 
 class PartsDetector:
-    """Finds names that were compiled in parts: all places that any of them proposes."""
+    """Finds names that were compiled in parts: all places that any of them proposes.
 
-    def __init__(self, parts: Sequence[NameDetector]) -> None:
-        self._parts = parts
+    A name of a part that nothing has any more (``has`` says no) is not proposed.
+    """
+
+    def __init__(self, parts: Sequence[NameDetector], has: Callable[[str], bool]) -> None:
+        self._parts, self._has = parts, has
 
     def detect(self, text: str) -> list[Span]:
         """The places that may be mentions, in reading order; some overlap."""
@@ -70,6 +75,9 @@ class PartsDetector:
         for part in self._parts:
             for span in part.detect(text):
                 place = span.start, span.end
+                name = fold(span.name or text[span.start : span.end])
+                if part.has(name) and not self._has(name):
+                    continue
                 if place not in best or span.score > best[place].score:
                     best[place] = span
         return [best[place] for place in sorted(best)]
@@ -104,6 +112,10 @@ class NameDetector:
         """Take other weights."""
         self._weights = [weights.get(fact, 0.0) for fact in Facts._fields]
         self._bias = weights["bias"]
+
+    def has(self, folded: str) -> bool:
+        """Whether a folded name was compiled."""
+        return folded in self._folded
 
     def places(self, text: str) -> Iterator[Place]:
         """All places that bear a name or a part of one, with what speaks for each."""
