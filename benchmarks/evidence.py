@@ -121,13 +121,13 @@ class Bench:
         print(
             "encoder", encoder.info.fingerprint, "fine-tuned" if encoder.trained else "as it comes"
         )
-        self._learn(())
-        search = self._search()
+        self.learn(())
+        search = self.search()
         start = search.scoring
         plain = {name: self.ranked(search, [name]) for name in DEV}
         plain_scoring = fit_rankings(self.ranked(search, LEARNT).rankings, start)
-        self._learn(LEARNT)
-        search = self._search()
+        self.learn(LEARNT)
+        search = self.search()
         dev = {name: self.ranked(search, [name]) for name in DEV}
         for name, judged in plain.items():
             judged.known = dev[name].known
@@ -153,10 +153,12 @@ class Bench:
         for target, learnt in LEFT_OUT.items():
             self._left_out(target, learnt, start)
 
-    def _search(self) -> CandidateSearch:
+    def search(self) -> CandidateSearch:
+        """The search by the default weights, with what memory knows now."""
         return self.workspace.link_setup().search(scoring="default")
 
-    def _learn(self, names: Iterable[str]) -> None:
+    def learn(self, names: Iterable[str]) -> None:
+        """Make these sources all that memory has learnt."""
         for name in self.workspace.store.memory_sources():
             self.workspace.forget(name)
         for name in names:
@@ -239,7 +241,7 @@ class Bench:
             show(f"{kind} alone", Weights({kind: 1.0}))
 
     def _line(self, answered: Judged, kb: Sequence[BoolArray], name: str, weights: Weights) -> None:
-        right = _expected(answered.rankings, weights)
+        right = expected_right(answered.rankings, weights)
         unknown = [own & ~answered.known for own in kb]
         agreed = [own & answered.agreed for own in kb]
         figures = (_mean_over(right, some) for some in (kb, agreed, unknown))
@@ -327,8 +329,8 @@ class Bench:
         ]
 
     def _left_out(self, target: str, learnt: Sequence[str], start: Scoring) -> None:
-        self._learn(learnt)
-        search = self._search()
+        self.learn(learnt)
+        search = self.search()
         scoring = fit_rankings(self.ranked(search, learnt, learnt=True).rankings, start)
         print(f"\nlearnt from and fitted to {', '.join(learnt)}; measured on {target}")
         judged = {target: self.ranked(search, [target])}
@@ -353,7 +355,7 @@ def _both(some: Iterable[Judged]) -> Judged:
     return Judged(joined, agreed, np.concatenate([one.known for one in parts]))
 
 
-def _expected(rankings: Rankings, weights: Weights) -> FloatArray:
+def expected_right(rankings: Rankings, weights: Weights) -> FloatArray:
     """How likely the first candidate is right, where equal ones come in any order.
 
     Candidates stand in the order of all evidence, which what is left out must not tell.
