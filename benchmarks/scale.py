@@ -70,7 +70,10 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as made:
             for step, cost in measured(Path(made), size, asked.vectors, asked.store):
                 seconds.setdefault(step, {})[size] = cost.seconds
-                print(f"{size:>10,}  {step:22} {cost.seconds:8.2f} s {cost.megabytes:8,.0f} MB")
+                print(
+                    f"{size:>10,}  {step:22} {cost.seconds:8.2f} s {cost.megabytes:8,.0f} MB",
+                    flush=True,
+                )
     for step, at in seconds.items():
         if len(at) > 1:
             grown = ", ".join(f"{exponent(at, *both):5.2f}" for both in pairwise(at))
@@ -84,7 +87,8 @@ def exponent(at: dict[int, float], small: int, large: int) -> float:
 
 def measured(folder: Path, size: int, vectors: bool, store: str) -> Iterator[tuple[str, Cost]]:
     """Each step with what it took; that of a folder is its disk in MB."""
-    (folder / "world.jsonl").write_text("".join(records(size)), encoding="utf-8")
+    with (folder / "world.jsonl").open("w", encoding="utf-8") as world:
+        world.writelines(records(size))
     with settings(vectors, store):
         for step in planned(folder)["steps"]:
             yield f"plan: {step['name']}", Cost(step["seconds"], step["memory_mb"])

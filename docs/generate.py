@@ -13,6 +13,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Container, Iterator, Mapping
+from functools import cache
 from html import escape
 from pathlib import Path
 from types import ModuleType
@@ -170,11 +171,16 @@ def _differences(protocol: Any) -> Iterator[str]:
             left.setdefault(row.not_run, []).append(row.name)
     for why, names in left.items():
         yield f"not run: {', '.join(names)} ({why})"
-    recipes = [load_recipe(row.recipe) for row in protocol.rows_to_run if not row.untrained]
-    if any(one.model.scorer == "sum_of_max" for one in recipes):
+    trained = (row.recipe for row in protocol.rows_to_run if not row.untrained)
+    if any(_recipe(name).model.scorer == "sum_of_max" for name in trained):
         yield "SOM adds up tokens alone, not padding"
     place = SHORT_RUNS.get(protocol.name, "")
     yield f"[short run]({place})" if place else "no run on these data is measured"
+
+
+@cache
+def _recipe(name: str) -> Recipe:
+    return load_recipe(name)
 
 
 # ------------------------------------------------------------------------------- commands

@@ -227,6 +227,7 @@ def lines_of(text: str) -> list[str]:
     return text.splitlines()
 
 
+@pytest.mark.slow
 def test_nothing_that_is_printed_commands_a_terminal(kglink: Kglink, evil: Path) -> None:
     for words in (
         ["kbs"], ["kbs", "show", "evil"], ["doctor", "--licences"], ["search", "heron"],
@@ -395,6 +396,7 @@ def test_deeply_nested_settings_end_in_a_sentence(
 
 
 # ----------------------------------------------------------------------------------- full disk
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device that is always full")
 @pytest.mark.parametrize("words", [["kbs"], ["export", "docs"], ["search", "heron", "--json"]])
 def test_a_disk_that_is_full_at_the_last_flush_is_a_sentence(demo: Path, words: list[str]) -> None:
@@ -437,6 +439,7 @@ run()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mib", "library", "command"),
     [

@@ -249,6 +249,7 @@ def test_overlap_as_json(kglink: Kglink, demo_copy: Path) -> None:
     assert len(looser) > len(pairs)
 
 
+@pytest.mark.slow
 def test_eval(kglink: Kglink, demo: Path) -> None:
     result = json.loads(kglink("eval", "--docs", "docs", "--split", "test", "--json").out)
     assert result["kbs"] == ["encyclopedia", "lanternfall"]

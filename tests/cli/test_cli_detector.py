@@ -156,6 +156,7 @@ def test_without_annotated_documents_it_says_why(kglink: Kglink, here: Path) -> 
     assert not list((here / "runs").glob("*"))
 
 
+@pytest.mark.slow
 def test_the_dictionary_is_judged_by_documents_that_memory_has_not_seen(
     kglink: Kglink, here: Path
 ) -> None:

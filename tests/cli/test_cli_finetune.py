@@ -157,6 +157,7 @@ def test_the_table_compares_before_with_after(finetune: Finetune, here: Path) ->
     assert "kglink finetune --resume --run default-1" in ran.err
 
 
+@pytest.mark.slow
 def test_a_run_that_nobody_judged_takes_no_space_s_place(
     finetune: Finetune, kglink: Kglink
 ) -> None:
@@ -205,6 +206,7 @@ def _an_entity(folder: Path) -> str:
         return f"saga:{next(workspace.store.entities('saga')).key}"
 
 
+@pytest.mark.slow
 def test_a_run_that_was_not_published_is_published_later(
     finetune: Finetune, kglink: Kglink, here: Path
 ) -> None:
@@ -216,6 +218,7 @@ def test_a_run_that_was_not_published_is_published_later(
     assert json.loads(kglink("runs", "--json").out)[0]["spaces"] == ["x"]
 
 
+@pytest.mark.slow
 def test_names_of_runs(finetune: Finetune, kglink: Kglink, here: Path) -> None:
     mine = here / "my recipe.toml"
     mine.write_text('extends = "default"\nseed = 3\n', encoding="utf-8")
@@ -232,6 +235,7 @@ def test_names_of_runs(finetune: Finetune, kglink: Kglink, here: Path) -> None:
     assert "there is a run already" in again.err
 
 
+@pytest.mark.slow
 def test_no_progress_of_the_demos_fine_tuning_passes_its_total(
     kglink: Kglink, master: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -275,6 +279,7 @@ def test_no_progress_of_the_demos_fine_tuning_passes_its_total(
         assert ends[f"encoding {kb}"][1] == sum(rows[kind] for kind in info.rows)
 
 
+@pytest.mark.slow
 def test_one_seed_gives_one_curve(finetune: Finetune, here: Path) -> None:
     for run in ("one", "two"):
         finetune("--no-publish", "--run", run)
@@ -408,6 +413,7 @@ def test_a_model_that_is_not_like_bert(finetune: Finetune, here: Path) -> None:
     assert "tiny" in finetune(code=1).err
 
 
+@pytest.mark.slow
 def test_a_checkpoint_of_another_architecture(
     finetune: Finetune, kglink: Kglink, here: Path
 ) -> None:
@@ -422,6 +428,7 @@ def test_a_checkpoint_of_another_architecture(
     assert "another recipe" in ran.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("target", "fault", "said"),
     [
@@ -483,6 +490,7 @@ def test_a_kb_without_descriptions_is_told_of(kglink: Kglink, here: Path) -> Non
 
 
 # ------------------------------------------------------------------------- KBs that nobody named
+@pytest.mark.slow
 def test_all_stages_as_typed_without_naming_a_kb(kglink: Kglink, here: Path) -> None:
     """Source, targets and overlaps are found, and the command says which and how to change it."""
     with Workspace.open(here) as workspace:
@@ -591,6 +599,7 @@ def test_stages_without_mentions_are_refused_before_overlaps_are_looked_for(
         assert workspace.store.overlap_runs() == []
 
 
+@pytest.mark.slow
 def test_overlaps_are_found_where_nobody_has_looked(
     kglink: Kglink, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -607,6 +616,7 @@ def test_overlaps_are_found_where_nobody_has_looked(
     assert asked == [("bare", "saga", "full"), ("bare", "saga", "paper")]
 
 
+@pytest.mark.slow
 def test_a_run_in_progress_is_neither_joined_nor_deleted(
     finetune: Finetune, kglink: Kglink, here: Path
 ) -> None:

@@ -169,6 +169,7 @@ def _candidates(entities: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return [candidate for one in entities for candidate in one["candidates"]]
 
 
+@pytest.mark.slow
 def test_what_was_learnt_from_wrong_golds_is_not_given_to_the_space(
     kglink: Kglink, here: Path
 ) -> None:

@@ -80,6 +80,7 @@ def test_what_names_no_part_is_refused(text: str) -> None:
         Part.parse(text)
 
 
+@pytest.mark.slow
 def test_the_parts_of_a_folder_and_of_a_file_are_the_whole(
     demo: Path, kglink: Kglink, tmp_path: Path
 ) -> None:

@@ -35,6 +35,7 @@ def steps(printed: str) -> Mapping[str, Mapping[str, float]]:
     return {name: {row[0]: float(row[at]) for row in rows} for at, name in enumerate(names, 2)}
 
 
+@pytest.mark.slow
 def test_overlaps_and_memory_make_the_demo_better(kglink: Kglink, tmp_path: Path) -> None:
     ran = kglink("demo", "--quick", "--dir", tmp_path)
     assert "also lanternfall:" in ran.out or "also encyclopedia:" in ran.out
@@ -76,6 +77,7 @@ def test_a_reranker_that_helps_nobody_is_not_used(kglink: Kglink, tmp_path: Path
     assert (tmp_path / "spaces" / "default" / "reranker").exists() == is_used
 
 
+@pytest.mark.slow
 def test_what_was_trained_in_vain_has_no_column(
     kglink: Kglink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -52,6 +52,7 @@ def linked_ranks(workspace: Workspace, kbs: tuple[str, ...], pool: str) -> dict[
     return found
 
 
+@pytest.mark.slow
 def test_ranks_are_those_of_the_candidates_that_links_have(workspace: Workspace) -> None:
     mentions: list[RankedMention] = []
     report = workspace.evaluate("docs", split="test", ks=(1, 20), each=mentions.append)
@@ -94,6 +95,7 @@ def test_a_table_and_json_say_the_same(kglink: Kglink, demo: Path) -> None:
     assert {row[0] for row in seen_rows[1:]} == {"seen", "unseen"}
 
 
+@pytest.mark.slow
 def test_seen_and_unseen_add_up(kglink: Kglink, demo: Path) -> None:
     result = json.loads(kglink(*EVAL, "--json").out)
     assert result["seen_in"] == ["docs:train"]
@@ -122,6 +124,7 @@ def test_normalized_accuracy_is_of_mentions_with_gold_among_the_candidates(
     assert result["accuracy"]["macro"]["normalized"] == pytest.approx(sum(means) / 2)
 
 
+@pytest.mark.slow
 def test_clusters_of_given_mentions(kglink: Kglink, demo: Path, workspace: Workspace) -> None:
     result = json.loads(kglink(*EVAL, "--clusters", "--json").out)
     clusters = result["clusters"]
@@ -141,6 +144,7 @@ def test_clusters_of_given_mentions(kglink: Kglink, demo: Path, workspace: Works
     assert "(mention recall@64)" in out
 
 
+@pytest.mark.slow
 def test_counterparts_count_where_that_is_wanted(kglink: Kglink, demo: Path) -> None:
     plain = json.loads(kglink(*EVAL, "--json").out)
     found = json.loads(kglink(*EVAL, "--json", "--counterparts").out)
@@ -156,6 +160,7 @@ def test_counterparts_count_where_that_is_wanted(kglink: Kglink, demo: Path) -> 
     assert "right as well" not in kglink(*EVAL).out
 
 
+@pytest.mark.slow
 def test_domains(kglink: Kglink, demo: Path, workspace: Workspace) -> None:
     result = json.loads(kglink(*EVAL, "--json", "--domains").out)
     assert set(result["domains"]) == set(KBS)
@@ -189,6 +194,7 @@ def test_overlaps(kglink: Kglink, demo: Path) -> None:
     assert "there are none between these KBs" in none.out
 
 
+@pytest.mark.slow
 def test_what_was_kept_is_compared(kglink: Kglink, demo: Path, tmp_path: Path) -> None:
     kept = tmp_path / "all.json"
     kglink(*EVAL, "--keep", kept)
@@ -231,6 +237,7 @@ def test_tables_for_programs_and_for_papers(kglink: Kglink, demo: Path) -> None:
     assert "There is: table, tsv, csv, md, latex, json" in kglink(*EVAL, "-f", "pdf", code=2).err
 
 
+@pytest.mark.slow
 def test_tables_of_whole_answers_keep_words_apart(kglink: Kglink, demo: Path) -> None:
     asked = (*EVAL, "--end-to-end", "--joint-only", "--complete", "--intervals")
     ran = kglink(*asked, "--format", "csv")
@@ -252,6 +259,7 @@ def test_names_and_vectors_alone_find_other_things(kglink: Kglink, demo: Path) -
     assert max(found, key=lambda by: found[by]) == "all"
 
 
+@pytest.mark.slow
 def test_a_file_that_does_not_fit_is_refused_and_nothing_is_kept(
     kglink: Kglink, demo: Path, tmp_path: Path
 ) -> None:

@@ -79,6 +79,7 @@ def test_figures_are_those_of_links_counted_plainly(
         assert places.right == len(mentions.keys() & found.keys())
 
 
+@pytest.mark.slow
 def test_a_file_of_links_has_the_same_figures(
     kglink: Kglink, demo: Path, raw: Path, tmp_path: Path
 ) -> None:
@@ -101,6 +102,7 @@ def test_a_file_of_links_has_the_same_figures(
     assert ours["complete"] is True
 
 
+@pytest.mark.slow
 def test_records_of_one_mention_are_judged_as_one_text(demo_copy: Path, tmp_path: Path) -> None:
     lines = []
     for record in map(json.loads, DATA.read_text("utf-8").splitlines()):
@@ -121,6 +123,7 @@ def test_records_of_one_mention_are_judged_as_one_text(demo_copy: Path, tmp_path
     assert single.as_json()["metrics"] == whole.as_json()["metrics"]
 
 
+@pytest.mark.slow
 def test_what_was_kept_is_compared(kglink: Kglink, demo: Path, tmp_path: Path) -> None:
     kept = tmp_path / "kept.jsonl"
     first = kglink(*EVAL, "--joint-only", "--keep", kept, "--json").out
@@ -143,6 +146,7 @@ def test_what_was_kept_is_compared(kglink: Kglink, demo: Path, tmp_path: Path) -
     assert "links\tmacro F1\t126\t" in ran.out
 
 
+@pytest.mark.slow
 def test_clusters_of_raw_texts(kglink: Kglink, demo: Path, workspace: Workspace) -> None:
     result = json.loads(kglink(*EVAL, "--joint-only", "--clusters", "--json").out)
     clusters = result["clusters"]
@@ -182,6 +186,7 @@ def test_the_tables(kglink: Kglink, demo: Path) -> None:
     assert f"confidence     {ece:.3f} from the share of right answers (ECE, " in out
 
 
+@pytest.mark.slow
 def test_texts_annotated_in_part_have_no_precision(kglink: Kglink, demo: Path) -> None:
     out = kglink(*EVAL, "--joint-only", "--partial").out
     assert "right\trecall\tmacro recall\n" in out
@@ -209,6 +214,7 @@ def test_a_kb_that_no_mention_means_has_no_figures(
     assert metrics["joint"]["links"]["strict"]["micro"]["recall"] is not None
 
 
+@pytest.mark.slow
 def test_counterparts_count_together_only(workspace: Workspace) -> None:
     plain = workspace.evaluate_end_to_end("docs", split="dev")
     found = workspace.evaluate_end_to_end("docs", split="dev", counterparts=True)

@@ -238,6 +238,7 @@ def trec_figures(run: Path, qrels: Path) -> dict[str, float]:
     return {ours: sum(one[theirs] for one in found) / len(found) for ours, theirs in names.items()}
 
 
+@pytest.mark.slow
 def test_a_run_has_the_figures_that_trec_gives_it(kglink: Kglink, demo: Path, files: Path) -> None:
     asked = (*EVAL, "--k", "1,10,40", "--json", "--predictions")
     ran = kglink(*asked, files / "run.trec")

@@ -161,6 +161,7 @@ def test_the_examples_of_init(
     assert (tmp_path / "myproject" / "kglink.toml").is_file()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("example", EXAMPLES["overlap review"])
 def test_the_examples_of_overlap_review(shop: Path, example: str) -> None:
     words = shlex.split(example)

@@ -293,6 +293,7 @@ def two_stores(tmp_path_factory: pytest.TempPathFactory) -> Iterable[tuple[Store
         yield first, second
 
 
+@pytest.mark.slow
 @settings(anything, max_examples=40)
 @given(
     records=st.tuples(

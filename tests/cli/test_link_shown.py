@@ -28,6 +28,7 @@ def rejected_of(kglink: Kglink) -> list[tuple[int, int, str, str]]:
     return [(one["start"], one["end"], one["text"], one["why"]) for one in document["rejected"]]
 
 
+@pytest.mark.slow
 def test_every_format_that_can_hold_it_shows_what_was_rejected(kglink: Kglink, demo: Path) -> None:
     rejected = rejected_of(kglink)
     assert rejected

@@ -35,6 +35,7 @@ def catalogue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_plan_is_what_the_whole_takes(
     catalogue: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -57,6 +58,7 @@ def test_a_plan_is_what_the_whole_takes(
     assert 1 / 2 < vectors.disk_mb / (3 * info.entities * (768 + 132) / 1e6) < 2
 
 
+@pytest.mark.slow
 def test_a_short_source_is_counted_and_nothing_is_kept(
     kglink: Kglink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

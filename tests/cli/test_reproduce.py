@@ -159,6 +159,7 @@ def test_a_dry_run_names_every_run_and_adds_nothing(
     assert json.loads(kglink("-w", workspace, "kbs", "--json").out) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("example", EXAMPLES["reproduce"])
 def test_the_examples_of_its_help(
     example: str, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kglink: Kglink
@@ -225,6 +226,7 @@ def test_what_is_written_for_papers_and_what_is_left_to_run(
     assert told[1]["seconds"] is not None
 
 
+@pytest.mark.slow
 def test_what_cannot_be_is_refused_before_anything_is_done(
     data: Path, tmp_path: Path, kglink: Kglink
 ) -> None:

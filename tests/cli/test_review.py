@@ -124,6 +124,7 @@ def test_the_least_sure_come_first(links: Path, workspace: Workspace) -> None:
     assert sure == sorted(sure)
 
 
+@pytest.mark.slow
 def test_killed_in_the_middle(links: Path, workspace: Workspace) -> None:
     with Terminal(str(links), command=REVIEW) as terminal:
         terminal.expect("[q]uit")

@@ -95,6 +95,7 @@ def test_while_the_command_is_loaded(here: Path, number: signal.Signals) -> None
     ended(process, number)
 
 
+@pytest.mark.slow
 def test_while_a_kb_is_read(here: Path, kglink: Kglink) -> None:
     (here / "many.jsonl").write_text(things(30_000))
     process = start("add-kb", "many", "many.jsonl")
@@ -106,6 +107,7 @@ def test_while_a_kb_is_read(here: Path, kglink: Kglink) -> None:
     assert ran["added"] == 30_000
 
 
+@pytest.mark.slow
 def test_twice_while_a_space_is_built(here: Path, kglink: Kglink) -> None:
     (here / "many.jsonl").write_text(things(4_000))
     kglink("add-kb", "many", "many.jsonl")
@@ -139,6 +141,7 @@ main()
     assert (done.returncode, done.stderr.strip()) == (130, STOPPED)
 
 
+@pytest.mark.slow
 def test_while_texts_are_linked(demo: Path) -> None:
     process = start("link", "-", "--lines")
     assert process.stdin is not None
@@ -150,6 +153,7 @@ def test_while_texts_are_linked(demo: Path) -> None:
     ended(process, signal.SIGTERM)
 
 
+@pytest.mark.slow
 def test_while_overlaps_are_looked_for(demo_copy: Path) -> None:
     process = start("overlap", "--fresh")
     wait_until(lambda: has_open(process, "kglink.db"))
@@ -171,6 +175,7 @@ def test_while_a_model_learns(demo_copy: Path, named: tuple[str, ...]) -> None:
     ended(process, signal.SIGINT, told=told)
 
 
+@pytest.mark.slow
 def test_before_a_model_learns(demo_copy: Path) -> None:
     """There is no run yet that --resume could go on with."""
     kbs = ("--source-kb", "encyclopedia", "--target-kb", "lanternfall")

@@ -76,6 +76,7 @@ def started(
     raise AssertionError("no workers")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="children are found in /proc")
 def test_a_worker_that_is_killed_ends_the_command_in_a_sentence_and_nothing_is_lost(
     demo_copy: Path, kglink: Kglink, tmp_path: Path
@@ -105,6 +106,7 @@ def test_a_worker_that_is_killed_ends_the_command_in_a_sentence_and_nothing_is_l
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="children are found in /proc")
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_workers_end_with_their_command(
@@ -118,6 +120,7 @@ def test_workers_end_with_their_command(
     ended(running, workers, how)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="children are found in /proc")
 def test_a_command_ends_while_its_workers_are_being_started(
     demo_copy: Path, tmp_path: Path

@@ -22,6 +22,7 @@ def server(demo_copy: Path) -> Iterator[Server]:
         yield running
 
 
+@pytest.mark.slow
 def test_a_client_is_asked_as_a_workspace_is(
     server: Server, demo_master: Path, tmp_path: Path
 ) -> None:

@@ -59,6 +59,7 @@ def test_compose_names_what_there_is() -> None:
     assert server["volumes"] == [f"workspace:{workspace}"]
 
 
+@pytest.mark.slow
 def test_the_server_of_compose_runs_on_postgresql(url: str, tmp_path: Path) -> None:
     if not url.startswith("postgresql"):
         pytest.skip("compose has a PostgreSQL server")

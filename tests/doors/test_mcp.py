@@ -198,6 +198,7 @@ def test_what_is_refused_says_what_to_do(told: Mapping[str, Any]) -> None:
     assert "unknown entity 'birds:x'" in told["missing resource"]
 
 
+@pytest.mark.slow
 def test_nothing_else_is_printed_on_standard_output(folder: Path, tmp_path: Path) -> None:
     noisy = (
         "import os, sys, kglink.workspace.link as link\n"

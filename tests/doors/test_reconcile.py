@@ -44,6 +44,7 @@ def test_the_manifest(server: Server) -> None:
         assert server.ask("GET", address.removeprefix(server.url)).status == 200
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["GET", "POST"])
 def test_queries(server: Server, method: str) -> None:
     queries = {

@@ -47,6 +47,7 @@ def server(demo_master: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
     log.join()
 
 
+@pytest.mark.slow
 def test_link_answers_as_the_command_line_does(server: Server, demo_master: Path) -> None:
     with Workspace.open(demo_master) as workspace:
         (expected,) = workspace.link(TEXT)

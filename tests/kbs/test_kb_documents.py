@@ -396,6 +396,7 @@ COUNTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.realdata
 @pytest.mark.parametrize("name", COUNTS)
 def test_real_mentions(name: str, realdata: Path) -> None:

@@ -322,6 +322,7 @@ def test_an_item_beyond_the_limit_is_refused() -> None:
         list(adapter.read(source, Problems("skip")))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("array", [False, True])
 def test_memory_does_not_grow_with_the_source(array: bool, tmp_path: Path) -> None:
     def peak(count: int) -> int:
@@ -396,6 +397,7 @@ def test_the_page_names_every_setting_and_spelling() -> None:
 
 
 # ------------------------------------------------------------------------------- real files
+@pytest.mark.slow
 @pytest.mark.realdata
 @pytest.mark.parametrize(("kb", "count"), [("doid", 8906), ("ncit", 20385), ("hp", 10972)])
 def test_real_ontologies_written_as_jsonl(

@@ -161,6 +161,7 @@ def read_hp(realdata: Path) -> Iterator[Entity]:
                 yield entity
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
     path = tmp_path / "big.obo"
     with path.open("w", encoding="utf-8") as out:

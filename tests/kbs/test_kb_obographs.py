@@ -135,6 +135,7 @@ class TestContract(KBAdapterContract):
 
 
 # ------------------------------------------------------------------------------- real files
+@pytest.mark.slow
 @pytest.mark.parametrize(("kb", "live", "defined"), [("doid", 8906, 5269), ("ncit", 20385, 17241)])
 def test_a_real_ontology_against_a_plain_reader(
     kb: str, live: int, defined: int, realdata: Path
@@ -150,6 +151,7 @@ def test_a_real_ontology_against_a_plain_reader(
         assert [alias.surface for alias in entity.aliases] == list(surfaces)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kb", "edges", "roots"), [("doid", 10_173, 1), ("ncit", 29_060, 73)])
 def test_the_parents_in_a_real_ontology(kb: str, edges: int, roots: int, realdata: Path) -> None:
     by_key = {entity.key: entity for entity in read_real(kb, realdata)}
@@ -197,6 +199,7 @@ def read_real(kb: str, realdata: Path) -> Iterator[Entity]:
                 yield entity
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("indent", [None, 2])
 def test_memory_does_not_grow_with_the_file(indent: int | None, tmp_path: Path) -> None:
     path = tmp_path / "big.json"

@@ -369,6 +369,7 @@ def test_huge_cells_up_to_the_limit() -> None:
     assert "table.csv, line 3: not a row of the table: field larger" in problems.examples[1]
 
 
+@pytest.mark.slow
 def test_a_wide_table_is_read_in_linear_time() -> None:
     """Each of its names compared with all others takes longer than a test may."""
     width = 300_000

@@ -64,6 +64,7 @@ def test_names_and_counts_are_those_of_a_plain_reading(
         assert entity.description.count(" is known. ") == 1
 
 
+@pytest.mark.slow
 def test_neither_processes_nor_parts_nor_pieces_change_anything(
     world_dump: Path, with_documents: list[Record], monkeypatch: pytest.MonkeyPatch
 ) -> None:

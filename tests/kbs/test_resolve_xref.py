@@ -333,6 +333,7 @@ def test_bad_calls(kglink: Kglink, files: Path) -> None:
 
 
 # -------------------------------------------------------------------------------------- real data
+@pytest.mark.slow
 @pytest.mark.realdata
 def test_the_real_gold_sets(realdata: Path, tmp_path: Path) -> None:
     """What `benchmarks/gold_sets.py` counts on one corpus, against a plain look at the files."""

@@ -84,6 +84,7 @@ def test_evidence_of_another_maker_is_asked_where_the_settings_name_it(
     assert "link.more_evidence_settings" in kglink("link", "-", code=2, stdin="Mercury").err
 
 
+@pytest.mark.slow
 def test_evidence_of_another_maker_is_fitted_explained_and_exported(
     acme: None, demo_copy: Path, kglink: Kglink, monkeypatch: pytest.MonkeyPatch
 ) -> None:

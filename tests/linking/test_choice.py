@@ -81,6 +81,7 @@ def kbs(kglink: Kglink, *more: str) -> list[str]:
     return [one["kb"] for one in answers(kglink, *more)]
 
 
+@pytest.mark.slow
 def test_the_stated_rule(
     demo_copy: Path, kglink: Kglink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -70,6 +70,7 @@ def test_nothing_no_mention_and_another_border(workspace: Workspace) -> None:
     assert answers(workspace, TEXT) == before
 
 
+@pytest.mark.slow
 def test_given_mentions_stay_as_they_were_given(workspace: Workspace) -> None:
     at = place(TEXT, "Halley")
     workspace.correct(TEXT, *at, "lanternfall:juno_halley")

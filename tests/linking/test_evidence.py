@@ -102,6 +102,7 @@ def answer(kglink: Kglink) -> tuple[str | None, float]:
     return link["key"], link["confidence"]
 
 
+@pytest.mark.slow
 def test_ten_corrected_mentions_change_the_next_answer_and_forgetting_undoes_it(
     demo_copy: Path, kglink: Kglink, tmp_path: Path
 ) -> None:

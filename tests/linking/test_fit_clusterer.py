@@ -148,6 +148,7 @@ def test_a_choice_is_of_one_clusterer_and_one_model(tmp_path: Path) -> None:
 
 
 # ----------------------------------------------------------------------------- the commands
+@pytest.mark.slow
 def test_links_are_clustered_as_the_documents_say(
     kglink: Kglink, demo_copy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

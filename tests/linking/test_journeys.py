@@ -42,6 +42,7 @@ def test_ten_corrected_answers_change_the_next_one(
     assert answer(kglink, NEXT) == before
 
 
+@pytest.mark.slow
 def test_notes_on_both_things_of_one_name_take_the_answer_from_neither(tmp_path: Path) -> None:
     birds = {
         "Heron": "A long-legged bird that fishes in shallow water.",

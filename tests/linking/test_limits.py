@@ -27,6 +27,7 @@ def answers(out: str) -> dict[str, str | None]:
     return {one["text"]: one["key"] for one in document["entities"]}
 
 
+@pytest.mark.slow
 def test_types_limit_mentions_and_answers(demo: Path, kglink: Kglink) -> None:
     asked = ("link", "-", "--format", "json", "--kb", "lanternfall")
     everything = answers(kglink(*asked, stdin=TEXT).out)
@@ -46,6 +47,7 @@ def test_types_limit_mentions_and_answers(demo: Path, kglink: Kglink) -> None:
         assert len(document.links) == len(everything)
 
 
+@pytest.mark.slow
 def test_branches_by_settings_flags_and_library(
     demo_copy: Path, kglink: Kglink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

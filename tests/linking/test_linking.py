@@ -109,6 +109,7 @@ def test_offsets_hold_for_any_mixture(workspace: Workspace, parts: list[str]) ->
         assert text[link.start : link.end] == link.surface
 
 
+@pytest.mark.slow
 def test_texts_come_back_in_order_however_many_mentions_they_have(workspace: Workspace) -> None:
     texts = ["Heron. " * (40 * (at % 4)) for at in range(20)]
     documents = list(workspace.link(texts))

@@ -199,6 +199,7 @@ def test_a_name_that_memory_knows_is_weighed_with_what_it_says(tmp_path: Path) -
     assert {one.id.key for one in after.candidates} == {"L1", "B"}
 
 
+@pytest.mark.slow
 def test_exact_names_are_the_linkers_first_candidates(workspace: Workspace) -> None:
     linker = workspace.linker()
     exact = linker.exact_names()

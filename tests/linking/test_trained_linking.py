@@ -252,6 +252,7 @@ def unfitted() -> Scoring:
     return TRAINED_SCORING.with_kinds(kinds, trained=True)
 
 
+@pytest.mark.slow
 def test_what_was_fitted_is_used_as_long_as_the_space_has_its_model(fitted_folder: Path) -> None:
     place = fitted_folder / "spaces" / "default"
     with opened(fitted_folder) as workspace:

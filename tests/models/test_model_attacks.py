@@ -420,6 +420,7 @@ def test_a_planted_manifest_makes_no_request(
     assert hub.requests == []
 
 
+@pytest.mark.slow
 def test_the_recipes_name_their_models_by_commit() -> None:
     bases = {load_recipe(one.name).model.base for one in list_recipes()}
     assert len(bases) > 2

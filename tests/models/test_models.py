@@ -237,6 +237,7 @@ assert not heavy, f"a BERT loads {heavy}"
 """
 
 
+@pytest.mark.slow
 def test_local_models_need_no_network_and_little_else(folder: Path) -> None:
     program = [sys.executable, "-W", "error", "-c", NO_NETWORK_NO_TRANSFORMERS, str(folder)]
     done = subprocess.run(program, capture_output=True, text=True, check=False)

@@ -113,6 +113,7 @@ def ours(folder: Path) -> Encoder:
     return Encoder(str(folder), device="cpu", precision="fp32", threads=2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CHAINS)
 def test_vectors_are_those_of_the_library(saved: Callable[[str], Path], name: str) -> None:
     folder, (_, options, by_library) = saved(name), CHAINS[name]

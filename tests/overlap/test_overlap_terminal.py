@@ -58,6 +58,7 @@ def test_a_whole_review_in_a_terminal(folder: Path, reviewed: Store) -> None:
     assert Counter(verdicts(reviewed).values()) == {"correct": 3, "wrong": 1, "unclear": 1}
 
 
+@pytest.mark.slow
 def test_undo_quit_and_resume_in_a_terminal(folder: Path, reviewed: Store, kglink: Kglink) -> None:
     with review(*SIX) as terminal:
         terminal.answer("z")
@@ -80,6 +81,7 @@ def test_undo_quit_and_resume_in_a_terminal(folder: Path, reviewed: Store, kglin
     assert set(verdicts(reviewed).values()) == {"wrong"}
 
 
+@pytest.mark.slow
 def test_keys_may_be_typed_ahead_and_arrows_mean_nothing(folder: Path, reviewed: Store) -> None:
     with review(*SIX) as terminal:
         terminal.press("cc\x1b[A\x1b[15~\x1bOPé\rwww" + "w")
@@ -88,6 +90,7 @@ def test_keys_may_be_typed_ahead_and_arrows_mean_nothing(folder: Path, reviewed:
     assert (json.loads(out)["correct"], json.loads(out)["wrong"]) == (2, 4)
 
 
+@pytest.mark.slow
 def test_killed_in_the_middle(folder: Path, reviewed: Store) -> None:
     expected = [left for left, _ in draw(PLAN, reviewed.overlaps(LEFT, RIGHT)).pairs]
     with review(*SIX) as terminal:
@@ -128,6 +131,7 @@ def test_killed_again_and_again_at_any_moment(folder: Path, reviewed: Store) -> 
     assert len(verdicts(reviewed)) == 6
 
 
+@pytest.mark.slow
 def test_interrupting_keeps_everything(folder: Path, reviewed: Store) -> None:
     with review(*SIX) as terminal:
         terminal.answer("c")
@@ -141,6 +145,7 @@ def test_interrupting_keeps_everything(folder: Path, reviewed: Store) -> None:
     assert len(verdicts(reviewed)) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_ending_sets_the_terminal_back(
     folder: Path, reviewed: Store, number: signal.Signals
@@ -156,6 +161,7 @@ def test_ending_sets_the_terminal_back(
     assert len(verdicts(reviewed)) == 1
 
 
+@pytest.mark.slow
 def test_after_a_pause_single_keys_are_read_again(folder: Path, reviewed: Store) -> None:
     with review(*SIX) as terminal:
         terminal.expect("[q]uit")
@@ -174,6 +180,7 @@ def test_after_a_pause_single_keys_are_read_again(folder: Path, reviewed: Store)
     assert len(verdicts(reviewed)) == 1
 
 
+@pytest.mark.slow
 def test_one_review_at_a_time(folder: Path) -> None:
     with review(*SIX) as terminal:
         terminal.expect("[q]uit")
@@ -185,6 +192,7 @@ def test_one_review_at_a_time(folder: Path) -> None:
         assert terminal.end()[0] == 0
 
 
+@pytest.mark.slow
 def test_what_a_terminal_would_obey_is_not_shown(folder: Path, reviewed: Store) -> None:
     evil = [
         replace(one, title=f"\x1b]0;evil\x07{one.title}\u202e" + "x" * 10_000)
@@ -212,6 +220,7 @@ def test_a_review_without_a_terminal(folder: Path, kglink: Kglink) -> None:
     assert "none yet, `kglink overlap review` begins one" in told
 
 
+@pytest.mark.slow
 def test_verdicts_are_honoured_by_the_next_run(demo_copy: Path, kglink: Kglink) -> None:
     before = json.loads(kglink("overlap", "--json").out)
     with Terminal("--sample", "4", "--json") as terminal:

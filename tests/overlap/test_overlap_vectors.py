@@ -151,6 +151,7 @@ def check_vectors(path: Path, stop: int) -> int:
     return len(missing)
 
 
+@pytest.mark.slow
 def test_kill_at_any_commit_leaves_a_cache_that_goes_on(tmp_path: Path) -> None:
     for kill_at in (1, 4, 10):
         path = tmp_path / str(kill_at)

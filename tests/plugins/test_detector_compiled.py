@@ -64,6 +64,7 @@ def test_it_is_the_same_as_in_memory(
         assert found == plain_bags(rows, most_corrected)
 
 
+@pytest.mark.slow
 def test_memory_is_bounded_where_there_are_many_names(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -199,6 +199,7 @@ print(len(spans), grown // 1024 - len(text) * 4 // 2**20, time.monotonic() - sta
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "names"),
     [

@@ -250,6 +250,7 @@ def test_a_part_of_one_entitys_names_stands_for_it() -> None:
     assert taken_for("the Rainer, 20 m", "Rainer hose 20 m", "Rainer reel") == {}
 
 
+@pytest.mark.slow
 def test_a_name_that_very_many_things_have_is_compiled_in_linear_time() -> None:
     def seconds(count: int) -> float:
         rows = [NameRow("Path lamp", "path lamp", "kb", 1, str(key)) for key in range(count)]

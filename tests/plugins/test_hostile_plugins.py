@@ -76,6 +76,7 @@ def told(ran: Ran) -> str:
     return " ".join(ran.err.split())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["import", "hook"])
 def test_each_is_named_and_left_out_and_the_others_work(site: Path, place: str) -> None:
     environment = FakeEnvironment(site)
@@ -106,6 +107,7 @@ def test_a_distribution_without_metadata_is_named_by_its_module(site: Path, entr
     assert f"unknown ? ({entry}) is left out" in told(ran)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("deed", ["exits", "interrupts", "never returns"])
 @pytest.mark.parametrize("place", ["import", "hook"])
 def test_help_goes_on_without_its_commands(site: Path, place: str, deed: str) -> None:

@@ -133,6 +133,7 @@ def test_the_tests_of_every_kind_pass(tmp_path: Path) -> None:
         assert re.search(f"'acme/my-{kind}': tested by Test", done.stdout)
 
 
+@pytest.mark.slow
 def test_the_examples_of_the_guide_hold_the_contracts(tmp_path: Path) -> None:
     """The guide's programs as if they were installed: every kind but adapters, and a command."""
     site = FakeEnvironment(tmp_path)

@@ -69,6 +69,7 @@ def pairs_of(folder: Path) -> list[tuple[EntityId, EntityId, float]]:
 
 
 # ---------------------------------------------------------------------------------- overlaps
+@pytest.mark.slow
 def test_an_overlap_search_sees_one_state_of_its_kbs(here: Path, tmp_path: Path) -> None:
     """Whenever the update comes, the pairs are those of the KBs as they were."""
     told: list[object] = []
@@ -127,6 +128,7 @@ def test_a_kb_that_changes_before_it_is_read_is_told_of(here: Path) -> None:
 
 
 # ------------------------------------------------------------------------------- two writers
+@pytest.mark.slow
 def test_weights_are_not_kept_for_a_model_that_the_space_has_no_longer(here: Path) -> None:
     with opened(here) as workspace:
         workspace.build()
@@ -198,6 +200,7 @@ def test_no_build_brings_the_model_back_that_another_process_has_replaced(
     assert model == "other"
 
 
+@pytest.mark.slow
 def test_evidence_is_fitted_to_one_state_of_memory(here: Path, tmp_path: Path) -> None:
     with opened(here) as workspace:
         workspace.build()
@@ -215,6 +218,7 @@ def test_evidence_is_fitted_to_one_state_of_memory(here: Path, tmp_path: Path) -
         assert workspace.fit("docs", progress=at(len(told) // 3, forget)) == wanted
 
 
+@pytest.mark.slow
 def test_a_fit_that_stops_half_way_leaves_what_was_fitted_before(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -123,6 +123,7 @@ def test_an_output_is_compared_whole(expected: str, actual: str, same: bool) -> 
     assert matches(expected, actual) is same
 
 
+@pytest.mark.slow
 def test_a_project_installed_by_a_page_stays_in_its_environment(tmp_path: Path) -> None:
     run_page(
         tmp_path,

@@ -107,6 +107,7 @@ def test_two_writers_lose_nothing(
         assert not workspace.joint_space.folder.damage()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", ["SIGKILL", "SIGTERM"])
 def test_a_fit_that_is_stopped_leaves_what_was_fitted_before(
     master: Path, tmp_path: Path, writers: Writers, number: str

@@ -160,6 +160,7 @@ with TokenRowsWriter(Path(sys.argv[1]), DIM) as writer:
 """
 
 
+@pytest.mark.slow
 def test_kill_9_loses_nothing_that_was_added(tmp_path: Path) -> None:
     killed = 0
     while not (tmp_path / NORMS_FILE).exists():

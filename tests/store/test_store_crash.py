@@ -113,6 +113,7 @@ def version_of(number: int, count: int) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("on_error", ["stop", "skip"])
 @pytest.mark.parametrize("after", [100, 1500, 2900])
 def test_a_killed_update_is_not_seen(tmp_path: Path, after: int, on_error: str) -> None:

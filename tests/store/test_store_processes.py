@@ -39,6 +39,7 @@ def child_job(**given: Any) -> IngestJob:
     return job(adapter="none", source="child", fingerprint="1", **given)
 
 
+@pytest.mark.slow
 def test_two_processes_add_two_kbs_at_once(url: str) -> None:
     # Both are in the middle of their ingest before either may go on.
     children = [
@@ -56,6 +57,7 @@ def test_two_processes_add_two_kbs_at_once(url: str) -> None:
         assert store.check() == []
 
 
+@pytest.mark.slow
 def test_the_first_opening_by_two_processes_at_once(url: str) -> None:
     children = [start(url, kb, 10) for kb in ("a", "b", "c")]
     for child in children:
@@ -64,6 +66,7 @@ def test_the_first_opening_by_two_processes_at_once(url: str) -> None:
         assert sorted(info.name for info in store.kbs()) == ["a", "b", "c"]
 
 
+@pytest.mark.slow
 def test_one_kb_is_added_by_one_process_at_a_time(url: str) -> None:
     child = start(url, "kb", 100, "--batch-size", "10", "--wait-after", "30")
     assert child.stdout is not None
@@ -128,6 +131,7 @@ def test_a_locked_store_says_so(path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         assert store.ingest(job(), [entity("1")]).added == 1
 
 
+@pytest.mark.slow
 def test_a_full_disk_keeps_what_was_committed(path: Path) -> None:
     url = f"sqlite:///{path}"
     child = start(url, "kb", 20_000, "--batch-size", "500", "--largest-file", "2000000")

@@ -165,6 +165,7 @@ def test_overlaps_by_what_was_said_of_them(filled: Store) -> None:
 
 
 # ------------------------------------------------------------------------------------------ many
+@pytest.mark.slow
 def test_many_verdicts_at_once(store: Store) -> None:
     count = 4500
     for kb in ("a", "b"):

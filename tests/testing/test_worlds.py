@@ -326,6 +326,7 @@ def test_numbers_and_words_match_one_to_one() -> None:
 
 
 # --------------------------------------------------------------------------------- any size
+@pytest.mark.slow
 def test_memory_stays_flat_while_a_hundred_thousand_entities_are_made() -> None:
     world = World(WorldSettings(entities=100_000))
     entities = world.entities("saga")

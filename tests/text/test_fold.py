@@ -156,6 +156,7 @@ def test_no_letter_bears_more_than_thirty_marks(before: str, marks: str, after: 
     assert fold(before + marks[:30] + after) == folded
 
 
+@pytest.mark.slow
 def test_a_million_marks_take_no_time() -> None:
     """Bringing marks into order takes time that grows with the square of their number."""
     text = "\u0e01" + SWAPPED * 500_000

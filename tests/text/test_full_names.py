@@ -48,6 +48,7 @@ def test_what_a_part_stands_for(text: str, part: str, which: int, name: str) -> 
     assert full(text, part, which) == name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", ["Robert ", "Robert Gates ", "-A", "A.", "'s"])
 def test_a_long_text_is_read_in_linear_time(unit: str) -> None:
     def seconds(length: int, attempt: int) -> float:

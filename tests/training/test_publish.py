@@ -105,6 +105,7 @@ def linked(kglink: Kglink) -> list[str]:
     return [one["key"] for line in ran.out.splitlines() for one in json.loads(line)["entities"]]
 
 
+@pytest.mark.slow
 def test_a_training_that_damages_is_kept_unpublished_until_it_is_asked_for(
     here: Path, kglink: Kglink
 ) -> None:
@@ -155,6 +156,7 @@ def test_a_training_that_helps_is_published_with_what_was_fitted(
     assert (told["space"], told["answers"]) == ("beside", None)
 
 
+@pytest.mark.slow
 def test_a_handful_of_notes_does_not_replace_a_space_that_answers_them(
     here: Path, kglink: Kglink
 ) -> None:
@@ -187,6 +189,7 @@ def test_a_handful_of_notes_does_not_replace_a_space_that_answers_them(
     assert (_manifest(here), linked(kglink)) == (manifest, before)
 
 
+@pytest.mark.slow
 def test_overlaps_found_for_a_training_that_is_refused_are_forgotten(
     here: Path, kglink: Kglink
 ) -> None:

@@ -156,6 +156,7 @@ def reranker_job(folder: Path, **changes: object) -> RunSettings:
     return settings_of(Path(job_of(folder).recipe.model.base), reranker=told)
 
 
+@pytest.mark.slow
 def test_it_learns_what_the_text_tells_and_reads_as_it_was_trained(tmp_path: Path) -> None:
     data = ToRead(data_of(160, 0), data_of(40, 1), ("docs",))
     told: list[object] = []
@@ -223,6 +224,7 @@ def test_what_lies_far_behind_the_best_is_not_read(
     assert [one.score for one in ordered.candidates] == pytest.approx([1, 1, 0.45, 0.45, 0])
 
 
+@pytest.mark.slow
 def test_another_goes_on_from_it_with_its_last_layer(tmp_path: Path) -> None:
     """So a cross-encoder of Wikipedia is fine-tuned: what it knew it knows before it learns."""
     data = ToRead(data_of(160, 0), data_of(40, 1), ("docs",))
@@ -252,6 +254,7 @@ def test_where_no_gold_is_found_nothing_is_trained(tmp_path: Path) -> None:
         train_reranker(data, told, tmp_path / "run")
 
 
+@pytest.mark.slow
 def test_what_the_pooler_of_the_base_says_is_read_and_not_trained(tmp_path: Path) -> None:
     data = ToRead(data_of(250, 0), data_of(60, 1), ("docs",))
     job = reranker_job(tmp_path, head="pooler", epochs=6)

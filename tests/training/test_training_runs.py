@@ -180,6 +180,7 @@ def test_one_seed_gives_the_same_losses_and_another_gives_others(
     assert curve(other.folder)[1]["loss"] != curve(whole.folder)[1]["loss"]
 
 
+@pytest.mark.slow
 def test_gradients_are_cached_without_another_loss(run: Run, base: Path, tmp_path: Path) -> None:
     smooth = write_world_model(tmp_path / "smooth", world_of(), dropout=0.0)
     parts = {"model": {"base": str(smooth)}, "train": {**CHANGES["train"], "epochs": 1}}
@@ -193,6 +194,7 @@ def test_gradients_are_cached_without_another_loss(run: Run, base: Path, tmp_pat
     assert losses[0] == pytest.approx(losses[1], rel=1e-4)
 
 
+@pytest.mark.slow
 def test_training_teaches(tmp_path: Path) -> None:
     world = world_of(entities=100)
     base = write_world_model(tmp_path / "tiny", world, dropout=0.0)
