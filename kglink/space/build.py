@@ -53,7 +53,7 @@ from kglink.space.space import BackendOf, row_spans
 
 #: So few vectors are made at once: names are not published before them.
 FEW_VECTORS = 1000
-#: Segments of smaller KBs are made anew: that takes but a moment.
+#: Segments of smaller KBs are made anew: that takes but a moment, where the index is exact.
 LEAST_IN_LAYERS = 2000
 #: A layer stands on a segment that holds at least so many times as many entities itself.
 LAYER_SHARE = 8
@@ -315,10 +315,15 @@ class SpaceBuild:
         """The segment on which a layer with what has changed can stand; None: all is made anew.
 
         Each layer holds a small share of what the one below it holds, so that there are few, and
-        an entity is written again in few of the updates that follow.
+        an entity is written again in few of the updates that follow. An index that is not exact
+        takes long to build, so the first layer may be as large as a KB that is made anew.
         """
         history, trained = plan.source.history, self.encoder.trained
-        if self.fresh or history is None or history.entities < LEAST_IN_LAYERS:
+        if self.fresh or history is None:
+            return None
+        manifest = self.folder.usable_manifest()
+        is_exact = manifest is None or manifest.index == DEFAULT_INDEX
+        if is_exact and history.entities < LEAST_IN_LAYERS:
             return None
         if plan.words or (trained is not None and trained.compares_tokens):
             return None
@@ -333,7 +338,7 @@ class SpaceBuild:
             if max(changed, 1) * LAYER_SHARE <= len(segment.layers[0].keys):
                 return segment
             if not isinstance(segment, LayeredSegment):
-                return None
+                return None if is_exact or changed > LEAST_IN_LAYERS else segment
             segment = segment.below
 
     def _names_segment(self, plan: SegmentPlan) -> Segment:

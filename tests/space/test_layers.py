@@ -202,6 +202,36 @@ def test_an_update_encodes_and_writes_what_changed_and_keeps_the_index(
     assert depth(folder) == 1
 
 
+def test_a_small_kb_is_updated_in_layers_where_the_index_takes_long_to_build(
+    store: Store, tmp_path: Path
+) -> None:
+    chance, encoder = random.Random(10), Encoder()
+    put(store, *(entity_of(chance, number) for number in range(6)))
+
+    def built(folder: SpaceFolder, index: str) -> SpaceBuild:
+        settings = SpaceSection(index=index)
+        made = SpaceBuild(folder, [source(store)], MODEL, encoder, settings, backend_of)
+        made.build()
+        return made
+
+    exact, rounded = (SpaceFolder(tmp_path, name) for name in ("exact", "rounded"))
+    for folder, index in ((exact, "kglink/flat"), (rounded, "kglink/faiss")):
+        built(folder, index)
+    put(store, Entity("e003", "Zephyr"), Entity("e900", "Yonder"))
+    for folder, index in ((exact, "kglink/flat"), (rounded, "kglink/faiss")):
+        before = folder.published_manifest().segments["kb"]
+        built(folder, index)
+        manifest = folder.published_manifest()
+        assert manifest.indexed == ({} if folder is exact else {"kb": before})
+    whole, layered = (Space(folder, backend_of).segments["kb"] for folder in (exact, rounded))
+    assert isinstance(layered, LayeredSegment)
+    same_tables(layered, whole)
+    # More than a small KB holds is made anew.
+    put(store, *(entity_of(chance, number) for number in range(20)))
+    built(rounded, "kglink/faiss")
+    assert not rounded.published_manifest().indexed
+
+
 def test_a_killed_layer_goes_on_and_a_damaged_one_is_made_anew(
     store: Store, tmp_path: Path
 ) -> None:
