@@ -319,13 +319,12 @@ class SpaceBuild:
         takes long to build, so the first layer may be as large as a KB that is made anew.
         """
         history, trained = plan.source.history, self.encoder.trained
-        if self.fresh or history is None:
+        of_tokens = trained is not None and trained.compares_tokens
+        if self.fresh or history is None or plan.words or of_tokens:
             return None
         manifest = self.folder.usable_manifest()
         is_exact = manifest is None or manifest.index == DEFAULT_INDEX
         if is_exact and history.entities < LEAST_IN_LAYERS:
-            return None
-        if plan.words or (trained is not None and trained.compares_tokens):
             return None
         segment = self._published(plan.kb)
         if segment is None or not _fits(segment, plan, history):
