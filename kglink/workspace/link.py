@@ -63,8 +63,8 @@ def link(
     probability of a link, where it is not that of the settings. In a text that somebody corrected
     (`correct`) their word stands.
 
-    A space that is missing or older than the store is built first. Without ``wait`` a KB that is
-    new in it answers at once, by its names alone until `build` has made its vectors: then
+    A space that is missing or older than the store is built first. Without ``wait``, and where
+    names alone are evidence (`link.evidence`), a KB that is new in it answers at once, by its names alone until `build` has made its vectors: then
     ``meta["names_alone"]`` of each answer names such KBs, and says how many vectors are there.
 
     With the setting ``link.workers`` several processes link side by side; a script that asks for
@@ -113,8 +113,9 @@ def fresh_linker(
                 return linker
         files = opened.linked_files()
         state = opened.state(files)
-    # Vectors alone can answer nothing before they are made.
-    wait = wait or opened.settings.link.evidence == "vectors"
+    # Vectors alone can answer nothing before they are made, and names alone need none.
+    evidence = opened.settings.link.evidence
+    wait = evidence == "vectors" or (wait and evidence != "names")
     build_if_stale(opened, wait=wait)
     with opened.lock:
         linker = opened.linker(kbs, limits=opened.limits(types, under, not_under))

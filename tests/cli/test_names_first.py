@@ -97,6 +97,15 @@ def test_evidence_of_names_never_needs_a_vector(
     assert "making" not in ran.err
 
 
+def test_evidence_of_names_makes_none_in_python_either(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Encoder, "encode", no_vectors)
+    with Workspace.open(workspace, flags={"link.evidence": "names"}) as opened:
+        (text,) = opened.link("The evening star.")
+        assert [link.chosen is not None for link in text.links] == [True]
+
+
 def test_evidence_of_vectors_waits(
     kglink: Kglink, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
