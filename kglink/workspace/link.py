@@ -64,8 +64,9 @@ def link(
     (`correct`) their word stands.
 
     A space that is missing or older than the store is built first. Without ``wait``, and where
-    names alone are evidence (`link.evidence`), a KB that is new in it answers at once, by its names alone until `build` has made its vectors: then
-    ``meta["names_alone"]`` of each answer names such KBs, and says how many vectors are there.
+    names alone are evidence (`link.evidence`), a KB that is new in it answers at once, by its
+    names alone until `build` has made its vectors: then ``meta["names_alone"]`` of each answer
+    names such KBs, and says how many vectors are there.
 
     With the setting ``link.workers`` several processes link side by side; a script that asks for
     them keeps what it does under ``if __name__ == "__main__":``, since each of them imports it.
