@@ -10,7 +10,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 
 from kglink.plugins import Names, NamesInParts
@@ -67,7 +67,7 @@ class PartsDetector:
     """
 
     def __init__(self, parts: Sequence[NameDetector], has: Callable[[str], bool]) -> None:
-        self._parts, self._has = parts, has
+        self._parts, self._has = parts, lru_cache(maxsize=1 << 16)(has)
 
     def detect(self, text: str) -> list[Span]:
         """The places that may be mentions, in reading order; some overlap."""
