@@ -84,7 +84,7 @@ class Tally:
 
 
 def write_source(path: Path, kb: str, entities: int, changed: int, *, newer: bool) -> None:
-    """A KB; the newer one has one in so many descriptions changed, and more and less entities."""
+    """A KB; in the newer one every so many-th description is another, and entities come and go."""
     with path.open("w", encoding="utf-8") as out:
         for at in range(entities):
             if newer and at % (3 * changed + 1) == 9:

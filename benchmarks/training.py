@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import argparse
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -79,16 +79,16 @@ def answers(workspace: Workspace) -> str:
     for learnt in ((), LEARNT):
         bench.learn(learnt)
         search = bench.search()
-        right, known = ranked(bench, search, DEV)
+        right, known = ranked(bench, search)
         figures.append(f"{'memory' if learnt else 'nothing'} learnt {right.mean():.3f}")
     figures.append(f"unknown words {right[~known].mean():.3f} of {(~known).sum()}")
     return ", ".join(figures)
 
 
-def ranked(bench: Bench, search: Any, names: Sequence[str]) -> tuple[Any, Any]:
+def ranked(bench: Bench, search: Any) -> tuple[Any, Any]:
     """How likely the first candidate of each mention is right, and whether memory knows it."""
     found = []
-    for name in names:
+    for name in DEV:
         judged = bench.ranked(search, [name])
         judged = judged.part(np.asarray(judged.rankings.answered))
         found.append((expected_right(judged.rankings, search.scoring.weights), judged.known))

@@ -178,9 +178,7 @@ def _differences(protocol: Any) -> Iterator[str]:
     yield f"[short run]({place})" if place else "no run on these data is measured"
 
 
-@cache
-def _recipe(name: str) -> Recipe:
-    return load_recipe(name)
+_recipe = cache(load_recipe)
 
 
 # ------------------------------------------------------------------------------- commands

@@ -167,8 +167,7 @@ class BatchReader:
 
         @cache
         def is_name(name: str) -> bool:
-            folded = fold(name)
-            return any(len(one.names.exact(folded)) for one in self._space.segments.values())
+            return self._space.has_name(fold(name))
 
         return [
             long or full_name_of(mention.surface, mention.start, mention.text, is_name)

@@ -144,7 +144,7 @@ class NamesInParts(Names, Protocol):
         ...
 
     def has(self, folded: str) -> bool:
-        """Whether a name, folded, is no old one."""
+        """Whether an alias that is not an old one has this folded form."""
         ...
 
 

@@ -319,11 +319,9 @@ class SpaceBuild:
         takes long to build, so the first layer may be as large as a KB that is made anew.
         """
         history, trained = plan.source.history, self.encoder.trained
-        of_tokens = trained is not None and trained.compares_tokens
-        if self.fresh or history is None or plan.words or of_tokens:
+        if self.fresh or history is None or plan.words or (trained and trained.compares_tokens):
             return None
-        manifest = self.folder.usable_manifest()
-        is_exact = manifest is None or manifest.index == DEFAULT_INDEX
+        is_exact = self._index_of().name == DEFAULT_INDEX
         if is_exact and history.entities < LEAST_IN_LAYERS:
             return None
         segment = self._published(plan.kb)

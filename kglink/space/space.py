@@ -99,6 +99,10 @@ class Space:
         segment = self.segments.get(entity.kb)
         return segment is not None and segment.rows is not None and segment.row(entity.key) < 0
 
+    def has_name(self, folded: str, kbs: Iterable[str] = ()) -> bool:
+        """Whether an entity of some KBs, or of any, has this folded name."""
+        return any(len(self.segments[kb].names.exact(folded)) for kb in kbs or self.segments)
+
     def vectors(self, rows: IntArray) -> FloatArray:
         """The vectors of some rows of the joint index, from the segments; -1 gives zeros."""
         return _vectors_of(self.manifest, self.segments, rows)
@@ -188,8 +192,8 @@ class SpaceNames:
         return [SpaceNames(self._space, self._kbs, some) for some in (first, later) if some]
 
     def has(self, folded: str) -> bool:
-        """Whether an entity has this folded name."""
-        return any(len(segment.names.exact(folded)) for segment in self._segments)
+        """Whether an entity of the KBs has this folded name now."""
+        return self._space.has_name(folded, self._kbs)
 
     def __len__(self) -> int:
         return sum(

@@ -114,9 +114,7 @@ def fresh_linker(
                 return linker
         files = opened.linked_files()
         state = opened.state(files)
-    # Vectors alone can answer nothing before they are made, and names alone need none.
-    evidence = opened.settings.link.evidence
-    wait = evidence == "vectors" or (wait and evidence != "names")
+    wait = _waits(opened, wait=wait)
     build_if_stale(opened, wait=wait)
     with opened.lock:
         linker = opened.linker(kbs, limits=opened.limits(types, under, not_under))
@@ -124,6 +122,12 @@ def fresh_linker(
             make_room(opened.fresh_linkers)
             opened.fresh_linkers[asked] = files, state, linker
         return linker
+
+
+def _waits(opened: Opened, *, wait: bool = True) -> bool:
+    """Whether vectors are waited for: alone they must be there, and names alone need none."""
+    evidence = opened.settings.link.evidence
+    return evidence == "vectors" or (wait and evidence != "names")
 
 
 def refuse_columns(texts: object, what: str = "text", verb: str = "link") -> None:
@@ -447,5 +451,5 @@ def link_job(opened: Opened) -> LinkJob:
     >>> str(text.links[0].chosen.id)
     'birds:h'
     """
-    build_if_stale(opened)
+    build_if_stale(opened, wait=_waits(opened))
     return job_of(opened)

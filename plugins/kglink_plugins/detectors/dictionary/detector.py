@@ -55,9 +55,9 @@ def name_detector(settings: DictionarySettings, names: Names) -> NameDetector | 
     # Of the names of all parts together: those of a small part are no fewer.
     words = sum(float(one.variants.word_names.sum()) for one in lexicons)
     detectors = [NameDetector(one, guard, weights, settings.language, words) for one in lexicons]
-    if len(detectors) == 1 or not isinstance(names, NamesInParts):
-        return detectors[0]
-    return PartsDetector(detectors, names.has)
+    if isinstance(names, NamesInParts) and len(detectors) > 1:
+        return PartsDetector(detectors, names.has)
+    return detectors[0]
 
 
 class PartsDetector:
