@@ -24,6 +24,7 @@ from kglink.records import MentionInText
 from kglink.space.space import Space
 from kglink.text.fold import fold
 from kglink.text.full_names import full_name_of
+from kglink.text.places import place_of
 
 FloatArray = npt.NDArray[np.float32]
 
@@ -163,15 +164,17 @@ class BatchReader:
         return self._reader.count_truncated(mentions)
 
     def _long_forms(self, mentions: Sequence[MentionInText]) -> list[str]:
-        """What each mention is short for: an abbreviation, or a part of a name of its text."""
+        """What each mention stands for: an abbreviation, a part of a name of its text, "Danish"."""
 
         @cache
         def is_name(name: str) -> bool:
             return self._space.has_name(fold(name))
 
         return [
-            long or full_name_of(mention.surface, mention.start, mention.text, is_name)
-            for mention, long in zip(mentions, long_forms_of(mentions), strict=True)
+            long
+            or full_name_of(one.surface, one.start, one.text, is_name)
+            or place_of(one.surface, one.start, one.text, is_name)
+            for one, long in zip(mentions, long_forms_of(mentions), strict=True)
         ]
 
     def _read(self, texts: Sequence[str], mentions: Sequence[MentionInText]) -> ReadMentions:

@@ -51,7 +51,9 @@ RETRIEVED = (
     EvidenceKind("exact", "1 where a name of the candidate is the mention, folded"),
     EvidenceKind("title", "1 where that name is the title", DefaultWeights(untrained=0.01)),
     EvidenceKind(
-        "case", "1 where that name is the mention to the letter", DefaultWeights(untrained=0.02)
+        "case",
+        "1 where that name is the mention to the letter, or in the capitals of a headline",
+        DefaultWeights(untrained=0.02),
     ),
     EvidenceKind(
         "alias",
@@ -70,7 +72,8 @@ RETRIEVED = (
     ),
     EvidenceKind(
         "expanded",
-        "1 where the text says that the mention is short for a name of the candidate",
+        "1 where the mention stands for a name of the candidate: the text says that it is short "
+        "for it, or it is a word for a place (`Italian`)",
         DefaultWeights(untrained=0.09, trained=0.13),
     ),
     EvidenceKind(

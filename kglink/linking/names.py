@@ -25,6 +25,8 @@ _ROWS_PER_ENTITY = 2
 _MOST_POPULAR = 1e30
 #: Uses added to each name's count, so that a few counted uses say little.
 _UNCOUNTED = 20
+#: A shorter word in capitals is an abbreviation.
+_LEAST_HEADLINE = 5
 _NO_ROWS = np.empty(0, dtype=np.int64)
 _NO_HITS = (_NO_ROWS, np.empty(0, dtype=np.float32))
 
@@ -161,7 +163,8 @@ class NameSearch:
         exact = _best_of(entities, owners, np.ones(len(owners), dtype=np.float32))
         is_title = exact_rows == segment.alias_starts[owners]
         same_case = np.array(
-            [segment.surfaces[row] == surface.text for row in exact_rows], dtype=np.float32
+            [_is_written(surface.text, segment.surfaces[row]) for row in exact_rows],
+            dtype=np.float32,
         )
         # Where nothing was counted a name has the count one, a title two; small counts say little.
         counts = segment.alias_counts[exact_rows].astype(np.float32) - 1
@@ -214,6 +217,13 @@ def index_of_words(segment: Segment) -> WordIndex:
             hint="`kglink build --words` makes one; later builds keep it.",
         )
     return segment.words
+
+
+def _is_written(surface: str, name: str) -> bool:
+    """Whether a surface is a name to the letter, or in the capitals of a headline: "LONDON"."""
+    if len(surface) >= _LEAST_HEADLINE and surface.isupper():
+        return surface == name.upper() and not name.islower()
+    return surface == name
 
 
 def _best_of(found: IntArray, owners: IntArray, values: FloatArray) -> FloatArray:

@@ -380,3 +380,33 @@ def test_a_word_is_short_for_a_name_that_stands_before_it() -> None:
     assert finds[text.index("Heron slept")] == "Isolde Heron"
     assert text.index("heron flew") not in finds
     assert "Heron" not in taken_for("Later the Heron slept.", *names)
+
+
+@pytest.mark.parametrize(
+    ("text", "found", "name"),
+    [
+        ("It bought Home Depot Inc., they said.", "Home Depot Inc.", "Home Depot"),
+        ("It bought Home Depot, Inc. yesterday.", "Home Depot, Inc.", "Home Depot"),
+        ("Shares of Home Depot Corp fell.", "Home Depot Corp", "Home Depot"),
+        ("A Home Depot co-founder left.", "Home Depot", ""),
+    ],
+)
+def test_a_company_is_found_with_its_legal_form(text: str, found: str, name: str) -> None:
+    assert taken_for(text, "Home Depot", "Inc") == {found: name}
+
+
+def test_a_state_in_short_is_found_behind_a_town() -> None:
+    found = taken_for("She left Columbus, Ga., for Athens. Ga. was cold.", "Georgia", "Columbus")
+    assert found == {"Columbus": "", "Ga.": "Georgia"}
+
+
+def test_a_part_of_a_proper_name_is_doubted_where_names_are_many() -> None:
+    many = [f"Word{number} Other{number}" for number in range(8000)]
+
+    def score(*more: str) -> float:
+        own = detector("Ronnie David Wood", *more)
+        [found] = [one for one in own.places("Then David Wood sang.") if one.facts.several_part]
+        return found.facts.proper_part
+
+    assert score() == 0
+    assert 0 < score(*many) <= 1

@@ -16,6 +16,7 @@ from importlib.resources import files
 from kglink.plugins import Names, NamesInParts
 from kglink.records import Span
 from kglink.text.fold import fold
+from kglink.text.places import short_places
 from kglink.text.words import cuts_initials, cuts_word
 from kglink_plugins.detectors.dictionary.cache import open_lexicon
 from kglink_plugins.detectors.dictionary.compiled import ARTICLE, Lexicon, guard_of
@@ -43,6 +44,13 @@ _DAY_BEFORE = re.compile(r"\b\d{1,2}(?:st|nd|rd|th)?(?: of)? \Z")
 _BEHIND = r" \d{1,2}\b|,? \d{4}\b"
 _DATE_BEHIND, _DATE_BEHIND_SHORT = re.compile(_BEHIND), re.compile(rf"\.?(?:{_BEHIND})")
 _DOT = re.compile(r"\.(?=[,;:]|[ \t]+[a-z])")
+#: What a company's name ends in, where the KB may leave it out: "Home Depot [Inc.]".
+_LEGAL = "(?:Inc|Corp|Co|Ltd|LLC|PLC|plc|AG|SA|NV|GmbH|Corporation|Company|Limited)"
+_LEGAL_BEHIND = re.compile(rf",?[ ]{_LEGAL}(?![\w-])(?:{_DOT.pattern})?")
+_IS_LEGAL = re.compile(rf"{_LEGAL}\.?")
+#: What stands before the legal form of a company; as many characters are looked at.
+_FURTHEST = 40
+_OF_COMPANY = re.compile(r"[A-Z0-9][\w'&.-]*,?[ ]\Z")
 #: A place that is less probably a mention is not proposed.
 LEAST_SCORE = 0.12
 
@@ -131,9 +139,14 @@ class NameDetector:
             if self._is_cut(text, *bare):
                 continue
             if bare[0] > place.start and (bare in spans or text[slice(*bare)] in self._names):
-                yield Place(*bare, place.facts._replace(article=0.0), place.name)
+                own = Place(*bare, place.facts._replace(article=0.0), place.name)
             else:
-                yield place
+                own = place
+            yield self._with_legal_form(text, own)
+        for short in short_places(text):
+            if short.place in self._names:
+                facts = self._variants.facts_as_written(text, short.start, short.end)
+                yield Place(short.start, short.end, facts, self._names.key_id(short.place))
 
     def detect(self, text: str) -> list[Span]:
         """The places that may be mentions, in reading order; some overlap."""
@@ -146,9 +159,23 @@ class NameDetector:
         return [Span(*span, best[span][0], self._otherwise(text, best[span][1]))
                 for span in sorted(best)]  # fmt: skip
 
+    def _with_legal_form(self, text: str, place: Place) -> Place:
+        """A place of a company with its legal form: "[Home Depot Inc.]"."""
+        legal = _LEGAL_BEHIND.match(text, place.end)
+        if not (legal and place.facts.capital):
+            return place
+        name, bare = place.name, text[place.start : place.end]
+        if name < 0 and bare in self._names:
+            name = self._names.key_id(bare)
+        facts = place.facts._replace(after=0.0, capital_after=0.0)
+        return Place(place.start, legal.end(), facts, name)
+
     def _is_cut(self, text: str, start: int, end: int) -> bool:
-        """Whether a place goes through a word or a date, or has a word that joins it to others."""
+        """Whether a place cuts a word, a date or a company's name, or joins it to others."""
         if any(cuts_word(text, edge) or cuts_initials(text, edge) for edge in (start, end)):
+            return True
+        before = max(0, start - _FURTHEST)
+        if _IS_LEGAL.fullmatch(text, start, end) and _OF_COMPANY.search(text, before, start):
             return True
         return _is_of_date(text, start, end) or (
             self._without_joining(text, start, end) != (start, end)

@@ -147,6 +147,8 @@ class Facts(NamedTuple):
     """It is a part of a name, of several words."""
     number_part: float
     """It is a part of a name, and has a digit: a model, or a thing and its size."""
+    proper_part: float
+    """It is a part of a name, of several words, one of them with a capital: "David Wood"."""
 
 
 class Place(NamedTuple):
@@ -178,7 +180,7 @@ class VariantFinder:
                 yield place
         for (start, end), written in exact.items():
             if (start, end) not in found and (written == 1 or _is_one_name(text[start:end])):
-                yield Place(start, end, self._written(text, start, end, written), _ITSELF)
+                yield Place(start, end, self.facts_as_written(text, start, end, written), _ITSELF)
 
     def _of_piece(
         self, text: str, words: TextWords, exact: Mapping[tuple[int, int], float]
@@ -321,7 +323,7 @@ class VariantFinder:
             if kind & (WHOLE | PART):
                 yield Hit(pairs[row], pairs[row] + 2, place, JOINED if kind & WHOLE else PART)
 
-    def _written(self, text: str, start: int, end: int, written: float) -> Facts:
+    def facts_as_written(self, text: str, start: int, end: int, written: float = 1.0) -> Facts:
         """The facts of a name that stands in a text as it is written, of whatever signs."""
         surface = text[start:end]
         capital = _capital(text, surface, start)
@@ -424,6 +426,7 @@ class VariantFinder:
             capital_written=capital * written,
             several_part=float(is_part and several),
             number_part=float(is_part and _has_digit(surface)),
+            proper_part=capital * max(0.0, 1 - 2 * self._few) if is_part and several else 0.0,
         )
 
 
