@@ -22,6 +22,7 @@ from kglink.linking.names import Found, NameSearch
 from kglink.linking.reading import Reader
 from kglink.linking.sameness import Counterparts, Sameness
 from kglink.linking.scoring import Scoring
+from kglink.linking.subject import Fields, spoken_of, with_subject
 from kglink.records import Candidate, EntityId, MentionInText, Ranking
 from kglink.space.remembered import RememberedVectors
 from kglink.space.segment import Segment
@@ -82,6 +83,7 @@ class CandidateSearch:
         self._remembered = remembered if self.scoring.counts("like_memory") else None
         self._use = evidence_used(space, self.scoring, by, like_memory=self._remembered is not None)
         self.sameness = Sameness(space, counterparts)
+        self._fields = Fields(space.segments)
         trained = reader.trained
         cosine = trained is None or trained.searches_by_cosine
         measure = measure_of(space, cosine=cosine) if by in ("all", "vectors") else Measure()
@@ -135,6 +137,8 @@ class CandidateSearch:
                 self._with_context(one, at, batch, segment) for at, one in enumerate(found)
             ]
         self._add_counterparts(batch, tables)
+        if len(kbs) > 1 and self.scoring.counts("subject"):
+            tables, places = self._with_subject(mentions, tables, places)
         if self._asked and self._facts:
             tables, places = self._with_asked(mentions, tables, places, self._facts)
         most = limit or self._candidates
@@ -187,6 +191,7 @@ class CandidateSearch:
             "like_memory": _values_of(found.entities, said.like),
             "nil": np.full(count, said.nil, dtype=np.float32),
             "counterpart": np.zeros(count, dtype=np.float32),
+            "subject": np.zeros(count, dtype=np.float32),
         }
         return Found(found.entities, {**found.evidence, **more})
 
@@ -247,6 +252,31 @@ class CandidateSearch:
         shared = found.evidence["counterpart"].copy()
         np.maximum.at(shared, places[here], values[here])
         return Found(found.entities, {**found.evidence, "counterpart": shared})
+
+    def _with_subject(
+        self,
+        mentions: Sequence[MentionInText],
+        tables: Mapping[str, list[Found]],
+        places: Sequence[int],
+    ) -> tuple[dict[str, list[Found]], list[int]]:
+        """Say of which KBs the texts speak, where several that are about other things are meant."""
+        fields = self._fields.of(list(tables))
+        bearing = [
+            frozenset(fields[kb] for kb, one in zip(tables, found, strict=True) if one.is_named)
+            for found in zip(*tables.values(), strict=True)
+        ]
+        numbers: dict[tuple[int, tuple[float, ...]], int] = {}
+        told: dict[str, list[Found]] = {kb: [] for kb in tables}
+        now: list[int] = []
+        for place, values in zip(places, spoken_of(mentions, places, bearing), strict=True):
+            key = place, tuple(values.values())
+            if key not in numbers:
+                numbers[key] = len(numbers)
+                for kb, found in tables.items():
+                    value = values.get(fields[kb], 0.0)
+                    told[kb].append(with_subject(found[place], value))
+            now.append(numbers[key])
+        return told, now
 
     def _with_asked(
         self,

@@ -69,7 +69,7 @@ def measure_of(space: Space, *, cosine: bool) -> Measure:
 
 def _mean_length(space: Space, kind: RowKind) -> float:
     lengths = [
-        np.linalg.norm(segment.vectors(kind, _sample(segment.row_count(kind))), axis=1)
+        np.linalg.norm(segment.vectors(kind, spread(segment.row_count(kind))), axis=1)
         for segment in space.segments.values()
         if kind in segment.info.rows
     ]
@@ -78,7 +78,7 @@ def _mean_length(space: Space, kind: RowKind) -> float:
 
 def _mean_token_length(space: Space) -> float:
     matrices = [
-        segment.tokens.take(_sample(len(segment.tokens)))
+        segment.tokens.take(spread(len(segment.tokens)))
         for segment in space.segments.values()
         if segment.tokens is not None
     ]
@@ -94,9 +94,9 @@ def widened(bits: npt.NDArray[np.int16]) -> FloatArray:
     return (bits.astype(np.uint16).astype(np.uint32) << 16).view(np.float32)
 
 
-def _sample(count: int) -> IntArray:
-    """At most ``_SAMPLE`` rows, spread evenly."""
-    wanted = min(count, _SAMPLE)
+def spread(count: int, most: int = _SAMPLE) -> IntArray:
+    """At most so many of some rows, spread evenly."""
+    wanted = min(count, most)
     return np.arange(wanted) * count // max(1, wanted)
 
 

@@ -109,6 +109,13 @@ RETRIEVED = (
         "by how much the same thing in another KB scores higher, times how sure that sameness is",
         DefaultWeights(untrained=0.3, trained=0.43),
     ),
+    EvidenceKind(
+        "subject",
+        "by how much less the text speaks of the candidate's KB than of another that bears the "
+        "mention's name and is about other things: the share of names that these alone have, less "
+        "1",
+        DefaultWeights(untrained=0.1, trained=0.1),
+    ),
 )
 
 #: What the word index of a space gives, where it has one (`space.words`).

@@ -49,6 +49,11 @@ class Found:
     described: Mapping[int, Candidate] = field(default_factory=dict)
     """By their places those of which more is known."""
 
+    @property
+    def is_named(self) -> bool:
+        """Whether one of them bears the name of the mention."""
+        return bool(self.evidence["exact"].any())
+
     def with_asked(
         self,
         places: Sequence[int],

@@ -92,9 +92,7 @@ class Sameness:
     def several_bear_the_name(self, found: Mapping[str, Found]) -> bool:
         """Whether several entities that are not the same thing bear the name of a mention."""
         named = {
-            kb: one.entities[one.evidence["exact"] > 0]
-            for kb, one in found.items()
-            if one.evidence["exact"].any()
+            kb: one.entities[one.evidence["exact"] > 0] for kb, one in found.items() if one.is_named
         }
         return self.are_several(named)
 

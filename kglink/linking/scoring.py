@@ -141,11 +141,11 @@ PLAIN_SCORING = Scoring(
 TRAINED_SCORING = Scoring(Weights.default(RETRIEVED, trained=True), _OF_SIMILARITY)
 #: For names alone.
 NAME_SCORING = Scoring(
-    Weights.of(similar=0.7, title=0.06, case=0.24, rarer=0.22, expanded=0.2),
+    Weights.of(similar=0.7, title=0.06, case=0.24, rarer=0.22, expanded=0.2, subject=0.1),
     Calibration(score=6.4, lead=4.23, nil=3.27, bias=-5.0),
 )
 #: What counts beside names and vectors.
-_BESIDE_VECTORS = ("expanded", "common", "memory", "like_memory", "counterpart")
+_BESIDE_VECTORS = ("expanded", "common", "memory", "like_memory", "counterpart", "subject")
 #: For names alone, and for words alone by each way of comparing them.
 ALONE = {
     "names": NAME_SCORING,

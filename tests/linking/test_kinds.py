@@ -174,6 +174,57 @@ def test_counterpart_is_by_how_much_the_other_scores_higher(workspace: Workspace
     assert found["x"]["counterpart"] == 0
 
 
+@pytest.fixture(scope="module")
+def beside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
+    """A series and an atlas that share two names, and a map with the names of the atlas."""
+    series = ["Nairobi", "Berlin", "Tokyo Drift", "Helga", "Palermo Kid", "Marsel", "Bogota Man",
+              "Raquel", "Arturo", "Gandia", "Alicia"]  # fmt: skip
+    atlas = ["Nairobi", "Berlin", "Lagos", "Accra", "Dakar", "Tunis", "Cairo", "Rabat", "Lima",
+             "Quito", "La Paz"]  # fmt: skip
+    flags = {"space.name": "names", "link.evidence": "names"}
+    folder: Path = tmp_path_factory.mktemp("beside")
+    with Workspace.open(folder / "workspace", create=True, flags=flags) as opened:
+        opened.add_kb("series", [Entity(name, name, popularity=1) for name in series])
+        opened.add_kb("atlas", [Entity(name, name, popularity=9) for name in atlas])
+        opened.add_kb("map", [Entity(name, name, popularity=5) for name in atlas])
+        yield opened
+
+
+def subjects(workspace: Workspace, text: str, kbs: tuple[str, ...]) -> dict[str, float]:
+    """The evidence `subject` of the candidates of "Nairobi" in a text."""
+    found = next(iter(workspace.link([text], kbs=kbs))).links
+    (own,) = [one for one in found if one.surface == "Nairobi"]
+    return {one.id.kb: one.evidence["subject"] for one in own.candidates if one.title == "Nairobi"}
+
+
+def test_subject_is_the_share_of_names_that_a_kb_alone_has(beside: Workspace) -> None:
+    both = "series", "atlas"
+    told = subjects(beside, "Helga and Raquel met Nairobi. Helga left Lagos.", both)
+    # Two names of the series and one of the atlas, each counted once, and one more of each; how
+    # sure a detected name is counts too.
+    assert told["series"] == 0
+    assert -1 / 2 < told["atlas"] < 0
+    told = subjects(beside, "From Lagos and Accra to Nairobi.", both)
+    assert told["atlas"] == 0 > told["series"]
+    # A text that says nothing, names that both have, one KB alone, and KBs about the same things.
+    assert set(subjects(beside, "Nairobi is far.", both).values()) == {0}
+    assert set(subjects(beside, "Nairobi and Berlin.", both).values()) == {0}
+    assert set(subjects(beside, "From Lagos to Nairobi.", ("atlas",)).values()) == {0}
+    assert set(subjects(beside, "From Lagos to Nairobi.", ("atlas", "map")).values()) == {0}
+    told = subjects(beside, "From Lagos to Nairobi.", ("series", "atlas", "map"))
+    assert told["atlas"] == told["map"] == 0 > told["series"]
+
+
+def test_subject_decides_between_kbs(beside: Workspace) -> None:
+    def meant(text: str) -> str:
+        found = next(iter(beside.link([text], kbs=("series", "atlas")))).links
+        (own,) = [one for one in found if one.surface == "Nairobi"]
+        return own.candidates[0].id.kb
+
+    assert meant("Helga, Raquel and Alicia met Nairobi.") == "series"
+    assert meant("Through Lagos, Accra and Tunis to Nairobi.") == "atlas"
+
+
 def test_each_kind_has_a_test() -> None:
     tests = " ".join(name for name in globals() if name.startswith("test_"))
     assert not [one.name for one in RETRIEVED if one.name not in tests]

@@ -1,0 +1,83 @@
+"""Of which KBs a text speaks, by the names in it that these alone have: evidence `subject`.
+
+"Nairobi" is a person in a text that names others of her series, and a city elsewhere. KBs about the
+same things count as one, and evidence counts only where others bear a mention's name as well: so a
+KB that is no matter here changes nothing of what the others answer.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from kglink.linking.contexts import spread
+from kglink.linking.names import Found
+from kglink.records import MentionInText
+from kglink.space.segment import Segment
+
+#: KBs that share this part of the names of the smaller one, or of a thousand of them, are about the
+#: same things.
+_RELATED = 0.2
+
+
+class Fields:
+    """What the KBs of a space are about: those about the same things have one field."""
+
+    def __init__(self, segments: Mapping[str, Segment]) -> None:
+        self._segments = segments
+        self._related: dict[tuple[str, str], bool] = {}
+
+    def of(self, kbs: Sequence[str]) -> dict[str, str]:
+        """For each KB the first one that is about the same things, itself where none is."""
+        fields: dict[str, str] = {}
+        for kb in kbs:
+            fields[kb] = next((fields[one] for one in fields if self._are_related(one, kb)), kb)
+        return fields
+
+    def _are_related(self, left: str, right: str) -> bool:
+        if (left, right) not in self._related:
+            small, large = sorted(
+                (self._segments[left], self._segments[right]), key=lambda one: len(one.surfaces)
+            )
+            names = {small.names.folded[row] for row in spread(len(small.surfaces))}
+            shared = sum(len(large.names.exact(name)) > 0 for name in names)
+            self._related[left, right] = shared > 0 and shared >= _RELATED * len(names)
+        return self._related[left, right]
+
+
+def spoken_of(
+    mentions: Sequence[MentionInText], rows: Sequence[int], bearing: Sequence[frozenset[str]]
+) -> list[dict[str, float]]:
+    """For each mention whose name several fields bear: how much less its text speaks of each.
+
+    That is 0 for the field of which it speaks most, else the share of that less 1. ``rows`` are
+    those of the mentions, mentions of the same words one; ``bearing`` has the fields for each row.
+    """
+    named: dict[str, dict[str, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
+    for mention, row in zip(mentions, rows, strict=True):
+        if len(bearing[row]) == 1:
+            of_field = named[_text_of(mention)][next(iter(bearing[row]))]
+            sure = 1.0 if mention.given else mention.score
+            of_field[row] = max(of_field.get(row, 0.0), sure)
+    return [
+        _less(named[_text_of(mention)], bearing[row]) if len(bearing[row]) > 1 else {}
+        for mention, row in zip(mentions, rows, strict=True)
+    ]
+
+
+def with_subject(found: Found, value: float) -> Found:
+    """The candidates of a KB with how much less their text speaks of its field than of another."""
+    values = np.full(len(found.entities), value, dtype=np.float32)
+    return Found(found.entities, {**found.evidence, "subject": values}, found.described)
+
+
+def _less(named: Mapping[str, Mapping[int, float]], fields: frozenset[str]) -> dict[str, float]:
+    counts = {field: 1 + sum(named.get(field, {}).values()) for field in sorted(fields)}
+    most = max(counts.values())
+    return {field: count / most - 1 for field, count in counts.items()}
+
+
+def _text_of(mention: MentionInText) -> str:
+    return mention.document or mention.text
