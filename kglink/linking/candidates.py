@@ -263,6 +263,7 @@ class CandidateSearch:
         fields = self._fields.of(list(tables))
         bearing = [
             frozenset(fields[kb] for kb, one in zip(tables, found, strict=True) if one.is_named)
+            or frozenset(fields.values())
             for found in zip(*tables.values(), strict=True)
         ]
         numbers: dict[tuple[int, tuple[float, ...]], int] = {}

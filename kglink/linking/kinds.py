@@ -111,9 +111,9 @@ RETRIEVED = (
     ),
     EvidenceKind(
         "subject",
-        "by how much less the text speaks of the candidate's KB than of another that bears the "
-        "mention's name and is about other things: the share of names that these alone have, less "
-        "1",
+        "by how much less the text speaks of the candidate's KB than of another that is about "
+        "other things and bears the mention's name as well, or where none bears it: the share of "
+        "names that these alone have, less 1",
         DefaultWeights(untrained=0.1, trained=0.1),
     ),
 )

@@ -1,8 +1,8 @@
 """Of which KBs a text speaks, by the names in it that these alone have: evidence `subject`.
 
 "Nairobi" is a person in a text that names others of her series, and a city elsewhere. KBs about the
-same things count as one, and evidence counts only where others bear a mention's name as well: so a
-KB that is no matter here changes nothing of what the others answer.
+same things count as one, and evidence counts where several bear a mention's name, or none does: a
+KB that is no matter here changes nothing of what another one is sure of.
 """
 
 from __future__ import annotations
@@ -50,10 +50,11 @@ class Fields:
 def spoken_of(
     mentions: Sequence[MentionInText], rows: Sequence[int], bearing: Sequence[frozenset[str]]
 ) -> list[dict[str, float]]:
-    """For each mention whose name several fields bear: how much less its text speaks of each.
+    """For each mention that several fields may have: how much less its text speaks of each.
 
     That is 0 for the field of which it speaks most, else the share of that less 1. ``rows`` are
-    those of the mentions, mentions of the same words one; ``bearing`` has the fields for each row.
+    those of the mentions, mentions of the same words one; ``bearing`` has the fields for each row,
+    all of them where none bears the name.
     """
     named: dict[str, dict[str, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
     for mention, row in zip(mentions, rows, strict=True):
