@@ -36,6 +36,7 @@ _First = list[tuple[Candidate, str, int]]
 
 #: The number of best counterparts of a KB's candidates that become candidates in another KB.
 _BROUGHT_BY_COUNTERPARTS = 5
+_SEVERAL = 2
 #: What the context of an entity that bears the mention's name is where it was not read: the mean.
 MEAN_CONTEXT = 0.43
 #: What memory says of a candidate, and of its KB.
@@ -261,6 +262,8 @@ class CandidateSearch:
     ) -> tuple[dict[str, list[Found]], list[int]]:
         """Say of which KBs the texts speak, where several that are about other things are meant."""
         fields = self._fields.of(list(tables))
+        if len(set(fields.values())) < _SEVERAL:
+            return dict(tables), list(places)
         bearing = [
             frozenset(fields[kb] for kb, one in zip(tables, found, strict=True) if one.is_named)
             or frozenset(fields.values())
