@@ -61,6 +61,7 @@ def test_it_is_the_same_as_in_memory(
         assert set(lexicon.articled) == plain_articled(rows)
         found = {name: column.tolist() for name, column in lexicon.variants._asdict().items()}
         found["bag_names"] = [lexicon.surfaces.restore_key(one) for one in found["bag_names"]]
+        found["bag_kbs"] = [list(lexicon.kbs)[one] for one in found["bag_kbs"]]
         assert found == plain_bags(rows, most_corrected)
 
 

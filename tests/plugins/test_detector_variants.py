@@ -400,6 +400,20 @@ def test_a_state_in_short_is_found_behind_a_town() -> None:
     assert found == {"Columbus": "", "Ga.": "Georgia"}
 
 
+def test_a_small_kb_is_judged_by_itself_beside_a_large_one() -> None:
+    large = [f"Word{number} Other{number}" for number in range(500)]
+
+    def few(others: Sequence[str]) -> float:
+        found = name_detector(DictionarySettings(), Names(["Orla Kestrin"], others=others))
+        assert isinstance(found, NameDetector)
+        (place,) = [one for one in found.places("Orla Kestrin sang.") if one.facts.several]
+        return place.facts.few
+
+    assert few(large) == few(())
+    # A KB that is not much smaller is judged together with the other.
+    assert few(large[:4]) < few(())
+
+
 def test_a_part_of_a_proper_name_is_doubted_where_names_are_many() -> None:
     many = [f"Word{number} Other{number}" for number in range(8000)]
 

@@ -48,7 +48,7 @@ def plain_articled(rows: Sequence[NameRow]) -> set[str]:
     return {name for (kb, key, rest), name in names.items() if rest not in own[kb, key]}
 
 
-def plain_bags(  # noqa: C901, PLR0912 - the plain way is one function to read from top to bottom
+def plain_bags(  # noqa: C901, PLR0912, PLR0915 - the plain way is one function to read from top to bottom
     rows: Sequence[NameRow], most_corrected: int
 ) -> dict[str, list[Any]]:
     """The arrays of `Bags`, of names the surfaces."""
@@ -60,14 +60,20 @@ def plain_bags(  # noqa: C901, PLR0912 - the plain way is one function to read f
     kinds: Counter[int] = Counter()
     holders: dict[int, set[int]] = {}
     vocabulary: dict[str, list[int]] = {}
+    kb_words: dict[str, int] = {}
+    bearing: dict[int, set[str]] = {}
+    held_by: dict[int, set[str]] = {}
     for row in rows:
         named = name_words(row.folded)
+        if is_text(row.surface):
+            kb_words.setdefault(row.kb, 0)
         if not is_text(row.surface) or not named or len(named) > MOST_WORDS:
             continue
         entity = entities.setdefault((row.kb, row.key or row.folded), len(entities))
         if entity == len(titles):
             titles.append(row.surface)
             kbs.append(row.kb)
+        kb_words[row.kb] += len(set(named))
         for word in dict.fromkeys(named):
             vocabulary.setdefault(word, [0, 0])[0] += 1
             for piece in pieces_of(word):
@@ -79,18 +85,22 @@ def plain_bags(  # noqa: C901, PLR0912 - the plain way is one function to read f
         if entity in bearers:
             continue
         kinds[bag] |= WHOLE
+        bearing.setdefault(bag, set()).add(row.kb)
         first = next(iter(bearers), entity)
         bearers[entity] = None
         for part in _parts(named):
             holders.setdefault(part, set()).add(entity if kbs[first] == row.kb else first)
+            held_by.setdefault(part, set()).add(row.kb)
         if len(named) == 2:
             whole = bag_hash(["".join(named)])
             kinds[whole] |= JOINED
             names.setdefault(whole, row.surface)
+            bearing.setdefault(whole, set()).add(row.kb)
     for bag, things in holders.items():
         if len(things) == 1:
             kinds[bag] |= PART
             names.setdefault(bag, titles[min(things)])
+            bearing.setdefault(bag, set()).update(held_by[bag])
     order = sorted(kinds)
     sets = {bag: frozenset(kbs[one] for one in own) for bag, own in owners.items()}
     words = sorted(vocabulary, key=word_hash)
@@ -104,6 +114,10 @@ def plain_bags(  # noqa: C901, PLR0912 - the plain way is one function to read f
         "bag_kinds": [kinds[bag] for bag in order],
         "bag_agreed": [_agreed(sets.get(bag), sets) for bag in order],
         "bag_names": [names[bag] for bag in order],
+        "bag_kbs": [
+            min(bearing[bag], key=lambda kb: (kb_words[kb], list(kb_words).index(kb)))
+            for bag in order
+        ],
         "words": [word_hash(word) for word in words],
         "word_names": [vocabulary[word][0] for word in words],
         "word_ends": [vocabulary[word][1] for word in words],

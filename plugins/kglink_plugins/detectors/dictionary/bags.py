@@ -8,6 +8,7 @@ misspelt words are found.
 
 from __future__ import annotations
 
+import json
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,6 +30,7 @@ from kglink_plugins.detectors.dictionary.text_words import pieces_of, word_hash
 
 Numbers = npt.NDArray[np.uint32]
 Places = npt.NDArray[np.int64]
+Ranks = npt.NDArray[np.uint16]
 Table = npt.NDArray[Any]
 
 #: What a bag is: a whole name, a part of one entity's names, a name written as one word. And what
@@ -47,6 +49,9 @@ LEAST_MISSPELT = 4
 MOST_CORRECTED = 300_000
 #: The number of no name.
 _NOTHING = 2**32 - 1
+
+#: Which KBs the names are of, with the number of words in them.
+KBS_FILE = "kbs.json"
 
 #: KBs that share this part of the names of the smaller one are about the same things.
 _RELATED = 0.2
@@ -70,6 +75,8 @@ class Bags(NamedTuple):
     """Whether several KBs have a name of these words, as `Agreed`."""
     bag_names: npt.NDArray[np.uint32]
     """A name of these words, or of which they are a part: its id in the trie of surfaces."""
+    bag_kbs: npt.NDArray[np.uint16]
+    """The KB of such names with the fewest words in its names, by its place in `KBS_FILE`."""
     words: Hashes
     word_names: npt.NDArray[np.uint32]
     """How many names have the word."""
@@ -83,6 +90,7 @@ class Bags(NamedTuple):
 
 _BAG_COLUMNS: Mapping[str, npt.DTypeLike] = {
     "bags": np.uint64, "bag_kinds": np.uint8, "bag_agreed": np.uint8, "bag_names": np.uint32,
+    "bag_kbs": np.uint16,
 }  # fmt: skip
 _WORD_COLUMNS: Mapping[str, npt.DTypeLike] = {
     "words": np.uint64, "word_names": np.uint32, "word_ends": np.uint32,
@@ -99,7 +107,8 @@ class BagWriter:
         self._most = most
         self._count = 0
         self._kbs: dict[str, int] = {}
-        self._kb_of_name = array("I")
+        self._kb_words: list[int] = []
+        self._kb_of_name = array("H")
         self._words = _WordCounts(scratch / "words", most)
         # Each with the number of a name.
         self._entities, self._wholes, self._joined, self._parts = (
@@ -112,11 +121,15 @@ class BagWriter:
         names: dict[int, list[str]] = {}
         cores: dict[int, list[str]] = {}
         for number, row in enumerate(rows, self._count):
-            self._kb_of_name.append(self._kbs.setdefault(row.kb, len(self._kbs)))
+            kb = self._kbs.setdefault(row.kb, len(self._kbs))
+            if kb == len(self._kb_words):
+                self._kb_words.append(0)
+            self._kb_of_name.append(kb)
             named = name_words(row.folded)
             if not named or len(named) > MOST_WORDS:
                 continue
             names[number] = named
+            self._kb_words[kb] += len(set(named))
             core = _without_numbers(named)
             if _PAIR <= len(core) < len(named):
                 cores[number] = core
@@ -151,6 +164,11 @@ class BagWriter:
     def write(self, folder: Path, ids: npt.NDArray[np.uint32]) -> None:
         """Write the bags of all names; ``ids`` numbers their surfaces."""
         self._words.write(folder)
+        words = dict(zip(self._kbs, self._kb_words, strict=True))
+        (folder / KBS_FILE).write_text(json.dumps(words), encoding="utf-8")
+        by_size = np.argsort(self._kb_words, kind="stable").astype(np.uint16)
+        # For each name the rank of its KB: the one with the fewest words is the first.
+        ranks = np.argsort(by_size).astype(np.uint16)[np.frombuffer(self._kb_of_name, np.uint16)]
         things, agreed = self._owners()
         first = 0
         with ExitStack() as opened:
@@ -161,14 +179,17 @@ class BagWriter:
             blocks = merged(self._wholes, self._joined, self._parts, most=self._most)
             for (bags, rows), (joined, pairs), (parts, holders) in blocks:
                 wholes, at = np.unique(bags, return_index=True)
-                named = {WHOLE: (wholes, rows[at])}
+                named = {WHOLE: _Named(wholes, rows[at], _least(ranks[rows], at))}
                 is_new = things[pairs] != _NOTHING
+                new = pairs[is_new]
                 found, at = np.unique(joined[is_new], return_index=True)
-                named[JOINED] = found, pairs[is_new][at]
-                named[PART] = _unique(parts, things[holders])
+                named[JOINED] = _Named(found, new[at], _least(ranks[new], at))
+                named[PART] = _unique(parts, things[holders], ranks[holders])
                 block = _block(named, agreed[first : first + len(wholes)])
                 first += len(wholes)
-                found_columns: list[npt.ArrayLike] = [*block[:3], ids[block[3]]]
+                found_columns: list[npt.ArrayLike] = [
+                    *block[:3], ids[block[3]], by_size[block[4]],
+                ]  # fmt: skip
                 for column, values in zip(columns, found_columns, strict=True):
                     column.add(values)
 
@@ -181,7 +202,7 @@ class BagWriter:
         for ((hashes, rows),) in merged(self._entities, most=self._most):
             _, first, inverse = np.unique(hashes, return_index=True, return_inverse=True)
             entities[rows] = rows[first][inverse]
-        kbs = np.frombuffer(self._kb_of_name, dtype=np.uint32)
+        kbs = np.frombuffer(self._kb_of_name, dtype=np.uint16)
         things = np.full(self._count, _NOTHING, dtype=np.uint32)
         sets: dict[frozenset[int], int] = {}
         found = [np.empty(0, dtype=np.uint32)]
@@ -202,7 +223,7 @@ class BagWriter:
         agreed = _agreed(dict(zip(sets, counts, strict=True)))
         return things, np.array([agreed[one] for one in sets], dtype=np.uint8)[of_bags]
 
-    def _sets_of(self, bags: Places, kbs: Numbers, sets: dict[frozenset[int], int]) -> Numbers:
+    def _sets_of(self, bags: Places, kbs: Ranks, sets: dict[frozenset[int], int]) -> Numbers:
         """For each of some bags the number of the set of KBs that have it."""
         pairs = np.unique(bags.astype(np.uint64) << np.uint64(32) | kbs)
         own = (pairs & np.uint64(_NOTHING)).astype(np.uint32)
@@ -309,35 +330,50 @@ def _without_numbers(named: list[str]) -> list[str]:
     ]
 
 
-def _unique(parts: Hashes, things: Numbers) -> tuple[Hashes, Numbers]:
+class _Named(NamedTuple):
+    """Bags of one kind, the first name of each, and the least rank of a KB that has one."""
+
+    bags: Hashes
+    names: Numbers
+    ranks: Ranks
+
+
+def _least(ranks: Ranks, starts: Places) -> Ranks:
+    """The least rank of each run that begins at one of ``starts``."""
+    return np.minimum.reduceat(ranks, starts) if len(starts) else ranks
+
+
+def _unique(parts: Hashes, things: Numbers, ranks: Ranks) -> _Named:
     """The parts of the names of one thing alone, with that; ``parts`` are in order."""
     is_known = things != _NOTHING
     found, starts = np.unique(parts[is_known], return_index=True)
     least = np.minimum.reduceat(things[is_known], starts)
     only = least == np.maximum.reduceat(things[is_known], starts)
-    return found[only], least[only]
+    return _Named(found[only], least[only], _least(ranks[is_known], starts)[only])
 
 
 def _block(
-    named: Mapping[int, tuple[Hashes, Numbers]], agreed: npt.NDArray[np.uint8]
-) -> tuple[Hashes, npt.NDArray[np.uint8], npt.NDArray[np.uint8], Numbers]:
-    """Bags in order with their kinds, their `Agreed`, and the first name that each is of.
+    named: Mapping[int, _Named], agreed: npt.NDArray[np.uint8]
+) -> tuple[Hashes, npt.NDArray[np.uint8], npt.NDArray[np.uint8], Numbers, Ranks]:
+    """Bags in order: kinds, `Agreed`, the first name that each is of, the least rank of a KB.
 
-    ``named``: of each kind the bags and their first names. ``agreed`` is of the whole ones.
+    ``named``: the bags of each kind. ``agreed`` is of the whole ones.
     """
-    bags = np.unique(np.concatenate([own for own, _ in named.values()]))
+    bags = np.unique(np.concatenate([own.bags for own in named.values()]))
     kinds = np.zeros(len(bags), dtype=np.uint8)
     names = np.full(len(bags), _NOTHING, dtype=np.uint32)
-    for kind, (own, first) in named.items():
+    ranks = np.full(len(bags), np.iinfo(np.uint16).max, dtype=np.uint16)
+    for kind, (own, first, of_kbs) in named.items():
         places = np.searchsorted(bags, own)
         kinds[places] |= kind
+        ranks[places] = np.minimum(ranks[places], of_kbs)
         # Part of a name it is called only where no whole name is this.
         least = np.minimum(names[places], first)
         is_new = names[places] == _NOTHING
         names[places] = np.where(is_new, first, names[places]) if kind == PART else least
     of_bags = np.full(len(bags), Agreed.NO, dtype=np.uint8)
-    of_bags[np.searchsorted(bags, named[WHOLE][0])] = agreed
-    return bags, kinds, of_bags, names
+    of_bags[np.searchsorted(bags, named[WHOLE].bags)] = agreed
+    return bags, kinds, of_bags, names, ranks
 
 
 def deletions(word: str) -> list[int]:

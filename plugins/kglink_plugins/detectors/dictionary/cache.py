@@ -22,7 +22,7 @@ from kglink.files.atomic import atomic_folder, sweep_drafts
 from kglink.files.digest import digest_of, seal_of, user_key
 from kglink.files.manifest import FileInfo, ManifestPart, damaged_files, file_info, read_manifest
 from kglink.plugins import Names
-from kglink_plugins.detectors.dictionary.bags import Bags
+from kglink_plugins.detectors.dictionary.bags import KBS_FILE, Bags
 from kglink_plugins.detectors.dictionary.compiled import (
     ARRAYS,
     TRIES,
@@ -34,9 +34,13 @@ from kglink_plugins.detectors.dictionary.compiled import (
 from kglink_plugins.plugin import DictionarySettings
 
 #: Raise it when the files, the folding or the borders of words change.
-FORMAT = 6
+FORMAT = 7
 MANIFEST = "manifest.json"
-_FILES = {f"{name}.marisa" for name in TRIES} | {f"{name}.npy" for name in (*ARRAYS, *Bags._fields)}
+_FILES = (
+    {f"{name}.marisa" for name in TRIES}
+    | {f"{name}.npy" for name in (*ARRAYS, *Bags._fields)}
+    | {KBS_FILE}
+)
 #: Parts that were compiled for updates are small; that of a whole KB must not go for them.
 _KEPT_FOLDERS = 16
 #: What marisa-trie ends with on a file that is no trie.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -23,7 +23,7 @@ import numpy.typing as npt
 from kglink.files.runs import MOST_RECORDS, Hashes
 from kglink.files.tables import map_array
 from kglink.plugins import NameRow
-from kglink_plugins.detectors.dictionary.bags import Bags, BagWriter
+from kglink_plugins.detectors.dictionary.bags import KBS_FILE, Bags, BagWriter
 from kglink_plugins.detectors.dictionary.borders import words_of
 from kglink_plugins.detectors.dictionary.guard import FUNCTION, Guard, shape_of
 from kglink_plugins.plugin import DictionarySettings
@@ -60,6 +60,8 @@ class Lexicon(NamedTuple):
     """Characters of the longest key."""
     variants: Bags
     """The names as bags of words."""
+    kbs: Mapping[str, int]
+    """The KBs of the names, and how many words these have."""
 
 
 def compile_lexicon(rows: Iterable[NameRow], settings: DictionarySettings) -> Lexicon:
@@ -73,7 +75,8 @@ def map_lexicon(folder: Path, longest: int) -> Lexicon:
     tries = {name: marisa_trie.Trie().mmap(str(folder / f"{name}.marisa")) for name in TRIES}
     arrays = {name: map_array(folder / f"{name}.npy") for name in ARRAYS}
     variants = Bags(*(map_array(folder / f"{name}.npy") for name in Bags._fields))
-    return Lexicon(**tries, **arrays, longest=longest, variants=variants)
+    kbs: Mapping[str, int] = json.loads((folder / KBS_FILE).read_text(encoding="utf-8"))
+    return Lexicon(**tries, **arrays, longest=longest, variants=variants, kbs=kbs)
 
 
 def write_lexicon(

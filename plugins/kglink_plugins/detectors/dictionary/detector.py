@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from importlib.resources import files
@@ -60,8 +61,10 @@ def name_detector(settings: DictionarySettings, names: Names) -> NameDetector | 
     parts = names.parts if isinstance(names, NamesInParts) else [names]
     guard, weights = guard_of(settings), default_weights()
     lexicons = [open_lexicon(part, settings) for part in parts]
-    # Of the names of all parts together: those of a small part are no fewer.
-    words = sum(float(one.variants.word_names.sum()) for one in lexicons)
+    # Of all parts of a KB together: the names of a small part are no fewer.
+    words: Counter[str] = Counter()
+    for one in lexicons:
+        words.update(one.kbs)
     detectors = [NameDetector(one, guard, weights, settings.language, words) for one in lexicons]
     if isinstance(names, NamesInParts) and len(detectors) > 1:
         return PartsDetector(detectors, names.has)
@@ -108,10 +111,12 @@ class NameDetector:
         guard: Guard,
         weights: Mapping[str, float],
         language: str,
-        words: float,
+        words: Mapping[str, int],
     ) -> None:
+        """``words``: how many the names of each KB have."""
         self._exact = DictionaryDetector(lexicon, guard)
-        self._variants = VariantFinder(lexicon.variants, language, words)
+        own = [words[kb] for kb in lexicon.kbs]
+        self._variants = VariantFinder(lexicon.variants, language, own, sum(words.values()))
         self._names, self._folded = lexicon.surfaces, lexicon.keys
         self._articled = lexicon.articled
         self.weigh(weights)

@@ -65,6 +65,9 @@ _OF_AFTER = re.compile(rf"{_OF}[^\W\d_a-z]")
 _SENTENCE = re.compile(r"[.!?;]\s")
 #: What joins the words of a name to others, "war in Iraq"; "of" and articles may belong to it.
 BRIDGES = frozenset(("and", "as", "at", "by", "for", "from", "in", "is", "on", "or", "to", "with"))
+#: A KB with a smaller share of the words of all names is judged by its own: a fan wiki's names do
+#: not become doubtful where an encyclopedia is added.
+_SMALL = 0.1
 #: What follows the name of a place, "Atlanta-based".
 _OF_A_PLACE = re.compile(r"-(?:based|backed|born|controlled|held|occupied|owned)\b")
 
@@ -164,11 +167,13 @@ class Place(NamedTuple):
 class VariantFinder:
     """Finds the bags of names in texts."""
 
-    def __init__(self, bags: Bags, language: str, words: float) -> None:
+    def __init__(self, bags: Bags, language: str, kb_words: Sequence[int], words: int) -> None:
+        """``kb_words``: how many the names of each KB have; ``words``: those of all KBs."""
         self._bags = bags
         self._language = language
         self._names = max(2.0, words)
-        self._few = max(0.0, 1 - math.log10(self._names) / 6)
+        self._few = _few(words)
+        self._few_of_kb = [_few(own if own < _SMALL * words else words) for own in kb_words]
         self._corrected = lru_cache(maxsize=1 << 16)(self._corrected_hash)
 
     def places(self, text: str, exact: Mapping[tuple[int, int], float]) -> Iterator[Place]:
@@ -369,6 +374,7 @@ class VariantFinder:
         whole = bool(hit.kind & WHOLE)
         is_part = bool(hit.kind & PART) and not whole
         capital = _capital(text, surface, start)
+        few = self._few_of_kb[bags.bag_kbs[hit.bag]]
         return Facts(
             written=written,
             variant=float(whole and not written),
@@ -420,13 +426,13 @@ class VariantFinder:
                 and not (capital > 0 and _OF_A_PLACE.match(text, end))
             ),
             letters=min(len(surface), 20) / 20,
-            few=0.0 if is_part else self._few,
-            few_part=self._few if is_part else 0.0,
+            few=0.0 if is_part else few,
+            few_part=few if is_part else 0.0,
             capital_part=capital if is_part else 0.0,
             capital_written=capital * written,
             several_part=float(is_part and several),
             number_part=float(is_part and _has_digit(surface)),
-            proper_part=capital * max(0.0, 1 - 2 * self._few) if is_part and several else 0.0,
+            proper_part=capital * max(0.0, 1 - 2 * few) if is_part and several else 0.0,
         )
 
 
@@ -514,6 +520,11 @@ def _is_one_name(surface: str) -> bool:
     return not _SENTENCE.search(surface) and not all(
         fold(word) in heeded and not _in_capitals(word) for word in words
     )
+
+
+def _few(words: int) -> float:
+    """How few words the names of a KB have: 1 of none to 0 of a million."""
+    return max(0.0, 1 - math.log10(max(2, words)) / 6)
 
 
 def _in_capitals(surface: str) -> float:
