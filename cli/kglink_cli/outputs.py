@@ -203,8 +203,13 @@ def opened_draft(output: Path, made_by: object) -> Iterator[tuple[Path, BinaryIO
         raw = _our_own(draft)
     except OSError as error:
         raise cannot_write(output, error) from error
-    with naming_full_disk(output), raw:
-        yield draft, raw
+    try:
+        with naming_full_disk(output), raw:
+            yield draft, raw
+    except BaseException:
+        if not draft.stat().st_size:  # nothing is kept
+            draft.unlink()
+        raise
 
 
 def remove_drafts(output: Path) -> None:

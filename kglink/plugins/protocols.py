@@ -66,7 +66,8 @@ class KBAdapter(Protocol):
     """Reads one source format as a stream of records, in the same order on every read.
 
     An adapter whose golds are no keys may say so in an attribute ``resolve`` (``"xref"`` or
-    ``"title"``); it counts where the user says nothing else and names KBs to link to.
+    ``"title"``); it counts where the user says nothing else and names KBs to link to. One with a
+    true attribute ``spreads`` has pieces parsed by ``source.spread`` where that is given.
     """
 
     def read(self, source: Source, problems: Problems) -> Iterator[Record]:
