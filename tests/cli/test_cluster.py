@@ -24,6 +24,7 @@ from kglink.errors import SpaceError, UsageError
 from kglink.records import Progress, TextInput
 from kglink.space.segment_build import Block
 from kglink.workspace import Workspace, init_workspace
+from kglink.workspace import resolve as resolving
 from kglink.workspace.link import ChunkLines, LinesJob
 from kglink.workspace.ray_workers import Chunk, Job, RayWorkers, spread_on_ray
 from kglink.workspace.texts import Part
@@ -476,6 +477,40 @@ def test_a_cluster_without_room_is_not_waited_for_on_and_on(
         monkeypatch.setattr("kglink.workspace.ray_workers._BUSY", 8)
         with pytest.raises(SpaceError, match="2 CPUs and 0 GPUs, and all are busy"):
             list(spread_on_ray(1, said.append)(slow_job(), [("a", 0.0)]))
+
+
+# ---------------------------------------------------------------------------------- tables
+@pytest.mark.slow
+def test_a_table_that_a_cluster_resolves_has_the_bytes_of_one_process(
+    demo_copy: Path,
+    kglink: Kglink,
+    tmp_path: Path,
+    cluster: Any,
+    nodes: list[Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(resolving, "BATCH", 50)
+    monkeypatch.setattr(resolving, "MOST_KEPT", 120)  # some rows are forgotten, and asked again
+    names = ["grey heron", "Skerrow Light", "seal", "Isolde Heron", "", "a lamp", "herons", "qwxz"]
+    table, alone, output = (tmp_path / f"{name}.csv" for name in ("t", "alone", "r"))
+    rows = [f"{names[at % 7]}{' ' * (at % 3)}{at % 11 or ''},{names[at % 5]}" for at in range(900)]
+    rows[444] = "h" * 40_000 + ",too long"
+    table.write_text("\n".join(["name,place", *rows]) + "\n")
+    command = ("resolve", "--column", "name", "--context", "place", table, "-o")
+    kglink(*command, alone)
+    said = kglink(*command, output, "--engine", "ray", "--workers", 2).err
+    assert output.read_bytes() == alone.read_bytes()
+    assert alone.read_bytes().count(b",match,") > 20
+    assert "of 900 rows" in said
+
+    monkeypatch.setattr("kglink.workspace.link.made_of", lambda opened: ("another version",))
+    told = kglink(*command, tmp_path / "no.csv", "--engine", "ray", code=1).err
+    assert "is not as it was when the run began" in told
+    assert not (tmp_path / "no.csv").exists()
+
+
+def test_a_cluster_resolves_tables_alone(demo: Path, kglink: Kglink) -> None:
+    assert "no --column is named" in kglink("resolve", "seal", "--engine", "ray", code=2).err
 
 
 # ----------------------------------------------------------------------------------- dumps
