@@ -31,6 +31,7 @@ from kglink.records import (
     Ranking,
     Record,
     Span,
+    Spread,
 )
 from kglink.sources import Problems, Source, SourceHead
 
@@ -406,6 +407,8 @@ class PairedKBs(Protocol):
     right: str
     device: str
     """Where to compute: the setting ``encoder.device``."""
+    spread: Spread | None
+    """Has work done by the workers of a cluster, where there is one."""
 
     def entities(self, side: Side) -> Iterator[Entity]:
         """All entities of one side in the order of their keys."""

@@ -513,6 +513,34 @@ def test_a_cluster_resolves_tables_alone(demo: Path, kglink: Kglink) -> None:
     assert "no --column is named" in kglink("resolve", "seal", "--engine", "ray", code=2).err
 
 
+# -------------------------------------------------------------------------------- overlaps
+@pytest.mark.slow
+def test_a_cluster_finds_the_overlaps_of_one_process(
+    demo_copy: Path,
+    kglink: Kglink,
+    cluster: Any,
+    nodes: list[Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("kglink.overlap.neighbours.PART_ROWS", 64)
+    alone = json.loads(kglink("overlap", "--fresh", "--json").out)
+    sent: list[str] = []
+    parts = RayWorkers.in_order
+
+    def watched(workers: RayWorkers, chunks: Iterator[Chunk]) -> Iterator[Any]:
+        for chunk, answer in parts(workers, chunks):
+            sent.append(chunk.name)
+            yield chunk, answer
+
+    monkeypatch.setattr(RayWorkers, "in_order", watched)
+    found = kglink("overlap", "--fresh", "--json", "--engine", "ray", "--workers", 2)
+    assert json.loads(found.out) == alone
+    assert len(alone) > 20
+    assert len(sent) > 3
+    told = kglink("overlap", "--export", "a.tsv", "--engine", "ray", code=2).err
+    assert "--engine has no effect" in told
+
+
 # ----------------------------------------------------------------------------------- dumps
 def rows_of(workspace: Path) -> list[str]:
     """All rows of all tables, without times and what a store draws for itself."""
