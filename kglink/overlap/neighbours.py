@@ -9,6 +9,7 @@ et al. 2018) takes from twice the cosine the mean cosine of each of the two to i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, NamedTuple
@@ -189,11 +190,12 @@ def _compared_elsewhere(
     )
     of_large, of_small = (_Best(count, job.k, "cpu") for count in (len(large.keys), job.entities))
     done = 0
-    for first, rows, (scores, ids, small_scores, small_ids) in spread(job, parts):
-        of_large.merge(slice(first, first + len(ids)), scores, ids)
-        of_small.merge(slice(None), small_scores, small_ids)
-        done += rows
-        progress(Progress("comparing vectors", done, len(large.owners)))
+    with closing(spread(job, parts)) as answers:
+        for first, rows, (scores, ids, small_scores, small_ids) in answers:
+            of_large.merge(slice(first, first + len(ids)), scores, ids)
+            of_small.merge(slice(None), small_scores, small_ids)
+            done += rows
+            progress(Progress("comparing vectors", done, len(large.owners)))
     return of_large, of_small
 
 

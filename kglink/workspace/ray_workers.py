@@ -78,7 +78,7 @@ def chunks_failed(failed: Sequence[str], hint: str) -> SpaceError:
 def spread_on_ray(most: int, tell: Callable[[str], None]) -> Spread:
     """Has pieces of a job done by so many workers; a piece that always fails ends the run."""
 
-    def spread(job: Job, pieces: Iterable[tuple[str, Any]]) -> Iterator[Any]:
+    def spread(job: Job, pieces: Iterable[tuple[str, Any]]) -> Generator[Any]:
         chunks = (Chunk(number, given, name) for number, (name, given) in enumerate(pieces))
         with RayWorkers(job, most, tell) as workers:
             for chunk, answer in workers.in_order(chunks):

@@ -30,6 +30,7 @@ from kglink.workspace.ray_workers import Chunk, Job, RayWorkers, spread_on_ray
 from kglink.workspace.texts import Part
 from kglink_cli.outputs import KeptChunks, chunk_of, name_of
 from kglink_kbs.mediawiki import adapter as mediawiki
+from kglink_kbs.mediawiki.plan import write_packed
 from worlds import World, WorldSettings, write_mediawiki_xml
 
 TEXT = "Isolde Heron saw a grey heron near the Skerrow Light. The seal came later. "
@@ -565,7 +566,19 @@ def test_a_dump_that_a_cluster_parses_makes_the_rows_of_one_process(
         (dump / f"{at}.xml").write_text(header + "".join(part) + "</mediawiki>\n")
     monkeypatch.setattr(mediawiki, "LEAST_PIECE", 20_000)
     notes: list[str] = []
-    tell = mediawiki._Reading._tell
+    kept: list[Path] = []
+    tell, write = mediawiki._Reading._tell, write_packed
+
+    def writing(path: Path, parts: Any) -> None:
+        kept.append(path)
+        write(path, parts)
+
+    monkeypatch.setattr(mediawiki, "write_packed", writing)
+
+    def stopping(reading: Any, about: dict[str, Any]) -> None:
+        tell(reading, about)
+        if len(kept) == 5:
+            raise KeyboardInterrupt
 
     def losing(reading: Any, about: dict[str, Any]) -> None:
         tell(reading, about)
@@ -579,8 +592,14 @@ def test_a_dump_that_a_cluster_parses_makes_the_rows_of_one_process(
         folder = init_workspace(tmp_path / name)
         more: dict[str, Any] = {"on_note": lambda label, text: notes.append(f"{label}: {text}")}
         if name == "cluster":
-            monkeypatch.setattr(mediawiki._Reading, "_tell", losing)
             more["ray_workers"] = 2
+            monkeypatch.setattr(mediawiki._Reading, "_tell", stopping)
+            with (
+                Workspace.open(folder, flags={"ingest.on_error": "skip"}) as workspace,
+                pytest.raises(KeyboardInterrupt),
+            ):
+                workspace.add_kb("w", dump, adapter="wikipedia", options={"documents": 50}, **more)
+            monkeypatch.setattr(mediawiki._Reading, "_tell", losing)
         with Workspace.open(folder, flags={"ingest.on_error": "skip"}) as workspace:
             added = workspace.add_kb(
                 "w", dump, adapter="wikipedia", options={"documents": 50}, **more
@@ -591,6 +610,7 @@ def test_a_dump_that_a_cluster_parses_makes_the_rows_of_one_process(
         assert not (folder / ".scratch").exists()
     assert sum('INTO "entities"' in row for row in found["alone"]) == 400
     assert found["cluster"] == found["alone"]
+    assert len(kept) == len({*kept}) > 10  # what was there after the stop is not parsed again
     assert problems["cluster"] == problems["alone"]
     assert problems["alone"][0]
     assert any("lost a worker of" in line and "from byte" in line for line in notes), notes

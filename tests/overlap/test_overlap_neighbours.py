@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from typing import Any
 
 import numpy as np
@@ -78,7 +78,7 @@ def mutual(found: Neighbours) -> npt.NDArray[np.bool_]:
     return both
 
 
-def elsewhere(job: Any, pieces: Iterable[tuple[str, Any]]) -> Iterator[Any]:
+def elsewhere(job: Any, pieces: Iterable[tuple[str, Any]]) -> Generator[Any]:
     """What the workers of a cluster do: all that goes there and comes back is pickled."""
     sent = pickle.loads(pickle.dumps(job))  # noqa: S301 - our own
     sent.load()

@@ -6,6 +6,7 @@ import json
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -166,15 +167,16 @@ class _Reading:
             answers = spread(ReadJob(plan), pieces)
         else:
             answers = workers.do(left())
-        for answer in answers:
-            number = answer["chunk"]
-            if "packed" in answer:
-                with keeping(plan):
-                    write_packed(plan.chunk(number), [answer["packed"]])
-            for known in range(told, number):
-                self._tell(_about(plan, known))
-            self._tell(answer["about"])
-            told = number + 1
+        with closing(answers):
+            for answer in answers:
+                number = answer["chunk"]
+                if "packed" in answer:
+                    with keeping(plan):
+                        write_packed(plan.chunk(number), [answer["packed"]])
+                for known in range(told, number):
+                    self._tell(_about(plan, known))
+                self._tell(answer["about"])
+                told = number + 1
         for known in range(told, count):
             self._tell(_about(plan, known))
         return count

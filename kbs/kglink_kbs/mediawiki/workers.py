@@ -18,7 +18,7 @@ import struct
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -159,7 +159,7 @@ class Workers:
         self._started: list[subprocess.Popen[bytes]] = []
         self._threads = ThreadPoolExecutor(max(1, count))
 
-    def do(self, jobs: Iterable[tuple[Job, bytes]]) -> Iterator[Job]:
+    def do(self, jobs: Iterable[tuple[Job, bytes]]) -> Generator[Job]:
         """Have jobs done; the answers come in their order."""
         waiting: deque[Future[Job]] = deque()
         for job, data in jobs:
