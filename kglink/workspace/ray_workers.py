@@ -240,7 +240,7 @@ class RayWorkers:
                 self._needs,
             )
         )
-        which = "all are busy" if fits else "none has room for one"
+        which = "all are busy, or load a model" if fits else "none has room for one"
         what = f"a worker takes {needed}, the nodes that are there have {there}, and {which}"
         self._waits += 1
         if self._waits >= (_BUSY if fits else _TOO_SMALL):

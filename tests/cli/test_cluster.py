@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -467,17 +468,36 @@ def test_a_cluster_without_room_is_not_waited_for_on_and_on(
     monkeypatch.setattr("kglink.workspace.ray_workers._PATIENCE", 0.5)
     job = slow_job()
     said: list[str] = []
-    job.threads = 2  # no node has two cores, as when one is gone that was counted
-    waiting = r"no worker started in 2 s: a worker takes 2 CPUs and 0 GPUs, the nodes that are "
+    job.threads = 64  # no node has so many, as when one is gone that was counted
+    waiting = r"no worker started in 2 s: a worker takes 64 CPUs and 0 GPUs, the nodes that are "
     with pytest.raises(SpaceError, match=waiting + "there have .* none has room for one"):
         list(spread_on_ray(1, said.append)(job, [("a", 0.0)]))
     assert len(said) == 3
-    with RayWorkers(slow_job(), 2) as others:
-        for _ in others.do(Chunk(at, 0.1, "b") for at in range(3)):
-            pass  # they stay, and hold both nodes
-        monkeypatch.setattr("kglink.workspace.ray_workers._BUSY", 8)
-        with pytest.raises(SpaceError, match="2 CPUs and 0 GPUs, and all are busy"):
-            list(spread_on_ray(1, said.append)(slow_job(), [("a", 0.0)]))
+
+
+@pytest.mark.parametrize(
+    ("cpus", "gpus", "times", "why"),
+    [(2, 0.0, 120, "and all are busy"), (3, 0.0, 4, "none has"), (1, 0.5, 4, "none has")],
+)
+def test_busy_nodes_are_waited_for_longer_than_nodes_that_are_gone(
+    cpus: int, gpus: float, times: int, why: str
+) -> None:
+    said: list[str] = []
+    workers = RayWorkers(slow_job(), 1, said.append)
+    nodes = [
+        {"Alive": True, "Resources": {"CPU": 2.0}},
+        {"Alive": True, "Resources": {"CPU": 2.0}},
+        {"Alive": False, "Resources": {"CPU": 8.0, "GPU": 1.0}},
+    ]
+    workers._ray = SimpleNamespace(nodes=lambda: nodes)
+    workers._needs = {"CPU": cpus, "GPU": gpus}
+    for _ in range(times - 1):
+        workers._wait_on()
+    assert f"takes {cpus} CPUs and {gpus:g} GPUs" in said[0]
+    assert "have 4 CPUs and 0 GPUs" in said[0]
+    assert len(said) == times - 1
+    with pytest.raises(SpaceError, match=why):
+        workers._wait_on()
 
 
 # ---------------------------------------------------------------------------------- tables
