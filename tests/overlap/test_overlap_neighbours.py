@@ -83,7 +83,7 @@ def elsewhere(job: Any, pieces: Iterable[tuple[str, Any]]) -> Generator[Any]:
     sent = pickle.loads(pickle.dumps(job))  # noqa: S301 - our own
     sent.load()
     for _, given in pieces:
-        yield pickle.loads(pickle.dumps(sent.do(pickle.loads(pickle.dumps(given)))))  # noqa: S301
+        yield pickle.loads(pickle.dumps(sent.do(pickle.loads(pickle.dumps(given)))))  # noqa: S301 - ours
 
 
 @pytest.mark.parametrize("most_rows", [1, 5])
