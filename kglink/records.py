@@ -6,12 +6,12 @@ Adapters make `Entity` and `Document` records; the store keeps them; the linker 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from math import isfinite
 from numbers import Integral, Real
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from kglink.shown import Mark, Shown, escaped, linked_name, marked_text, percent, table
 
@@ -462,6 +462,10 @@ class Progress:
 
 
 OnProgress = Callable[[Progress], None]
+#: Has a job done on pieces, each with a name for messages, by the workers of a cluster; gives the
+#: answers in the order of the pieces, and lets the workers go when it is closed. The job is a
+#: `kglink.workspace.ray_workers.Job`.
+Spread = Callable[[Any, Iterable[tuple[str, Any]]], Generator[Any]]
 
 
 # ---------------------------------------------------------------------------------------- JSON

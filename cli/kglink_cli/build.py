@@ -16,7 +16,13 @@ from typer import Argument, Option
 from kglink.config import SpaceSection
 from kglink.errors import UnknownNameError, UsageError
 from kglink_cli.console import counted, note, print_json, print_table, progress
-from kglink_cli.session import is_on_ray, open_workspace, parse_options
+from kglink_cli.session import (
+    Engine,
+    EngineWorkers,
+    open_workspace,
+    parse_options,
+    ray_workers,
+)
 
 if TYPE_CHECKING:
     from kglink.space.build import BuildReport
@@ -39,28 +45,19 @@ def build(
         show_default=False,
     ),
     fresh: bool = Option(False, "--fresh", help="Reuse nothing: encode everything again."),
-    engine: str = Option(
-        "processes", help="`ray`: workers on a Ray cluster encode (docs/cluster.md)."
-    ),
-    workers: int | None = Option(
-        None, min=1, help="Workers of `--engine ray`; by default as many as this machine has cores."
-    ),
+    engine: Engine = "processes",
+    workers: EngineWorkers = None,
     as_json: bool = Option(False, "--json", help="Print the manifest as JSON."),
 ) -> None:
     """Build the joint space of all KBs; only what changed since the last build is encoded."""
-    from kglink.models.hardware import usable_cores
-
-    on_ray = is_on_ray(engine)
-    if workers and not on_ray:
-        raise UsageError("--workers is for --engine ray", hint="Alone a build uses all cores.")
-    ray_workers = (workers or usable_cores()) if on_ray else 0
+    on_ray = ray_workers(engine, workers, "Alone a build uses all cores.")
     flags = {
         "space.name": space,
         "space.index": index,
         "space.words": None if words is None else ("yes" if words else "no"),
     }
     with open_workspace(context, flags) as workspace:
-        report = build_with_progress(workspace, model=model, fresh=fresh, ray_workers=ray_workers)
+        report = build_with_progress(workspace, model=model, fresh=fresh, ray_workers=on_ray)
     if as_json:
         print_json(report.manifest.model_dump(mode="json"))
 

@@ -32,9 +32,12 @@ from kglink_cli.console import (
 from kglink_cli.session import (
     AdapterOptions,
     Encoding,
+    Engine,
+    EngineWorkers,
     PackedOutput,
     open_workspace,
     parse_options,
+    ray_workers,
     split_names,
 )
 
@@ -77,6 +80,8 @@ def add_kb(
     defaults: bool = Option(False, "--defaults", help="Leave out the options kept the last time."),
     on_error: str | None = Option(None, help="stop or skip at a bad record."),
     encoding: Encoding = None,
+    engine: Engine = "processes",
+    workers: EngineWorkers = None,
     as_json: bool = Option(False, "--json", help="Print the summary as JSON."),
 ) -> None:
     """Read a source into a KB: entities, annotated documents, or both.
@@ -86,6 +91,7 @@ def add_kb(
     unless others are given. An interrupted run goes on where it stopped.
     """
     flags = {"ingest.on_error": on_error, "ingest.encoding": encoding}
+    on_ray = ray_workers(engine, workers, "Of a dump of MediaWiki: --set workers=N.")
     with open_workspace(context, flags, create=True) as workspace:
         opened = workspace.open_source(source)
         began = time.monotonic()
@@ -112,6 +118,7 @@ def add_kb(
             licence=licence,
             merge=merge,
             defaults=defaults,
+            ray_workers=on_ray,
             progress=take,
         )
         try:

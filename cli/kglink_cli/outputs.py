@@ -194,7 +194,9 @@ def _write_resumable(output: Path, exporter: Exporter, made_by: object, link: Li
 
 
 @contextmanager
-def opened_draft(output: Path, made_by: object) -> Iterator[tuple[Path, BinaryIO]]:
+def opened_draft(
+    output: Path, made_by: object, *, keep_empty: bool = True
+) -> Iterator[tuple[Path, BinaryIO]]:
     """The hidden file in which the same run keeps what it has done before its output is whole."""
     target = output.resolve()  # A link is written through: the file that it names is replaced.
     fingerprint = text_digest(json.dumps(made_by, sort_keys=True, default=str), size=8)
@@ -203,8 +205,13 @@ def opened_draft(output: Path, made_by: object) -> Iterator[tuple[Path, BinaryIO
         raw = _our_own(draft)
     except OSError as error:
         raise cannot_write(output, error) from error
-    with naming_full_disk(output), raw:
-        yield draft, raw
+    try:
+        with naming_full_disk(output), raw:
+            yield draft, raw
+    except BaseException:
+        if not (keep_empty or draft.stat().st_size):
+            draft.unlink()
+        raise
 
 
 def remove_drafts(output: Path) -> None:
@@ -288,7 +295,7 @@ def link_on_cluster(
     done = mentions = 0
     names: list[str] = []
     failed: list[str] = []
-    with opened_draft(path, [to.made_by, "chunks"]) as (_, file):
+    with opened_draft(path, [to.made_by, "chunks"], keep_empty=False) as (_, file):
         kept = KeptChunks(file)
         if kept:
             note("resumed", f"after {counted(len(kept), 'chunk')} of an interrupted run")

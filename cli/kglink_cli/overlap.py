@@ -30,7 +30,13 @@ from kglink_cli.overlap_review import (
     print_list,
     review,
 )
-from kglink_cli.session import open_workspace, split_names
+from kglink_cli.session import (
+    Engine,
+    EngineWorkers,
+    open_workspace,
+    ray_workers,
+    split_names,
+)
 
 if TYPE_CHECKING:
     from kglink.overlap.search import OverlapReport
@@ -105,6 +111,8 @@ def overlap(
         None, "--one-to-one/--many-to-many", help="Keep an entity in one pair at most."
     ),
     fresh: bool = Option(False, "--fresh", help="Compare also KBs that have not changed since."),
+    engine: Engine = "processes",
+    workers: EngineWorkers = None,
     export: Path | None = Option(None, help="Write overlaps: .sssom.tsv is SSSOM, .tsv is plain."),
     import_list: Path | None = Option(None, "--import", help="Take in a file's pairs as verdicts."),
     compare: Path | None = Option(None, help="Compare ours with a file; nothing is stored."),
@@ -136,7 +144,9 @@ def overlap(
         "--min-probability": min_probability,
         "--min-confidence": min_confidence,
     }
-    _check_together(searching | {"overlap.fresh": fresh or None}, listing, details)
+    on_ray = ray_workers(engine, workers)
+    own = {"overlap.fresh": fresh or None, "overlap.engine": on_ray or None}
+    _check_together(searching | own, listing, details)
     kbs = (left or None, right or None)
     with open_workspace(context, searching) as workspace:
         if export:
@@ -164,7 +174,7 @@ def overlap(
                 )
             print_list(found, import_list or compare or Path(), as_json=as_json)
         else:
-            _find(workspace, kbs, fresh=fresh, as_json=as_json)
+            _find(workspace, kbs, fresh=fresh, on_ray=on_ray, as_json=as_json)
 
 
 def _check_together(
@@ -195,10 +205,17 @@ def _check_together(
 
 
 def _find(
-    workspace: Workspace, kbs: tuple[str | None, str | None], *, fresh: bool, as_json: bool
+    workspace: Workspace,
+    kbs: tuple[str | None, str | None],
+    *,
+    fresh: bool,
+    on_ray: int,
+    as_json: bool,
 ) -> None:
     with progress() as tell:
-        reports = workspace.find_overlaps(*kbs, fresh=fresh, progress=tell)
+        reports = workspace.find_overlaps(
+            *kbs, fresh=fresh, ray_workers=on_ray, progress=tell, on_note=note
+        )
     if not reports:
         raise UsageError(
             "there are no two KBs with entities yet", hint="Add one: kglink add-kb NAME SOURCE."

@@ -6,6 +6,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,11 +20,14 @@ from kglink_cli.console import Reached, Show, counted, display, note, print_json
 from kglink_cli.outputs import reserved
 from kglink_cli.session import (
     Encoding,
+    Engine,
+    EngineWorkers,
     NotUnder,
     Types,
     Under,
     limit_flags,
     open_workspace,
+    ray_workers,
     split_names,
 )
 
@@ -72,6 +76,8 @@ def resolve(
     ),
     top_k: int | None = Option(None, "--top-k", "-k", help="Candidates for each ambiguous name."),
     encoding: Encoding = None,
+    engine: Engine = "processes",
+    workers: EngineWorkers = None,
     space: str | None = Option(None, help="Name of the space."),
     as_json: bool = Option(False, "--json", help="Print JSON."),
 ) -> None:
@@ -83,7 +89,8 @@ def resolve(
     """
     from kglink.workspace.resolve import Row, cell_text, resolved_rows
 
-    _check(names, column, output, as_json)
+    on_ray = ray_workers(engine, workers)
+    _check(names, column, output, as_json, on_ray=bool(on_ray))
     flags = {
         "link.kbs": split_names(kb) or None,
         "link.top_k": top_k,
@@ -97,7 +104,7 @@ def resolve(
         if column is not None:
             with workspace.open_source(names[0]) as source:
                 columns = (column, *(known or ()))
-                _write_table(workspace, source, columns, threshold, output)
+                _write_table(workspace, source, columns, threshold, output, on_ray)
             return
         linker = _linker(workspace, wait=vectors_alone)
         words = "; ".join(known or ())
@@ -111,9 +118,13 @@ def resolve(
             _print(answers)
 
 
-def _check(names: Sequence[str], column: str | None, output: Path | None, as_json: bool) -> None:
+def _check(
+    names: Sequence[str], column: str | None, output: Path | None, as_json: bool, *, on_ray: bool
+) -> None:
     why = ""
-    if column is None and output:
+    if column is None and on_ray:
+        why = "--engine ray resolves a table, and no --column is named"
+    elif column is None and output:
         why = "-o is where a table is written, and no --column is named"
     elif column is not None and as_json:
         why = "--column resolves one table, which has no JSON"
@@ -155,12 +166,20 @@ def _write_table(
     columns: Sequence[str],
     threshold: float | None,
     output: Path | None,
+    on_ray: int,
 ) -> None:
     """Write a table with its answers, and say how many there are.
 
     The first of the columns is resolved, the others are what is known of it.
     """
-    from kglink.workspace.resolve import Row, cell_text, context_text, resolved_rows
+    from kglink.workspace.ray_workers import spread_on_ray
+    from kglink.workspace.resolve import (
+        Row,
+        cell_text,
+        context_text,
+        resolved_on_ray,
+        resolved_rows,
+    )
     from kglink_cli.table_files import opened_table, places_of, refuse_taken
 
     file = opened_table(source, columns)
@@ -183,7 +202,12 @@ def _write_table(
             Row(cell_text(first), context_text(dict(zip(columns[1:], more, strict=True))))
             for first, *more in rows
         )
-        for done, answer in enumerate(resolved_rows(linker, given, threshold, longest), 1):
+        if on_ray:
+            spread = spread_on_ray(on_ray, partial(note, "ray"))
+            answered = resolved_on_ray(workspace, spread, given, threshold)
+        else:
+            answered = resolved_rows(linker, given, threshold, longest)
+        for done, answer in enumerate(answered, 1):
             counts[answer.status if answer else "empty"] += 1
             if done % _SHOWN_EVERY == 0 and file.rows is not None:
                 show(Reached("rows", done, file.rows, done))

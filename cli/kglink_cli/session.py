@@ -103,11 +103,33 @@ def is_on_ray(engine: str) -> bool:
     return engine == "ray"
 
 
+def ray_workers(engine: str, workers: int | None, hint: str = "Leave it out.") -> int:
+    """How many workers an ``--engine`` has on a Ray cluster; 0: none."""
+    from kglink.models.hardware import usable_cores
+
+    on_ray = is_on_ray(engine)
+    if workers and not on_ray:
+        raise UsageError("--workers is for --engine ray", hint=hint)
+    return (workers or usable_cores()) if on_ray else 0
+
+
 def split_names(names: str | None) -> tuple[str, ...]:
     """``a,b`` as a tuple, each name once."""
     return tuple(dict.fromkeys(name.strip() for name in (names or "").split(",") if name.strip()))
 
 
+Engine = Annotated[
+    str,
+    Option("--engine", help="`ray`: workers on a Ray cluster share the work (docs/cluster.md)."),
+]
+EngineWorkers = Annotated[
+    int | None,
+    Option(
+        "--workers",
+        min=1,
+        help="Workers of `--engine ray`; by default as many as this machine has cores.",
+    ),
+]
 Types = Annotated[
     list[str] | None, Option("--type", help="Only entities of this type; may be repeated.")
 ]

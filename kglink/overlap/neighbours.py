@@ -8,9 +8,11 @@ et al. 2018) takes from twice the cosine the mean cosine of each of the two to i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import cached_property
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +20,7 @@ import torch
 
 from kglink.models import Precision, choose_hardware
 from kglink.plugins import EntityVectors
-from kglink.records import OnProgress, Progress
+from kglink.records import OnProgress, Progress, Spread
 
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
@@ -27,6 +29,8 @@ _Rows = Callable[[IntArray], FloatArray]
 
 #: Rows of one side that make a block, cut at the borders of entities.
 BLOCK_ROWS = 4096
+#: Rows of the larger side that a worker of a cluster compares at a time.
+PART_ROWS = 16_384
 #: Bytes of the smaller side that are kept ready in memory as blocks.
 READY_BYTES = 2**31
 #: Pairs of entities, and of rows, that are compared again together.
@@ -78,11 +82,14 @@ class _Best:
         if len(rows) < len(scores):
             scores = scores[rows]
         found, at = scores.topk(min(k, scores.shape[1]), dim=1)
-        mine = entities[rows]
-        found = torch.cat([self.scores[mine], found.float()], dim=1)
-        ids = torch.cat([self.ids[mine], others[at]], dim=1)
-        self.scores[mine], order = found.topk(k, dim=1)
-        self.ids[mine] = ids.gather(1, order)
+        self.merge(entities[rows], found.float(), others[at])
+
+    def merge(self, mine: torch.Tensor | slice, scores: torch.Tensor, ids: torch.Tensor) -> None:
+        """Keep the best of what is kept for some entities and of others."""
+        found = torch.cat([self.scores[mine], scores], dim=1)
+        both = torch.cat([self.ids[mine], ids], dim=1)
+        self.scores[mine], order = found.topk(self.scores.shape[1], dim=1)
+        self.ids[mine] = both.gather(1, order)
 
     def pairs(self) -> tuple[IntArray, IntArray]:
         """All that is kept, as numbers of entities and of others."""
@@ -98,36 +105,116 @@ def nearest_neighbours(
     k: int = 10,
     device: str = "auto",
     precision: Precision = "auto",
+    spread: Spread | None = None,
     progress: OnProgress = lambda _: None,
 ) -> Neighbours:
     """The ``k`` nearest of each entity of both sides, with hubness taken out.
 
     Memory is that of a few blocks, of the smaller side's rows (up to 2 GiB), and of ``k`` pairs
-    for each entity. In half precision, which ``auto`` takes where the hardware gains from it,
-    twice as many are found first and compared again in full. ``progress`` counts the rows of the
-    larger side.
+    for each entity. With ``spread`` the workers of a cluster compare. In half precision, which
+    ``auto`` takes where the hardware gains from it, twice as many are found first and compared
+    again in full. ``progress`` counts the rows of the larger side.
     """
     hardware = choose_hardware(device, precision)
-    device, dtype = hardware.device, _DTYPES[hardware.precision]
     turned = len(left.owners) < len(right.owners)
     large, small = (right, left) if turned else (left, right)
-    wanted = k if dtype == torch.float32 else 2 * k
-    of_large = _Best(len(large.keys), wanted, device)
-    of_small = _Best(len(small.keys), wanted, device)
-    blocks = _Blocks(small, device, dtype)
-    ready = list(blocks) if blocks.bytes <= READY_BYTES else blocks
-    done = 0
-    for block in _Blocks(large, device, dtype):
-        for other in ready:
-            scores, turned_scores = _by_entity(block, other)
-            of_large.offer(block.entities, other.entities, scores)
-            of_small.offer(other.entities, block.entities, turned_scores)
-        done += len(block.matrix)
-        progress(Progress("comparing vectors", done, len(large.owners)))
+    wanted = k if hardware.precision == "fp32" else 2 * k
+    if spread:
+        rows = _Part(small.owners, small.rows(slice(None)))
+        job = NeighbourJob(rows, len(small.keys), wanted, device, hardware.precision)
+        of_large, of_small = _compared_elsewhere(job, large, spread, progress)
+    else:
+        of_large = _Best(len(large.keys), wanted, hardware.device)
+        of_small = _Best(len(small.keys), wanted, hardware.device)
+        blocks = _Blocks(small, hardware.device, _DTYPES[hardware.precision])
+        for done in _compare(large, blocks, blocks.ready, of_large, of_small):
+            progress(Progress("comparing vectors", done, len(large.owners)))
     found = of_large.pairs(), of_small.pairs()[::-1]
     entities, others = (np.concatenate(side) for side in zip(*found, strict=True))
     pairs = (others, entities) if turned else (entities, others)
     return _ranked(left, right, *_distinct(*pairs), k)
+
+
+class _Part(NamedTuple):
+    """Some rows of one side, which can be sent."""
+
+    owners: IntArray
+    matrix: FloatArray
+
+    def rows(self, numbers: slice) -> FloatArray:
+        """Some rows."""
+        return self.matrix[numbers]
+
+
+@dataclass(frozen=True)
+class NeighbourJob:
+    """Compares parts of the larger side with all of the smaller one, wherever there is room."""
+
+    small: _Part
+    entities: int
+    k: int
+    device: str
+    precision: Precision
+    threads: ClassVar[int] = 1
+
+    @cached_property
+    def _blocks(self) -> _Blocks:
+        hardware = choose_hardware(self.device, self.precision)
+        return _Blocks(self.small, hardware.device, _DTYPES[hardware.precision])
+
+    def load(self) -> None:
+        """Make the smaller side ready."""
+        assert self._blocks.ready is not None  # noqa: S101 - made here
+
+    def do(self, part: _Part) -> tuple[int, int, tuple[torch.Tensor, ...]]:
+        """The part's first entity, its rows, and the scores and numbers of the best of both."""
+        first = int(part.owners[0])
+        device = self._blocks.device
+        of_part = _Best(int(part.owners[-1]) - first + 1, self.k, device)
+        of_small = _Best(self.entities, self.k, device)
+        from_0 = _Part(part.owners - first, part.matrix)
+        for _ in _compare(from_0, self._blocks, self._blocks.ready, of_part, of_small):
+            pass
+        of_small.ids[of_small.ids >= 0] += first
+        found = of_part.scores, of_part.ids, of_small.scores, of_small.ids
+        return first, len(part.owners), tuple(one.cpu() for one in found)
+
+
+def _compared_elsewhere(
+    job: NeighbourJob, large: EntityVectors, spread: Spread, progress: OnProgress
+) -> tuple[_Best, _Best]:
+    """The best of both sides, which workers have found part by part."""
+    parts = (
+        (f"rows {rows.start:,} to {rows.stop:,}", _Part(large.owners[rows], large.rows(rows)))
+        for rows in _cuts(large.owners, PART_ROWS)
+    )
+    of_large, of_small = (_Best(count, job.k, "cpu") for count in (len(large.keys), job.entities))
+    done = 0
+    with closing(spread(job, parts)) as answers:
+        for first, rows, (scores, ids, small_scores, small_ids) in answers:
+            of_large.merge(slice(first, first + len(ids)), scores, ids)
+            of_small.merge(slice(None), small_scores, small_ids)
+            done += rows
+            progress(Progress("comparing vectors", done, len(large.owners)))
+    return of_large, of_small
+
+
+def _compare(
+    large: EntityVectors | _Part,
+    small: _Blocks,
+    ready: Iterable[_Block],
+    of_large: _Best,
+    of_small: _Best,
+) -> Iterator[int]:
+    """Offer all rows of each side to the other; gives how many of the larger one are done."""
+    done = 0
+    for block in _Blocks(large, small.device, small.dtype):
+        for other in ready:
+            scores, turned = _by_entity(block, other)
+            of_large.offer(block.entities, other.entities, scores)
+            of_small.offer(other.entities, block.entities, turned)
+        done += len(block.matrix)
+        yield done
 
 
 def cosines(
@@ -182,31 +269,41 @@ class RowPairs(NamedTuple):
 class _Blocks:
     """The rows of one side, cut at the borders of entities."""
 
-    def __init__(self, vectors: EntityVectors, device: str, dtype: torch.dtype) -> None:
+    def __init__(self, vectors: EntityVectors | _Part, device: str, dtype: torch.dtype) -> None:
         self._vectors = vectors
-        self._device = device
-        self._dtype = dtype
-        rows = len(vectors.owners)
-        dim = vectors.rows(slice(0, 1)).shape[1] if rows else 0
-        self.bytes = rows * dim * dtype.itemsize
+        self.device = device
+        self.dtype = dtype
+
+    @cached_property
+    def ready(self) -> Iterable[_Block]:
+        """The blocks, kept in memory unless they are too large."""
+        rows = len(self._vectors.owners)
+        dim = self._vectors.rows(slice(0, 1)).shape[1] if rows else 0
+        return list(self) if rows * dim * self.dtype.itemsize <= READY_BYTES else self
 
     def __iter__(self) -> Iterator[_Block]:
-        owners, start = self._vectors.owners, 0
-        while start < len(owners):
-            stop = min(start + BLOCK_ROWS, len(owners))
-            if stop < len(owners):
-                border = int(np.searchsorted(owners, owners[stop]))
-                # An entity may have more rows than a block.
-                end = int(np.searchsorted(owners, owners[start], side="right"))
-                stop = border if border > start else end
-            entities, lengths = np.unique(owners[start:stop], return_counts=True)
-            rows = np.ascontiguousarray(self._vectors.rows(slice(start, stop)), np.float32)
+        for rows in _cuts(self._vectors.owners, BLOCK_ROWS):
+            entities, lengths = np.unique(self._vectors.owners[rows], return_counts=True)
+            matrix = np.require(self._vectors.rows(rows), np.float32, ["C", "W"])
             yield _Block(
-                torch.from_numpy(rows).to(self._device, self._dtype),
-                torch.from_numpy(lengths).to(self._device),
-                torch.from_numpy(entities.astype(np.int64)).to(self._device),
+                torch.from_numpy(matrix).to(self.device, self.dtype),
+                torch.from_numpy(lengths).to(self.device),
+                torch.from_numpy(entities.astype(np.int64)).to(self.device),
             )
-            start = stop
+
+
+def _cuts(owners: IntArray, size: int) -> Iterator[slice]:
+    """All rows in slices of about ``size``, cut at the borders of entities."""
+    start = 0
+    while start < len(owners):
+        stop = min(start + size, len(owners))
+        if stop < len(owners):
+            border = int(np.searchsorted(owners, owners[stop]))
+            # An entity may have more rows than a slice.
+            end = int(np.searchsorted(owners, owners[start], side="right"))
+            stop = border if border > start else end
+        yield slice(start, stop)
+        start = stop
 
 
 def _by_entity(block: _Block, other: _Block) -> tuple[torch.Tensor, torch.Tensor]:

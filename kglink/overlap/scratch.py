@@ -18,7 +18,7 @@ from kglink.errors import StoreError
 from kglink.files.digest import text_hash
 from kglink.overlap.names import NameJoin
 from kglink.plugins import EntityVectors, Side
-from kglink.records import Entity, EntityId, OnProgress, Overlap
+from kglink.records import Entity, EntityId, OnProgress, Overlap, Spread
 
 if TYPE_CHECKING:
     from kglink.plugins import FloatArray
@@ -179,6 +179,7 @@ class StoreKBs:
     vectors_of: VectorsOf
     scratch: ScratchPairs
     device: str = "auto"
+    spread: Spread | None = None
     report: OnProgress = lambda _: None
 
     def entities(self, side: Side) -> Iterator[Entity]:

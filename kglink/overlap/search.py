@@ -32,7 +32,7 @@ from kglink.overlap.weigh import (
     same_names,
 )
 from kglink.plugins import EntityVectors, PairEvidence
-from kglink.records import OnProgress, Overlap, OverlapRun
+from kglink.records import OnProgress, Overlap, OverlapRun, Spread
 
 if TYPE_CHECKING:
     from kglink.plugins import FloatArray
@@ -96,6 +96,8 @@ class OverlapTools:
     """What `full` adds it up with."""
     device: str = "auto"
     """Where neighbours are looked for: the setting ``encoder.device``."""
+    spread: Spread | None = None
+    """Has vectors compared by the workers of a cluster."""
 
     @property
     def is_full(self) -> bool:
@@ -241,6 +243,7 @@ class Search:
             tools.space.get,
             scratch,
             tools.device,
+            tools.spread,
             self._steps.reach,
         )
 

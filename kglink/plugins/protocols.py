@@ -31,6 +31,7 @@ from kglink.records import (
     Ranking,
     Record,
     Span,
+    Spread,
 )
 from kglink.sources import Problems, Source, SourceHead
 
@@ -66,7 +67,8 @@ class KBAdapter(Protocol):
     """Reads one source format as a stream of records, in the same order on every read.
 
     An adapter whose golds are no keys may say so in an attribute ``resolve`` (``"xref"`` or
-    ``"title"``); it counts where the user says nothing else and names KBs to link to.
+    ``"title"``); it counts where the user says nothing else and names KBs to link to. One with a
+    true attribute ``spreads`` has pieces parsed by ``source.spread`` where that is given.
     """
 
     def read(self, source: Source, problems: Problems) -> Iterator[Record]:
@@ -405,6 +407,8 @@ class PairedKBs(Protocol):
     right: str
     device: str
     """Where to compute: the setting ``encoder.device``."""
+    spread: Spread | None
+    """Has work done by the workers of a cluster, where there is one."""
 
     def entities(self, side: Side) -> Iterator[Entity]:
         """All entities of one side in the order of their keys."""

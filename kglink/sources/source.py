@@ -17,6 +17,7 @@ from threading import Lock
 from typing import BinaryIO, Self, cast
 
 from kglink.errors import SourceError
+from kglink.records import Spread
 from kglink.sources.compression import (
     MAGIC_BYTES,
     ZIP_MAGIC,
@@ -67,6 +68,8 @@ class Source:
         self.scratch_in: Path | None = None
         """Where `scratch` lies and stays; a folder for temporary files if None."""
         self._scratch: Path | None = None
+        self.spread: Spread | None = None
+        """Where an adapter that ``spreads`` has pieces parsed; None: by processes here."""
         self.step = Step()
         """What the reading is at; an adapter that takes several steps sets it."""
 

@@ -80,6 +80,7 @@ def add_kb(
     allow_shrink: bool = False,
     merge: bool = False,
     defaults: bool = False,
+    ray_workers: int = 0,
     progress: OnProgress = lambda _: None,
     on_note: OnNote = lambda label, text: None,
 ) -> AddedKB:
@@ -98,6 +99,7 @@ def add_kb(
     What a file or folder was read with (adapter, options, links, splits, ``ingest.on_error`` and
     ``ingest.encoding`` where a flag gave them) is kept with the KB, but for secrets, and used the
     next time for all that is not said then; with ``defaults`` it is not used.
+    With ``ray_workers`` so many workers on a Ray cluster parse a dump whose adapter can divide it.
     ``on_note`` gets notes on how the source is read, such as which column of a table is what.
 
     >>> gnome = Entity("g", "gnome", "A small person.", aliases=(Alias("dwarf"),))
@@ -172,6 +174,13 @@ def add_kb(
         resolve=_resolve(resolve, links_to),
         problems=problems,
     )
+    if ray_workers:
+        if not getattr(reader, "spreads", False):
+            hint = "Leave --engine ray out: it parses exports of MediaWiki (docs/cluster.md)."
+            raise UsageError(f"{how.adapter} reads a source in one process", hint=hint)
+        from kglink.workspace.ray_workers import spread_on_ray
+
+        source.spread = spread_on_ray(ray_workers, partial(on_note, "ray"))
     source.scratch_in = opened.folder / SCRATCH_FOLDER / read.fingerprint
     records: Iterable[Record] = read_records(how.adapter, reader.read, source, problems)
     if split_random:

@@ -368,9 +368,13 @@ class LinkJob:
 
     def link(self, texts: Sequence[TextInput]) -> list[LinkedDocument]:
         """The answers to a chunk of texts; the linker is made once in a process, and kept."""
+        return list(self.kept_linker().link(texts))
+
+    def kept_linker(self) -> Linker:
+        """The linker of this process."""
         if not _kept or _kept[0][0] != self:
             _kept[:] = [(self, self._linker())]
-        return list(_kept[0][1].link(texts))
+        return _kept[0][1]
 
     def _linker(self) -> Linker:
         if not (self.folder / CONFIG_FILE).is_file():

@@ -6,13 +6,15 @@ import datetime
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from kglink.errors import UsageError
 from kglink.records import OnProgress, Overlap
+from kglink.sources import OnNote
 from kglink.workspace.folder import REVIEWS_FOLDER, check_known, named
 
 if TYPE_CHECKING:
@@ -36,12 +38,15 @@ def find_overlaps(
     right: str | None = None,
     *,
     fresh: bool = False,
+    ray_workers: int = 0,
     progress: OnProgress = lambda _: None,
+    on_note: OnNote = lambda label, text: None,
 ) -> list[OverlapReport]:
     """Find the overlaps of one pair of KBs, or of all pairs.
 
     Of all pairs, those are passed over whose KBs and settings are as they were at their last
-    search, unless ``fresh``; their reports say so (``current``).
+    search, unless ``fresh``; their reports say so (``current``). With ``ray_workers`` so many
+    workers on a Ray cluster compare vectors, and ``on_note`` hears of those that are lost.
 
     >>> [report.kept for report in workspace.find_overlaps("birds", "zoo")]
     [1]
@@ -56,6 +61,10 @@ def find_overlaps(
             "Without names all KBs are compared, two by two.",
         )
     tools = overlap_tools(opened, progress)
+    if ray_workers:
+        from kglink.workspace.ray_workers import spread_on_ray
+
+        tools = replace(tools, spread=spread_on_ray(ray_workers, partial(on_note, "ray")))
     if left is not None and right is not None:
         return [find_overlaps(tools, left, right, progress=progress)]
     return list(find_all_overlaps(tools, fresh=fresh, progress=progress))

@@ -8,18 +8,23 @@ import signal
 import socket
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from importlib.metadata import version
 from itertools import islice
 from types import TracebackType
 from typing import Any, Literal, NamedTuple, Protocol, Self
 
 from kglink.errors import SpaceError, UsageError
+from kglink.records import Spread
 
 #: How often a chunk is tried, or a worker started, before it is given up.
 TRIES = 3
 #: Seconds without any news after which a run says what it waits for.
 _PATIENCE = 30
+#: How often it says so where all nodes are busy, and where none is large enough, before it ends.
+_BUSY, _TOO_SMALL = 120, 4
+#: Answers for each worker that wait for one before them.
+_MOST_HELD = 4
 _LONGEST_ERROR = 300
 _SHOWN_FAILURES = 3
 
@@ -70,6 +75,21 @@ def chunks_failed(failed: Sequence[str], hint: str) -> SpaceError:
     return SpaceError(f"{count} failed: {'; '.join(failed[:_SHOWN_FAILURES])}{more}", hint=hint)
 
 
+def spread_on_ray(most: int, tell: Callable[[str], None]) -> Spread:
+    """Has pieces of a job done by so many workers; a piece that always fails ends the run."""
+
+    def spread(job: Job, pieces: Iterable[tuple[str, Any]]) -> Generator[Any]:
+        chunks = (Chunk(number, given, name) for number, (name, given) in enumerate(pieces))
+        with RayWorkers(job, most, tell) as workers:
+            for chunk, answer in workers.in_order(chunks):
+                if isinstance(answer, Failed):
+                    hint = "The same command tries it again."
+                    raise chunks_failed([f"{chunk} ({answer.why})"], hint)
+                yield answer
+
+    return spread
+
+
 class RayWorkers:
     """Workers on the cluster of ``RAY_ADDRESS``, else on one that was started on this machine.
 
@@ -82,7 +102,7 @@ class RayWorkers:
         self._job, self._most, self._tell = job, most, tell
         self._idle: list[Any] = []
         self._busy: dict[Any, tuple[Any, Literal["check", "load"] | Chunk]] = {}
-        self._lost_starts = 0
+        self._lost_starts = self._waits = self._held = 0
         self._ray: Any = None
         self._is_ours = False
 
@@ -108,14 +128,19 @@ class RayWorkers:
         version of kglink or cannot load the job. ``tell`` gets a line for every loss, and while no
         worker can be started.
         """
-        waiting = deque(islice(chunks, self._most))
+        waiting: deque[Chunk] = deque()
+
+        def take() -> None:
+            room = min(self._most - len(waiting), _MOST_HELD * self._most - self._held)
+            waiting.extend(islice(chunks, max(0, room)))
+
+        take()
         if waiting and self._ray is None:
             self.start()
         tries: Counter[int] = Counter()
         while waiting or self._is_working:
             self._work_at(waiting)
-            # The next chunks are made while the workers work.
-            waiting.extend(islice(chunks, max(0, self._most - len(waiting))))
+            take()  # the next chunks are made while the workers work
             for chunk, answer in self._news():
                 tries[chunk.number] += 1
                 if isinstance(answer, Failed) and tries[chunk.number] < TRIES:
@@ -123,6 +148,19 @@ class RayWorkers:
                 else:
                     del tries[chunk.number]
                     yield chunk, answer
+            if not waiting:
+                take()
+
+    def in_order(self, chunks: Iterator[Chunk]) -> Generator[tuple[Chunk, Any]]:
+        """The same in the order of the chunks, whose numbers begin at 0."""
+        ready: dict[int, tuple[Chunk, Any]] = {}
+        first = 0
+        for chunk, answer in self.do(chunks):
+            ready[chunk.number] = chunk, answer
+            while first in ready:
+                yield ready.pop(first)
+                first += 1
+            self._held = len(ready)
 
     def start(self) -> None:
         """Connect to the cluster, and give it the job."""
@@ -136,6 +174,7 @@ class RayWorkers:
         self._given = ray.put(self._job)
         gpus = 0 if self._job.device == "cpu" else int(ray.cluster_resources().get("GPU", 0))
         share = 1 / math.ceil(self._most / gpus) if gpus else 0  # of a GPU, which they may share
+        self._needs = {"CPU": self._job.threads, "GPU": share}
         made = ray.remote(_worker_class())
         self._made = made.options(num_cpus=self._job.threads, num_gpus=share)
 
@@ -157,12 +196,10 @@ class RayWorkers:
     def _news(self) -> Iterator[tuple[Chunk, Any]]:
         """Wait until some worker is done with its step; chunks among them with their answers."""
         ready, _ = self._ray.wait([*self._busy], num_returns=1, timeout=_PATIENCE)
-        if not ready and not self._is_working:
-            has = self._ray.cluster_resources()
-            self._tell(
-                f"waiting for a worker to start: the cluster has {has.get('CPU', 0):g} CPUs and "
-                f"{has.get('GPU', 0):g} GPUs (`ray status` shows who uses them)"
-            )
+        if ready or self._is_working:
+            self._waits = 0
+        else:
+            self._wait_on()
         for done in ready:
             worker, step = self._busy.pop(done)
             try:
@@ -189,6 +226,30 @@ class RayWorkers:
             else:
                 self._idle.append(worker)
                 self._lost_starts = 0
+
+    def _wait_on(self) -> None:
+        """Say what is waited for; an error where it has been too long."""
+        nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
+        fits = any(
+            all(node.get(name, 0) >= least for name, least in self._needs.items()) for node in nodes
+        )
+        there, needed = (
+            f"{of['CPU']:g} CPUs and {of['GPU']:g} GPUs"
+            for of in (
+                {name: sum(node.get(name, 0) for node in nodes) for name in self._needs},
+                self._needs,
+            )
+        )
+        which = "all are busy, or load a model" if fits else "none has room for one"
+        what = f"a worker takes {needed}, the nodes that are there have {there}, and {which}"
+        self._waits += 1
+        if self._waits >= (_BUSY if fits else _TOO_SMALL):
+            raise SpaceError(
+                f"no worker started in {self._waits * _PATIENCE:g} s: {what}",
+                hint="The same command asks the cluster anew, and goes on. `encoder.device = "
+                '"cpu"` needs no GPU, `encoder.threads` says how many cores.',
+            )
+        self._tell(f"waiting for a worker to start: {what} (`ray status` shows more)")
 
     def _lost_start(self, why: str) -> None:
         self._lost_starts += 1

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice, repeat
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from kglink.errors import UsageError
 from kglink.linking.exact import misspelt
 from kglink.linking.pipeline import Linker
-from kglink.records import Candidate, EntityId, Span, TextInput, json_number
-from kglink.workspace.link import fresh_linker, refuse_columns
+from kglink.records import Candidate, EntityId, Span, Spread, TextInput, json_number
+from kglink.workspace.link import LinkJob, fresh_linker, job_of, refuse_columns
 from kglink.workspace.opened import Opened
 
 Status = Literal["match", "ambiguous", "new"]
+Answer = TypeVar("Answer")
 
 #: The least probability of a match. `benchmarks/resolve.py` measures others on names of diseases
 #: and of everyday things.
@@ -136,20 +139,85 @@ def resolved_rows(
     """The answers to some rows, as they come; equal rows are answered once."""
     least = MATCH if threshold is None else threshold
     ask = _Resolver(linker.with_threshold(least), least)
+    return _answered(rows, longest, lambda batches: map(ask.answers, batches))
+
+
+def resolved_on_ray(
+    opened: Opened,
+    spread: Spread,
+    rows: Iterable[Row],
+    threshold: float | None = None,
+) -> Iterator[Resolved | None]:
+    """The same answers to some rows, by workers of a cluster."""
+    job = ResolveJob(job_of(opened), MATCH if threshold is None else threshold)
+
+    def answers(batches: Iterable[Sequence[Row]]) -> Iterator[Mapping[Row, Resolved]]:
+        named = ((f"rows {BATCH * at + 1:,} on", one) for at, one in enumerate(batches))
+        return spread(job, named)
+
+    return _answered(rows, opened.settings.ingest.max_name_chars, answers)
+
+
+@dataclass(frozen=True)
+class ResolveJob:
+    """Answers rows in any process that sees the workspace."""
+
+    job: LinkJob
+    threshold: float
+
+    @property
+    def threads(self) -> int:
+        """The cores that a process of it takes."""
+        return self.job.resolved.values.encoder.threads
+
+    @property
+    def device(self) -> str:
+        """Where it computes."""
+        return self.job.resolved.values.encoder.device
+
+    @cached_property
+    def _resolver(self) -> _Resolver:
+        return _Resolver(self.job.kept_linker().with_threshold(self.threshold), self.threshold)
+
+    def load(self) -> None:
+        """Load the linker, with its models."""
+        self.do([Row(".")])
+
+    def do(self, rows: Sequence[Row]) -> dict[Row, Resolved]:
+        """The answers to some rows."""
+        return self._resolver.answers(rows)
+
+
+def _answered(
+    rows: Iterable[Row],
+    longest: int,
+    answers: Callable[[Iterable[Sequence[Row]]], Iterator[Mapping[Row, Resolved]]],
+) -> Iterator[Resolved | None]:
+    """The answers to rows, batch by batch: the same batches whoever answers them."""
+    waiting: deque[tuple[list[Row], list[Row]]] = deque()
+
+    def batches() -> Iterator[Sequence[Row]]:
+        stream, known = iter(rows), dict[Row, None]()
+        while batch := list(islice(stream, BATCH)):
+            asked = dict.fromkeys(one for one in batch if one.name and one not in known)
+            waiting.append((batch, list(asked)))
+            _keep(known, asked)
+            yield [one for one in asked if len(one.name) <= longest]
+
     kept: dict[Row, Resolved] = {}
-    stream = iter(rows)
-    while batch := list(islice(stream, BATCH)):
-        asked = dict.fromkeys(one for one in batch if one.name and one not in kept)
-        long = {
-            one: Resolved(one.name, "new", 0.0, why=(_UNLIKE,))
-            for one in asked
-            if len(one.name) > longest
+    for found in answers(batches()):
+        batch, asked = waiting.popleft()
+        fresh = {
+            one: found.get(one) or Resolved(one.name, "new", 0.0, why=(_UNLIKE,)) for one in asked
         }
-        fresh = {**ask.answers([one for one in asked if one not in long]), **long}
         yield from (kept.get(one) or fresh.get(one) for one in batch)
-        kept.update(fresh)
-        while len(kept) > MOST_KEPT:
-            del kept[next(iter(kept))]
+        _keep(kept, fresh)
+
+
+def _keep(kept: dict[Row, Answer], fresh: Mapping[Row, Answer]) -> None:
+    kept.update(fresh)
+    while len(kept) > MOST_KEPT:
+        del kept[next(iter(kept))]
 
 
 class _Resolver:

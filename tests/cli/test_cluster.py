@@ -1,17 +1,20 @@
-"""`kglink link --engine ray` and `--part`: the bytes of one process, whatever is lost."""
+"""`--engine ray` and `--part`: the bytes of one process, whatever is lost."""
 
 from __future__ import annotations
 
 import io
 import json
 import os
+import re
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,11 +24,15 @@ from fake_distributions import FakeEnvironment
 from kglink.errors import SpaceError, UsageError
 from kglink.records import Progress, TextInput
 from kglink.space.segment_build import Block
-from kglink.workspace import Workspace
+from kglink.workspace import Workspace, init_workspace
+from kglink.workspace import resolve as resolving
 from kglink.workspace.link import ChunkLines, LinesJob
-from kglink.workspace.ray_workers import Chunk, Job, RayWorkers
+from kglink.workspace.ray_workers import Chunk, Job, RayWorkers, spread_on_ray
 from kglink.workspace.texts import Part
 from kglink_cli.outputs import KeptChunks, chunk_of, name_of
+from kglink_kbs.mediawiki import adapter as mediawiki
+from kglink_kbs.mediawiki.plan import write_packed
+from worlds import World, WorldSettings, write_mediawiki_xml
 
 TEXT = "Isolde Heron saw a grey heron near the Skerrow Light. The seal came later. "
 FILLER = "the water went on, as it does. " * 1100  # each text is a chunk of its own
@@ -190,6 +197,7 @@ def test_a_cluster_that_is_not_there_is_named(
     output = tmp_path / "out.jsonl"
     told = kglink("link", "-", "--engine", "ray", "-o", output, stdin=TEXT, code=2).err
     assert "127.0.0.1:9" in told
+    assert not list(tmp_path.iterdir())
 
 
 # --------------------------------------------------------------------------------- a cluster
@@ -413,6 +421,229 @@ def test_a_build_that_is_killed_goes_on_and_a_node_with_another_model_is_named(
         done_by(replace(job, fingerprint="another"), Chunk(0, Block("alias", 0, ["heron"]), "a"))
     ((_, encoded),) = done_by(job, Chunk(0, Block("alias", 0, ["heron"]), "a"))
     assert encoded.vectors.shape == (1, 384)
+
+
+# ------------------------------------------------------------------------------- in order
+def slow_job() -> Any:
+    """A job that takes as many seconds as it is given."""
+
+    class Sleeps:  # of a function, so that it goes to nodes as it is
+        threads, device = 1, "cpu"
+
+        def load(self) -> None:
+            pass
+
+        def do(self, seconds: float) -> float:
+            if seconds < 0:
+                raise ValueError(f"{seconds} s")
+            time.sleep(seconds)
+            return seconds
+
+    return Sleeps()
+
+
+@pytest.mark.slow
+def test_pieces_come_in_their_order_and_few_wait_for_a_slow_one(nodes: list[Any]) -> None:
+    asked = [2.0, *(at / 1e4 for at in range(60))]
+    taken = []
+
+    def pieces() -> Iterator[tuple[str, float]]:
+        for at, seconds in enumerate(asked):
+            taken.append(at)
+            yield f"piece {at}", seconds
+
+    spread = spread_on_ray(2, lambda line: None)
+    answers = spread(slow_job(), pieces())
+    assert next(answers) == asked[0]
+    assert len(taken) <= 14  # eight wait, two are worked at, others are at hand
+    assert [*answers] == asked[1:]
+    with pytest.raises(SpaceError, match=r"1 chunk failed: piece b \(ValueError: -1 s\)"):
+        list(spread(slow_job(), [("piece a", 0.0), ("piece b", -1)]))
+
+
+@pytest.mark.slow
+def test_a_cluster_without_room_is_not_waited_for_on_and_on(
+    nodes: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kglink.workspace.ray_workers._PATIENCE", 0.5)
+    job = slow_job()
+    said: list[str] = []
+    job.threads = 64  # no node has so many, as when one is gone that was counted
+    waiting = r"no worker started in 2 s: a worker takes 64 CPUs and 0 GPUs, the nodes that are "
+    with pytest.raises(SpaceError, match=waiting + "there have .* none has room for one"):
+        list(spread_on_ray(1, said.append)(job, [("a", 0.0)]))
+    assert len(said) == 3
+
+
+@pytest.mark.parametrize(
+    ("cpus", "gpus", "times", "why"),
+    [(2, 0.0, 120, "and all are busy"), (3, 0.0, 4, "none has"), (1, 0.5, 4, "none has")],
+)
+def test_busy_nodes_are_waited_for_longer_than_nodes_that_are_gone(
+    cpus: int, gpus: float, times: int, why: str
+) -> None:
+    said: list[str] = []
+    workers = RayWorkers(slow_job(), 1, said.append)
+    nodes = [
+        {"Alive": True, "Resources": {"CPU": 2.0}},
+        {"Alive": True, "Resources": {"CPU": 2.0}},
+        {"Alive": False, "Resources": {"CPU": 8.0, "GPU": 1.0}},
+    ]
+    workers._ray = SimpleNamespace(nodes=lambda: nodes)
+    workers._needs = {"CPU": cpus, "GPU": gpus}
+    for _ in range(times - 1):
+        workers._wait_on()
+    assert f"takes {cpus} CPUs and {gpus:g} GPUs" in said[0]
+    assert "have 4 CPUs and 0 GPUs" in said[0]
+    assert len(said) == times - 1
+    with pytest.raises(SpaceError, match=why):
+        workers._wait_on()
+
+
+# ---------------------------------------------------------------------------------- tables
+@pytest.mark.slow
+def test_a_table_that_a_cluster_resolves_has_the_bytes_of_one_process(
+    demo_copy: Path,
+    kglink: Kglink,
+    tmp_path: Path,
+    cluster: Any,
+    nodes: list[Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(resolving, "BATCH", 50)
+    monkeypatch.setattr(resolving, "MOST_KEPT", 120)  # some rows are forgotten, and asked again
+    names = ["grey heron", "Skerrow Light", "seal", "Isolde Heron", "", "a lamp", "herons", "qwxz"]
+    table, alone, output = (tmp_path / f"{name}.csv" for name in ("t", "alone", "r"))
+    rows = [f"{names[at % 7]}{' ' * (at % 3)}{at % 11 or ''},{names[at % 5]}" for at in range(900)]
+    rows[444] = "h" * 40_000 + ",too long"
+    table.write_text("\n".join(["name,place", *rows]) + "\n")
+    command = ("resolve", "--column", "name", "--context", "place", table, "-o")
+    kglink(*command, alone)
+    said = kglink(*command, output, "--engine", "ray", "--workers", 2).err
+    assert output.read_bytes() == alone.read_bytes()
+    assert alone.read_bytes().count(b",match,") > 20
+    assert "of 900 rows" in said
+
+    monkeypatch.setattr("kglink.workspace.link.made_of", lambda opened: ("another version",))
+    told = kglink(*command, tmp_path / "no.csv", "--engine", "ray", code=1).err
+    assert "is not as it was when the run began" in told
+    assert not (tmp_path / "no.csv").exists()
+
+
+def test_a_cluster_resolves_tables_alone(demo: Path, kglink: Kglink) -> None:
+    assert "no --column is named" in kglink("resolve", "seal", "--engine", "ray", code=2).err
+
+
+# -------------------------------------------------------------------------------- overlaps
+@pytest.mark.slow
+def test_a_cluster_finds_the_overlaps_of_one_process(
+    demo_copy: Path,
+    kglink: Kglink,
+    cluster: Any,
+    nodes: list[Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("kglink.overlap.neighbours.PART_ROWS", 64)
+    alone = json.loads(kglink("overlap", "--fresh", "--json").out)
+    sent: list[str] = []
+    parts = RayWorkers.in_order
+
+    def watched(workers: RayWorkers, chunks: Iterator[Chunk]) -> Iterator[Any]:
+        for chunk, answer in parts(workers, chunks):
+            sent.append(chunk.name)
+            yield chunk, answer
+
+    monkeypatch.setattr(RayWorkers, "in_order", watched)
+    found = kglink("overlap", "--fresh", "--json", "--engine", "ray", "--workers", 2)
+    assert json.loads(found.out) == alone
+    assert len(alone) > 20
+    assert len(sent) > 3
+    told = kglink("overlap", "--export", "a.tsv", "--engine", "ray", code=2).err
+    assert "--engine has no effect" in told
+
+
+# ----------------------------------------------------------------------------------- dumps
+def rows_of(workspace: Path) -> list[str]:
+    """All rows of all tables, without times and what a store draws for itself."""
+    with sqlite3.connect(workspace / "kglink.db") as store:
+        lines = [line for line in store.iterdump() if line.startswith("INSERT INTO")]
+    rows = (re.sub(r"'\d{4}-\d\d-\d\dT[^']*'", "?", line) for line in lines)
+    return [row for row in rows if '"store_state"' not in row]
+
+
+@pytest.mark.slow
+def test_a_dump_that_a_cluster_parses_makes_the_rows_of_one_process(
+    tmp_path: Path, cluster: Any, nodes: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dump = tmp_path / "dump"
+    dump.mkdir()
+    with (whole := tmp_path / "world.xml").open("w", encoding="utf-8") as out:
+        write_mediawiki_xml(out, World(WorldSettings(entities=400)))
+    header, *pages = whole.read_text().replace("</mediawiki>\n", "").split("  <page>\n")
+    bad = "    <title>Bad</title>\n    <ns>0</ns>\n    <id>no number</id>\n  </page>\n"
+    pages = ["  <page>\n" + text for text in [*pages[:90], bad, *pages[90:]]]
+    for at, part in enumerate((pages[:250], pages[250:])):
+        (dump / f"{at}.xml").write_text(header + "".join(part) + "</mediawiki>\n")
+    monkeypatch.setattr(mediawiki, "LEAST_PIECE", 20_000)
+    notes: list[str] = []
+    kept: list[Path] = []
+    tell, write = mediawiki._Reading._tell, write_packed
+
+    def writing(path: Path, parts: Any) -> None:
+        kept.append(path)
+        write(path, parts)
+
+    monkeypatch.setattr(mediawiki, "write_packed", writing)
+
+    def stopping(reading: Any, about: dict[str, Any]) -> None:
+        tell(reading, about)
+        if len(kept) == 5:
+            raise KeyboardInterrupt
+
+    def losing(reading: Any, about: dict[str, Any]) -> None:
+        tell(reading, about)
+        if len(nodes) == 2:
+            for node in nodes:
+                cluster.remove_node(node, allow_graceful=False)
+            nodes.append(cluster.add_node(num_cpus=1))
+
+    found, problems = {}, {}
+    for name in ("alone", "cluster"):
+        folder = init_workspace(tmp_path / name)
+        more: dict[str, Any] = {"on_note": lambda label, text: notes.append(f"{label}: {text}")}
+        if name == "cluster":
+            more["ray_workers"] = 2
+            monkeypatch.setattr(mediawiki._Reading, "_tell", stopping)
+            with (
+                Workspace.open(folder, flags={"ingest.on_error": "skip"}) as workspace,
+                pytest.raises(KeyboardInterrupt),
+            ):
+                workspace.add_kb("w", dump, adapter="wikipedia", options={"documents": 50}, **more)
+            monkeypatch.setattr(mediawiki._Reading, "_tell", losing)
+        with Workspace.open(folder, flags={"ingest.on_error": "skip"}) as workspace:
+            added = workspace.add_kb(
+                "w", dump, adapter="wikipedia", options={"documents": 50}, **more
+            )
+        assert added.summary.documents == 50
+        found[name] = rows_of(folder)
+        problems[name] = added.problems.examples, added.problems.passed_over
+        assert not (folder / ".scratch").exists()
+    assert sum('INTO "entities"' in row for row in found["alone"]) == 400
+    assert found["cluster"] == found["alone"]
+    assert len(kept) == len({*kept}) > 10  # what was there after the stop is not parsed again
+    assert problems["cluster"] == problems["alone"]
+    assert problems["alone"][0]
+    assert any("lost a worker of" in line and "from byte" in line for line in notes), notes
+
+
+def test_what_one_process_reads_is_not_given_to_a_cluster(
+    kglink: Kglink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "birds.csv").write_text("id,title\n1,Heron\n")
+    told = kglink("add-kb", "birds", "birds.csv", "--engine", "ray", code=2).err
+    assert "kglink/csv reads a source in one process" in told
+    assert "--engine ray" in kglink("add-kb", "birds", "birds.csv", "--workers", 2, code=2).err
 
 
 def test_workers_of_a_build_are_for_a_cluster(demo: Path, kglink: Kglink) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
 from collections import defaultdict
+from collections.abc import Generator, Iterable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +13,7 @@ import pytest
 
 from kglink.overlap import neighbours
 from kglink.overlap.neighbours import Neighbours, cosines, nearest_neighbours
-from kglink.records import Progress
+from kglink.records import Progress, Spread
 from kglink.testing.contracts.pair_evidence import ListedVectors
 
 DIM = 12
@@ -75,28 +78,47 @@ def mutual(found: Neighbours) -> npt.NDArray[np.bool_]:
     return both
 
 
+def elsewhere(job: Any, pieces: Iterable[tuple[str, Any]]) -> Generator[Any]:
+    """What the workers of a cluster do: all that goes there and comes back is pickled."""
+    sent = pickle.loads(pickle.dumps(job))  # noqa: S301 - our own
+    sent.load()
+    for _, given in pieces:
+        yield pickle.loads(pickle.dumps(sent.do(pickle.loads(pickle.dumps(given)))))  # noqa: S301 - ours
+
+
 @pytest.mark.parametrize("most_rows", [1, 5])
 @pytest.mark.parametrize("sizes", [(60, 45), (45, 60), (3, 50), (1, 1)])
 @pytest.mark.parametrize("block", [7, 4096])
+@pytest.mark.parametrize("spread", [None, elsewhere])
 def test_neighbours_equal_brute_force(
-    sizes: tuple[int, int], most_rows: int, block: int, monkeypatch: pytest.MonkeyPatch
+    sizes: tuple[int, int],
+    most_rows: int,
+    block: int,
+    spread: Spread | None,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(neighbours, "BLOCK_ROWS", block)
     monkeypatch.setattr(neighbours, "CHUNK_PAIRS", 11)
     monkeypatch.setattr(neighbours, "CHUNK_ROWS", 5)
+    monkeypatch.setattr(neighbours, "PART_ROWS", 20)
     left, right = (vectors(size, seed, most_rows=most_rows) for seed, size in enumerate(sizes))
     wanted = plain_neighbours(best_cosines(left, right), k=4)
-    found = as_table(nearest_neighbours(left, right, k=4, precision="fp32"))
+    found = as_table(nearest_neighbours(left, right, k=4, precision="fp32", spread=spread))
     assert found.keys() == wanted.keys()
     for pair, values in wanted.items():
         assert found[pair] == pytest.approx(values, abs=1e-5)
 
 
-def test_half_precision_finds_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("spread", [None, elsewhere])
+def test_half_precision_finds_the_same(
+    spread: Spread | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(neighbours, "BLOCK_ROWS", 32)
     left, right = vectors(150, 1, most_rows=4), vectors(100, 2, most_rows=4)
     exact = as_table(nearest_neighbours(left, right, k=5, precision="fp32"))
-    rough = as_table(nearest_neighbours(left, right, k=5, device="cpu", precision="bf16"))
+    monkeypatch.setattr(neighbours, "PART_ROWS", 90)
+    at_half = nearest_neighbours(left, right, k=5, device="cpu", precision="bf16", spread=spread)
+    rough = as_table(at_half)
     assert rough.keys() == exact.keys()
     assert all(rough[pair] == pytest.approx(exact[pair], abs=1e-5) for pair in exact)
 

@@ -58,6 +58,36 @@ def test_two_processes_add_two_kbs_at_once(url: str) -> None:
 
 
 @pytest.mark.slow
+def test_readers_see_whole_revisions_while_two_processes_write(url: str) -> None:
+    with Store.open(url) as store:
+        for kb in ("a", "b", "c"):
+            store.ingest(child_job(kb=kb), store_child.records(600, 1))
+        before = {kb: list(store.entities(kb)) for kb in ("a", "b", "c")}
+        assert len(before["a"]) == 600
+        children = [
+            start(url, kb, 600, "--version", "2", "--batch-size", "50", "--wait-after", "300")
+            for kb in ("a", "b")
+        ]
+        for child in children:
+            assert child.stdout is not None
+            assert child.stdout.readline() == "waiting\n"
+        reading = store.entities("a")
+        begun = [next(reading)]
+        for kb, entities in before.items():  # both are in the middle of an update
+            assert list(store.entities(kb)) == entities
+            assert store.kb(kb).revision == 1
+        children[1].kill()
+        children[1].communicate()
+        assert children[0].communicate("\n", timeout=60) == ("", "")
+        assert [*begun, *reading] == before["a"]
+        after = sorted(store_child.records(600, 2), key=lambda entity: entity.key)
+        assert [entity.key for entity in store.entities("a")] == [one.key for one in after]
+        assert list(store.entities("b")) == before["b"]
+        assert list(store.entities("c")) == before["c"]
+        assert [store.kb(kb).revision for kb in ("a", "b", "c")] == [2, 1, 1]
+
+
+@pytest.mark.slow
 def test_the_first_opening_by_two_processes_at_once(url: str) -> None:
     children = [start(url, kb, 10) for kb in ("a", "b", "c")]
     for child in children:

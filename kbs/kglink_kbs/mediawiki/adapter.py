@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future
+from contextlib import closing
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -18,10 +18,10 @@ from kglink_kbs.mediawiki.chunk import Lottery
 from kglink_kbs.mediawiki.join import TURNS, Emitter
 from kglink_kbs.mediawiki.kinds import TypeNames, add_names
 from kglink_kbs.mediawiki.pages import BadPage, Export
-from kglink_kbs.mediawiki.plan import ABOUT, Plan, read_section, write_sections
+from kglink_kbs.mediawiki.plan import ABOUT, Plan, read_section, write_packed, write_sections
 from kglink_kbs.mediawiki.settings import MediaWikiSettings
 from kglink_kbs.mediawiki.site import Site, read_site
-from kglink_kbs.mediawiki.workers import Job, Workers, processors
+from kglink_kbs.mediawiki.workers import Job, ReadJob, Workers, keeping, processors
 
 #: Bytes of a dump as it lies on disk for each part of the titles, and the most parts.
 PART_BYTES = 4 * 2**20
@@ -52,6 +52,9 @@ _Jobs = tuple[list[Job], Callable[[Job], Path]]
 
 class MediaWikiAdapter:
     """Reads the articles of a MediaWiki export as entities, and some as annotated documents."""
+
+    #: Workers of a cluster may parse the pieces of a dump: it asks ``Source.spread`` for them.
+    spreads = True
 
     def __init__(self, settings: MediaWikiSettings) -> None:
         self._settings = settings
@@ -143,26 +146,42 @@ class _Reading:
     # ------------------------------------------------------------------------ the first pass
     def _read(self, plan: Plan, exports: Iterable[Export], workers: Workers) -> int:
         """Read every piece that an earlier run has not; returns how many there are."""
-        running: deque[tuple[int, Future[Job] | None]] = deque()
-        count = 0
-        for export in exports:
-            with export:
-                for label, offset, data in export.pieces():
-                    begun = None
-                    if not plan.chunk(count).exists():
-                        bound = self._lottery.bound if plan.settings.documents else 0
-                        job = {"do": "read", "chunk": count, "bound": bound, "label": label}
-                        begun = workers.submit(job | {"offset": offset}, data)
-                    running.append((count, begun))
-                    count += 1
-                    if len(running) > 2 * max(1, workers.count):
-                        self._done(plan, *running.popleft())
-        while running:
-            self._done(plan, *running.popleft())
+        count = told = 0
+
+        def left() -> Iterator[tuple[Job, bytes]]:
+            nonlocal count
+            for export in exports:
+                with export:
+                    for label, offset, data in export.pieces():
+                        if not plan.chunk(count).exists():
+                            bound = self._lottery.bound if plan.settings.documents else 0
+                            job = {"do": "read", "chunk": count, "bound": bound, "label": label}
+                            yield job | {"offset": offset}, data
+                        count += 1
+
+        if spread := self._source.spread:
+            pieces = (
+                (f"{job['label']} from byte {job['offset']:,} on", (job, data))
+                for job, data in left()
+            )
+            answers = spread(ReadJob(plan), pieces)
+        else:
+            answers = workers.do(left())
+        with closing(answers):
+            for answer in answers:
+                number = answer["chunk"]
+                if "packed" in answer:
+                    with keeping(plan):
+                        write_packed(plan.chunk(number), [answer["packed"]])
+                for known in range(told, number):
+                    self._tell(_about(plan, known))
+                self._tell(answer["about"])
+                told = number + 1
+        for known in range(told, count):
+            self._tell(_about(plan, known))
         return count
 
-    def _done(self, plan: Plan, number: int, future: Future[Job] | None) -> None:
-        about = future.result() if future else _about(plan, number)
+    def _tell(self, about: dict[str, Any]) -> None:
         for page in about["bad"]:
             self._report(BadPage(*page))
         for what, count in about["left_out"].items():
@@ -186,11 +205,12 @@ class _Reading:
         total = sum(len(jobs) for jobs, _ in steps)
         done = 0
         for jobs, made in steps:
-            waiting = [workers.submit(job) for job in jobs if not made(job).exists()]
-            done += len(jobs) - len(waiting)
-            for future in waiting:
+            left = [(job, b"") for job in jobs if not made(job).exists()]
+            done += len(jobs) - len(left)
+            answers = workers.do(left)
+            for _ in left:
                 self._source.step = Step(NAMES, done, total, "parts")
-                future.result()
+                next(answers)
                 done += 1
 
     def _report(self, page: BadPage) -> None:

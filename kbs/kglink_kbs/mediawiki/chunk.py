@@ -108,10 +108,10 @@ class ChunkReader:
 
     def read(
         self, number: int, piece: bytes, label: str, offset: int, bound: int
-    ) -> dict[str, Any]:
-        """Write the file of chunk ``number``; returns what there is to tell about it.
+    ) -> tuple[dict[str, Any], list[bytes]]:
+        """What there is to tell about chunk ``number``, and the sections of its file.
 
-        A document is written if its lot is below ``bound``: only then can it still be chosen.
+        A document is in it if its lot is below ``bound``: only then can it still be chosen.
         """
         chunk = _Chunk(self, number, label, bound)
         for page in read_pages(piece, offset, label, self.plan.max_page_bytes):
@@ -119,7 +119,7 @@ class ChunkReader:
                 chunk.bad.append(page)
             else:
                 chunk.take(page)
-        return chunk.write()
+        return chunk.sections()
 
     def clean(self, chunk: int, largest_lot: int) -> None:
         """Write the documents of a chunk whose lots are no larger, and the links in them."""
@@ -184,8 +184,8 @@ class _Chunk:
         else:
             self._left_out["page that is no wikitext"] += 1
 
-    def write(self) -> dict[str, Any]:
-        """Write the chunk's file; returns what the leading process gets."""
+    def sections(self) -> tuple[dict[str, Any], list[bytes]]:
+        """What the leading process gets, and the sections of the chunk's file."""
         plan = self._plan
         for (title, anchor), count in self._links.items():
             line = f"{title}\t{anchor}\t{count}"
@@ -200,8 +200,7 @@ class _Chunk:
         }
         sections = self._out.packed()
         sections[ABOUT] = json.dumps(about).encode()
-        write_sections(plan.chunk(self._number), sections)
-        return about
+        return about, sections
 
     def _article(self, page: RawPage, ns: int, title: str) -> None:
         text = without_opaque(page.text)

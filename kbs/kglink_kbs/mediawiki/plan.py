@@ -26,18 +26,27 @@ _NUMBER = struct.Struct("<Q")
 _MAGIC = b"KGSPILL1"
 
 
-def write_sections(path: Path, sections: Sequence[bytes]) -> None:
-    """Write a file of ``sections``, each compressed on its own; empty ones take 8 bytes."""
+def packed_sections(sections: Sequence[bytes]) -> list[bytes]:
+    """What a file of ``sections`` holds, each compressed on its own; empty ones take 8 bytes."""
     packer = zstandard.ZstdCompressor(level=_LEVEL)
     packed = [packer.compress(section) if section else b"" for section in sections]
     ends, end = [], 0
     for section in packed:
         end += len(section)
         ends.append(end)
+    head = _MAGIC + _NUMBER.pack(len(packed)) + struct.pack(f"<{len(ends)}Q", *ends)
+    return [head, *packed]
+
+
+def write_sections(path: Path, sections: Sequence[bytes]) -> None:
+    """Write a file of ``sections``."""
+    write_packed(path, packed_sections(sections))
+
+
+def write_packed(path: Path, parts: Iterable[bytes]) -> None:
+    """Write a file of packed sections."""
     with atomic_file(path) as out:  # a process of a killed run may still be at the same file
-        out.write(_MAGIC + _NUMBER.pack(len(packed)))
-        out.write(struct.pack(f"<{len(ends)}Q", *ends))
-        out.writelines(packed)
+        out.writelines(parts)
 
 
 def read_section(path: Path, number: int) -> bytes:

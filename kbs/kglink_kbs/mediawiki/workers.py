@@ -17,14 +17,19 @@ import signal
 import struct
 import subprocess
 import sys
+from collections import deque
+from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
 from queue import SimpleQueue
-from typing import IO, Any, BinaryIO, Self, cast
+from typing import IO, Any, BinaryIO, ClassVar, Self, cast
 
 from kglink.errors import KglinkError, SourceError
 from kglink_kbs.mediawiki.chunk import ChunkReader
 from kglink_kbs.mediawiki.join import PartResolver
-from kglink_kbs.mediawiki.plan import Plan
+from kglink_kbs.mediawiki.plan import Plan, packed_sections, write_sections
 
 _LENGTHS = struct.Struct("<QQ")
 
@@ -60,10 +65,11 @@ class Worker:
 
     def do(self, job: Job, data: bytes) -> Job:
         """Do one job; what is written goes to the plan's folder."""
-        try:
+        with keeping(self._plan):
             if job["do"] == "read":
-                place = job["label"], job["offset"], job["bound"]
-                return self._reader.read(job["chunk"], data, *place)
+                about, sections = self._reader.read(*_read_arguments(job, data))
+                write_sections(self._plan.chunk(job["chunk"]), sections)
+                return {"chunk": job["chunk"], "about": about}
             if job["do"] == "clean":
                 self._reader.clean(job["chunk"], job["largest"])
                 return {}
@@ -75,13 +81,46 @@ class Worker:
                     resolver.answer(job["turn"], job["part"])
                 case _:
                     resolver.join(job["part"])
-        except OSError as error:
-            raise SourceError(
-                f"cannot keep what has been read in {self._plan.folder}: {error.strerror or error}",
-                hint="It takes about as much room as the packed dump. The workspace's folder, "
-                "or TMPDIR outside of one, says where it lies.",
-            ) from error
         return {}
+
+
+@dataclass(frozen=True)
+class ReadJob:
+    """Reads pieces where the plan's folder is not seen, and gives what their files hold."""
+
+    plan: Plan
+    threads: ClassVar[int] = 1
+    device: ClassVar[str] = "cpu"
+
+    @cached_property
+    def _reader(self) -> ChunkReader:
+        return ChunkReader(self.plan)
+
+    def load(self) -> None:
+        """Nothing is loaded."""
+
+    def do(self, given: tuple[Job, bytes]) -> Job:
+        """The answer to a job that reads, with the packed sections."""
+        about, sections = self._reader.read(*_read_arguments(*given))
+        packed = b"".join(packed_sections(sections))
+        return {"chunk": given[0]["chunk"], "about": about, "packed": packed}
+
+
+def _read_arguments(job: Job, data: bytes) -> tuple[int, bytes, str, int, int]:
+    return job["chunk"], data, job["label"], job["offset"], job["bound"]
+
+
+@contextmanager
+def keeping(plan: Plan) -> Iterator[None]:
+    """Say where there was no room for what was read."""
+    try:
+        yield
+    except OSError as error:
+        raise SourceError(
+            f"cannot keep what has been read in {plan.folder}: {error.strerror or error}",
+            hint="It takes about as much room as the packed dump. The workspace's folder, "
+            "or TMPDIR outside of one, says where it lies.",
+        ) from error
 
 
 def main() -> None:
@@ -120,8 +159,17 @@ class Workers:
         self._started: list[subprocess.Popen[bytes]] = []
         self._threads = ThreadPoolExecutor(max(1, count))
 
-    def submit(self, job: Job, data: bytes = b"") -> Future[Job]:
-        """Have a job done."""
+    def do(self, jobs: Iterable[tuple[Job, bytes]]) -> Generator[Job]:
+        """Have jobs done; the answers come in their order."""
+        waiting: deque[Future[Job]] = deque()
+        for job, data in jobs:
+            waiting.append(self._submit(job, data))
+            if len(waiting) > 2 * max(1, self.count):
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+    def _submit(self, job: Job, data: bytes) -> Future[Job]:
         if self._here is not None:
             done: Future[Job] = Future()
             done.set_result(self._here.do(job, data))

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from kglink.plugins import EntityPair, EntityVectors, Side
-from kglink.records import Alias, Entity, Progress
+from kglink.records import Alias, Entity, Progress, Spread
 from kglink.testing.contracts.base import NASTY_TEXTS, PluginContract
 from kglink.text.entity_text import entity_text
 from kglink.text.fold import fold
@@ -194,6 +194,7 @@ class ListedKBs:
     ) -> None:
         self.left, self.right = names
         self.device = "cpu"
+        self.spread: Spread | None = None
         self.reports: list[Progress] = []
         self._sides: dict[Side, dict[str, Entity]] = {
             "left": {entity.key: entity for entity in sorted(left, key=lambda one: one.key)},

@@ -71,7 +71,12 @@ class NeighbourEvidence:
         of_small, of_large = quotas(self._settings.neighbours, min(counts), max(counts))
         of_left, of_right = (of_small, of_large)[:: 1 if counts[0] <= counts[1] else -1]
         found = nearest_neighbours(
-            left, right, k=max(of_small, 2), device=kbs.device, progress=kbs.report
+            left,
+            right,
+            k=max(of_small, 2),
+            device=kbs.device,
+            spread=kbs.spread,
+            progress=kbs.report,
         )
         kept = (found.left_rank < of_left) | (found.right_rank < of_right)
         pairs = zip(found.left[kept].tolist(), found.right[kept].tolist(), strict=True)
