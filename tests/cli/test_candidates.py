@@ -47,7 +47,7 @@ def test_a_file_that_is_read_back_is_judged_as_what_was_found(
     read = json.loads(kglink(*EVAL, "--candidates", written).out)
     assert read["metrics"] == found["metrics"]
     assert read["mentions"] == found["mentions"]
-    assert (read["space"], read["evidence"]) == (None, None)
+    assert (read["space"], read["found_by"]) == (None, None)
     assert found["space"] == "default"
 
 

@@ -36,7 +36,7 @@ def test_words_find_entities_by_themselves(
 ) -> None:
     monkeypatch.setenv("KGLINK_WORKSPACE", str(with_words))
     found = json.loads(kglink(*EVAL, "--found-by", by).out)
-    assert found["evidence"] == by
+    assert found["found_by"] == by
     figures = found["metrics"]["mean"]
     assert 0.2 < figures["R@1"] < figures["R@64"] <= 1
 
