@@ -82,7 +82,7 @@ def ran(folder: Path, *arguments: str, text: str = "", evidence: str = "all") ->
         child = subprocess.Popen(
             [KGLINK, *arguments],
             cwd=folder,
-            env={**os.environ, "KGLINK_LINK_EVIDENCE": evidence},
+            env={**os.environ, "KGLINK_LINK_FOUND_BY": evidence},
             stdin=given,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

@@ -108,7 +108,7 @@ def linked(name: str, made: Bench, flags: Mapping[str, Any]) -> System:
 
 def by_best_name(made: Bench) -> System:
     """The vector of a mention's words alone, and the nearest name: such a system knows no NIL."""
-    flags = {**OF_NAMES, **DEEP, "link.evidence": "vectors"}
+    flags = {**OF_NAMES, **DEEP, "link.found_by": "vectors"}
     with Workspace.open(made.folder, flags=dict(flags)) as workspace:
         workspace.build_if_stale()
     found, _ = made.ask("best name", flags, golden_places, made.documents)

@@ -40,7 +40,7 @@ ROWS = ("zero-shot", "S", "T", "TO", "TS", "TOS")
 #: Rows that go on from another row's model.
 BEGUN = {"TO": "T", "TOS": "TS", "SO": "S"}
 KS = (1, 64)
-FLAGS = {"ingest.on_error": "skip", "space.rows": ("text",), "link.evidence": "vectors"}
+FLAGS = {"ingest.on_error": "skip", "space.rows": ("text",), "link.found_by": "vectors"}
 
 Figures = dict[str, Any]
 

@@ -120,7 +120,7 @@ def measured(folder: Path, size: int, vectors: bool, store: str) -> Iterator[tup
 @contextmanager
 def settings(vectors: bool, store: str) -> Iterator[None]:
     """The settings of all steps, as variables of the environment."""
-    told = {"KGLINK_LINK_EVIDENCE": "all" if vectors else "names"}
+    told = {"KGLINK_LINK_FOUND_BY": "all" if vectors else "names"}
     if store:
         told["KGLINK_STORE_URL"] = store
     before = dict(os.environ)

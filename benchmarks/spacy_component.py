@@ -49,7 +49,7 @@ def main() -> None:
                 workspace.add_kb(kb, DATA / f"{kb}.jsonl")
         if asked.names:
             with (Path(folder) / "kglink.toml").open("a", encoding="utf-8") as settings:
-                settings.write('\n[link]\nevidence = "names"\n')
+                settings.write('\n[link]\nfound_by = "names"\n')
         nlp = spacy.blank("en")
         pipe: Any = nlp.add_pipe("kglink", config={"workspace": folder})
         workspace = pipe.workspace

@@ -27,6 +27,9 @@ from pydantic.fields import FieldInfo
 from kglink.errors import ConfigError, UnknownNameError
 
 CONFIG_FILE = "kglink.toml"
+#: The value of a setting that kglink chooses itself.
+AUTO = "auto"
+FoundBy = Literal["all", "vectors", "names", "bm25", "tfidf"]
 NOT_SETTINGS = frozenset(
     {
         "KGLINK_WORKSPACE",
@@ -128,7 +131,7 @@ class SpaceSection(Section):
     index_settings: dict[str, str | int | float | bool] = Field(default_factory=dict)
     """Settings of the index back end; none: with `auto`, those that the space has."""
     words: Literal["auto", "yes", "no"] = "auto"
-    """Whether a build indexes the words of all names and texts, for `link.evidence` = `bm25` and
+    """Whether a build indexes the words of all names and texts, for `link.found_by` = `bm25` and
     `tfidf`; `auto`: where the space has such an index."""
     description_chars: int = Field(1000, ge=0)
     """How much of a description goes into an entity's text."""
@@ -178,7 +181,7 @@ class LinkSection(Section):
     nested: bool = False
     """Whether mentions may lie in other mentions."""
 
-    rerank: int = Field(0, ge=0, le=100)
+    rerank_top: int = Field(0, ge=0, le=100)
     """First candidates of each KB that the space's trained reranker reads together with the mention
     (`kglink finetune --what reranker`); 0: it is not asked."""
     rerank_margin: float = Field(0.3, ge=0)
@@ -191,8 +194,8 @@ class LinkSection(Section):
     """Clusterer (`kglink plugins`), which sees all mentions of a run; empty: none."""
     clusterer_settings: dict[str, str | int | float | bool] = Field(default_factory=dict)
     """Settings of the clusterer."""
-    reranked: int = Field(10, ge=1, le=1000)
-    """First candidates that a reranker or clusterer is given."""
+    reorder_top: int = Field(10, ge=1, le=1000)
+    """First candidates that the `reranker` or `clusterer` orders anew."""
     prefer: tuple[str, ...] = ()
     """KBs that answer first where several have the same thing; behind them, or where none is named,
     those that more of the learnt mentions meant, then the order of the space."""
@@ -216,7 +219,7 @@ class LinkSection(Section):
     window_chars: int = Field(256, ge=0)
     """Characters of a mention and its context that an untrained encoder reads; a trained one reads
     the window that it was trained with."""
-    evidence: Literal["all", "vectors", "names", "bm25", "tfidf"] = "all"
+    found_by: FoundBy = "all"
     """What finds and orders candidates: names and vectors, vectors alone, names alone, or the words
     of names and texts alone, by BM25 or TF-IDF (`space.words`)."""
     more_evidence: tuple[str, ...] = ()

@@ -40,8 +40,8 @@ def build(
     words: bool | None = Option(
         None,
         "--words/--no-words",
-        help="Index the words of names and texts as well, for --by bm25 and tfidf; without it: "
-        "where the space has such an index.",
+        help="Index the words of names and texts as well, for --found-by bm25 and tfidf; without "
+        "it: where the space has such an index.",
         show_default=False,
     ),
     fresh: bool = Option(False, "--fresh", help="Reuse nothing: encode everything again."),

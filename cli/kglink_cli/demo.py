@@ -99,7 +99,7 @@ def demo(
         write_tables([end_to_end_table(raw)])
         say(*ANNOTATED.splitlines())
         if rerank and _train_reranker(workspace):
-            with workspace.with_settings({"link.rerank": RERANKED}) as asking:
+            with workspace.with_settings({"link.rerank_top": RERANKED}) as asking:
                 steps["rerank"] = _measured(asking)
         if not quick and _finetune(workspace):
             steps["finetune"] = _measured(workspace)
@@ -128,10 +128,10 @@ def _trained(workspace: Workspace, job: FinetuneJob, refused: str) -> bool:
 
 def _train_reranker(workspace: Workspace) -> bool:
     """Teach a reranker to read mention and candidate together; whether the space has it now."""
-    reading = f"KGLINK_LINK_RERANK={RERANKED}"
+    reading = f"KGLINK_LINK_RERANK_TOP={RERANKED}"
     _show(f"{reading} kglink finetune --what reranker --recipe {RECIPE} --docs {DOCUMENTS}")
     job = FinetuneJob(docs=(DOCUMENTS,), what="reranker", recipe=RECIPE)
-    with workspace.with_settings({"link.rerank": RERANKED}) as asking:
+    with workspace.with_settings({"link.rerank_top": RERANKED}) as asking:
         is_made = _trained(asking, job, "The reranker is not used")
     if is_made:
         say("", f"It is asked by kglink link --rerank {RERANKED}.")

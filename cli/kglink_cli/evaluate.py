@@ -15,7 +15,7 @@ from kglink_cli.build import ensure_space
 from kglink_cli.console import check_format, counted, note, progress
 from kglink_cli.evaluation import Wanted, judge
 from kglink_cli.session import (
-    By,
+    FoundBy,
     JudgedSplit,
     NotUnder,
     PackedOutput,
@@ -44,7 +44,7 @@ def evaluate(
     under: Under = None,
     not_under: NotUnder = None,
     k: str = Option(RANKS, help="Ranks to report R@k of; the largest is how deep MRR looks."),
-    by: By = None,
+    found_by: FoundBy = None,
     counterparts: bool = Option(
         False,
         "--counterparts",
@@ -150,13 +150,13 @@ def evaluate(
             "answers",
             hint="Ask for them in a call without --end-to-end.",
         )
-    limits = {"--by": by, "--type": types, "--under": under, "--not-under": not_under}
+    limits = {"--found-by": found_by, "--type": types, "--under": under, "--not-under": not_under}
     if predictions or candidates:
         refuse_ignored("where a file is judged", limits)
     if predictions:
         order = {"--rerank": rerank, "--space": space}
         refuse_ignored("where a file of answers is judged", order)
-    check_rerank(rerank, by)
+    check_rerank(rerank, found_by)
     wanted = Wanted(
         keep=keep,
         against=against,
@@ -173,8 +173,8 @@ def evaluate(
     kbs, ranks = split_names(kb), _ranks(k)
     flags = {
         "space.name": space,
-        "link.evidence": by,
-        "link.rerank": rerank,
+        "link.found_by": found_by,
+        "link.rerank_top": rerank,
         **limit_flags(types, under, not_under),
     }
     with open_workspace(context, flags) as workspace:
@@ -257,7 +257,7 @@ def candidates(
     split: JudgedSplit = None,
     kb: str | None = Option(None, help="Only these KBs: a,b"),
     k: int = Option(64, min=1, max=1000, help="Number of candidates of each KB."),
-    by: By = None,
+    found_by: FoundBy = None,
     rerank: Rerank = None,
     union: list[Path] | None = Option(
         None,
@@ -280,8 +280,8 @@ def candidates(
 
     What kglink eval --candidates FILE judges again, and what another tool can read or order anew.
     """
-    check_rerank(rerank, by)
-    flags = {"space.name": space, "link.evidence": by, "link.rerank": rerank}
+    check_rerank(rerank, found_by)
+    flags = {"space.name": space, "link.found_by": found_by, "link.rerank_top": rerank}
     with open_workspace(context, flags) as workspace:
         names = split_names(docs)
         for name in names:

@@ -171,7 +171,7 @@ def link(
         "link.prefer": split_names(prefer) or None,
         "link.per_kb": per_kb or None,
         "link.top_k": top_k,
-        "link.rerank": rerank,
+        "link.rerank_top": rerank,
         "link.clusterer": CLUSTERER if clustered else None,
         "link.threshold": threshold,
         "link.nested": nested,
@@ -199,7 +199,7 @@ def link(
             part=None if part is None else Part.parse(part),
         )
         # Vectors alone can answer nothing before they are made.
-        ensure_space(workspace, wait=wait or settings.link.evidence == "vectors")
+        ensure_space(workspace, wait=wait or settings.link.found_by == "vectors")
         published = workspace.space()
         kbs = workspace.linked_kbs(published)
         names_alone = tell_names_alone(workspace, published, kbs, "; --wait waits for the rest")

@@ -137,7 +137,7 @@ def fit(
     from kglink.linking.fit_threshold import LinksKept
     from kglink.workspace.memory import scoring as scoring_now
 
-    with open_workspace(context, {"space.name": space, "link.rerank": rerank}) as workspace:
+    with open_workspace(context, {"space.name": space, "link.rerank_top": rerank}) as workspace:
         ensure_space(workspace)
         if clustered:
             with progress() as tell:

@@ -100,7 +100,7 @@ def resolve(
     }
     sources = names if column else ()
     with open_workspace(context, flags) as workspace, reserved(workspace, output, sources):
-        vectors_alone = workspace.settings.link.evidence == "vectors"
+        vectors_alone = workspace.settings.link.found_by == "vectors"
         if column is not None:
             with workspace.open_source(names[0]) as source:
                 columns = (column, *(known or ()))
@@ -187,7 +187,7 @@ def _write_table(
     wanted = places_of(source.label, names, columns)
     added = [f"{columns[0]}_{name}" for name in ADDED]
     refuse_taken(source.label, names, added)
-    linker = _linker(workspace, wait=workspace.settings.link.evidence == "vectors")
+    linker = _linker(workspace, wait=workspace.settings.link.found_by == "vectors")
     kind = _BINARY.get(output.suffix.lower(), "text") if output else file.kind
     if kind != file.kind:
         raise UsageError(

@@ -26,8 +26,9 @@ Encoding = Annotated[
 ]
 
 
-By = Annotated[
-    str | None, Option("--by", help="What finds candidates: all, vectors, names, bm25 or tfidf.")
+FoundBy = Annotated[
+    str | None,
+    Option("--found-by", help="What finds candidates: all, vectors, names, bm25 or tfidf."),
 ]
 PackedOutput = Annotated[
     Path | None,
@@ -76,7 +77,7 @@ def tell_reranker(workspace: Workspace) -> None:
     """Say where the trained reranker was weighed for another model than the space has now."""
     from kglink.workspace.linker import is_reranker_of_another_model
 
-    if workspace.settings.link.rerank and is_reranker_of_another_model(workspace.space()):
+    if workspace.settings.link.rerank_top and is_reranker_of_another_model(workspace.space()):
         note(
             "rerank",
             "the reranker was trained for another model of the space, and is not asked; `kglink "
@@ -182,7 +183,7 @@ def refuse_ignored(why: str, options: Mapping[str, object]) -> None:
         )
 
 
-def check_rerank(rerank: int | None, by: str | None) -> None:
+def check_rerank(rerank: int | None, found_by: str | None) -> None:
     """Refuse a trained reranker where one kind of evidence alone ranks."""
-    if by not in (None, "all"):
-        refuse_ignored(f"beside --by {by}, which ranks alone", {"--rerank": rerank})
+    if found_by not in (None, "all"):
+        refuse_ignored(f"beside --found-by {found_by}, which ranks alone", {"--rerank": rerank})

@@ -152,7 +152,7 @@ def explain(
     if os.path.isfile(text):  # noqa: PTH113 - of a text that is no path it says no
         raise UsageError(f"{text!r} is a file, not a text", hint=f"kglink explain - < {text}")
     words = sys.stdin.read() if text == "-" else text
-    flags = {"link.top_k": top_k, "link.rerank": rerank, "space.name": space}
+    flags = {"link.top_k": top_k, "link.rerank_top": rerank, "space.name": space}
     with open_workspace(context, flags) as workspace:
         ensure_space(workspace)
         tell_reranker(workspace)

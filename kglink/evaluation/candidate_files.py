@@ -208,7 +208,7 @@ def judged_places(
                     yield Place.of(docs, document, one), document, one
 
 
-def found_by(
+def listed_by(
     linker: Linker, documents: Mapping[str, Iterable[Document]], kbs: Collection[str], k: int
 ) -> Iterator[Found]:
     """The ``k`` best candidates of each KB for every judged mention, all KBs in one list."""

@@ -37,7 +37,7 @@ class Evaluated:
     """``retrieval``, the mentions' places given, or ``end to end``, raw text in."""
     space: str = ""
     model: str = ""
-    evidence: str = ""
+    found_by: str = ""
     reranker: str = ""
     depth: int = RERANKED
     """How many candidates were ranked."""
@@ -128,7 +128,7 @@ class _Beside:
 
     def as_json(self, comparisons: int, seed: int = 0) -> dict[str, Any]:
         """The tests of the differences, as `kglink eval --against --json` prints them."""
-        kept = {name: getattr(self.kept, name) for name in ("space", "model", "evidence")}
+        kept = {name: getattr(self.kept, name) for name in ("space", "model", "found_by")}
         return {"file": str(self.path), **kept, "alpha": ALPHA, "comparisons": comparisons}
 
     def _misfit(self, why: str) -> UsageError:

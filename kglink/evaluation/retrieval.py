@@ -9,6 +9,7 @@ from itertools import chain
 from pathlib import Path
 from typing import get_args
 
+from kglink.config import AUTO
 from kglink.errors import UsageError
 from kglink.evaluation.measures.retrieval import RERANKED, RetrievalReport
 from kglink.evaluation.rankings import RankedMention, Ranker, rank_mentions
@@ -18,7 +19,6 @@ from kglink.text.fold import fold
 
 #: ``--seen-in auto``: what the space's model was trained on, or the split train of the documents;
 #: and what memory has learnt from.
-AUTO = "auto"
 
 
 @dataclass(frozen=True, slots=True)

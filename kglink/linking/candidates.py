@@ -10,12 +10,13 @@ from itertools import permutations
 import numpy as np
 import numpy.typing as npt
 
+from kglink.config import FoundBy
 from kglink.files.tables import places_in
 from kglink.linking.asked import AskedKind, ask
 from kglink.linking.batch import Batch, BatchReader
 from kglink.linking.contexts import Measure, TokenSearchOf, measure_of
 from kglink.linking.describe import EntityFacts, described
-from kglink.linking.evidence_used import FoundBy, chosen_scoring, evidence_used
+from kglink.linking.evidence_used import chosen_scoring, evidence_used
 from kglink.linking.kinds import ranked
 from kglink.linking.memory import Memory, Recalled
 from kglink.linking.names import Found, NameSearch
@@ -59,7 +60,7 @@ class CandidateSearch:
         *,
         candidates: int,
         scoring: Scoring | None = None,
-        by: FoundBy = "all",
+        found_by: FoundBy = "all",
         token_search: TokenSearchOf | None = None,
         memory: Memory | None = None,
         remembered: RememberedVectors | None = None,
@@ -71,23 +72,25 @@ class CandidateSearch:
         self.memory = memory
         self._counterparts = counterparts
         self._candidates = candidates
-        self._asked = tuple(asked) if by == "all" and facts is not None else ()
+        self._asked = tuple(asked) if found_by == "all" and facts is not None else ()
         self._asked_depth = max((one.depth for one in self._asked), default=0)
         self._facts = facts
         self.scoring = chosen_scoring(
             space,
             scoring,
-            by,
+            found_by,
             (one.kind for one in self._asked),
             trained=reader.trained is not None,
         )
         self._remembered = remembered if self.scoring.counts("like_memory") else None
-        self._use = evidence_used(space, self.scoring, by, like_memory=self._remembered is not None)
+        self._use = evidence_used(
+            space, self.scoring, found_by, like_memory=self._remembered is not None
+        )
         self.sameness = Sameness(space, counterparts)
         self._fields = Fields(space.segments)
         trained = reader.trained
         cosine = trained is None or trained.searches_by_cosine
-        measure = measure_of(space, cosine=cosine) if by in ("all", "vectors") else Measure()
+        measure = measure_of(space, cosine=cosine) if found_by in ("all", "vectors") else Measure()
         self.reading = BatchReader(space, reader, self._use, measure, token_search)
         self._name_search = NameSearch(
             space,
@@ -96,7 +99,7 @@ class CandidateSearch:
             self._use.names,
             self._use.name_vectors,
             self._use.words,
-            words_bring=by in MEASURES,
+            words_bring=found_by in MEASURES,
         )
 
     @property

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
+from kglink.config import FoundBy
 from kglink.linking.kinds import EvidenceKind
 from kglink.linking.scoring import (
     ALIAS_SCORING,
@@ -18,7 +19,6 @@ from kglink.space.space import Space
 from kglink.space.words import MEASURES, WordMeasure
 
 #: What finds and orders candidates.
-FoundBy = Literal["all", "vectors", "names", "bm25", "tfidf"]
 
 
 class EvidenceUsed(NamedTuple):
@@ -37,15 +37,15 @@ class EvidenceUsed(NamedTuple):
 def chosen_scoring(
     space: Space,
     fitted: Scoring | None,
-    by: FoundBy,
+    found_by: FoundBy,
     asked: Iterable[EvidenceKind],
     *,
     trained: bool,
 ) -> Scoring:
     """How evidence counts: as it was fitted, or by default for a plain or a trained encoder."""
-    if by in ALONE:
-        return ALONE[by]
-    if by == "vectors":
+    if found_by in ALONE:
+        return ALONE[found_by]
+    if found_by == "vectors":
         return MENTION_SCORING if trained and space.has_rows("text") else ALIAS_SCORING
     scoring = fitted or (TRAINED_SCORING if trained else PLAIN_SCORING)
     scoring = scoring.by_names(space.manifest.names_alone)
@@ -53,19 +53,19 @@ def chosen_scoring(
 
 
 def evidence_used(
-    space: Space, scoring: Scoring, by: FoundBy, *, like_memory: bool
+    space: Space, scoring: Scoring, found_by: FoundBy, *, like_memory: bool
 ) -> EvidenceUsed:
     """What must be gathered for such a scoring; ``like_memory`` compares the vectors of names."""
     has_texts, has_names = space.has_rows("text"), space.has_rows("alias")
-    alone = by == "vectors"
-    words = next((one for one in MEASURES if one == by), None)
+    alone = found_by == "vectors"
+    words = next((one for one in MEASURES if one == found_by), None)
     if words:
         return EvidenceUsed(False, False, False, False, words)
     # A fit found that words count, or not; where nothing was fitted they are there to be seen.
     is_counted = scoring.counts("bm25") or "bm25" not in scoring.weights.by_kind
-    has_words = by == "all" and all(one.words for one in space.segments.values())
+    has_words = found_by == "all" and all(one.words for one in space.segments.values())
     words = "bm25" if has_words and is_counted else None
-    if by == "names" or not (has_texts or has_names):
+    if found_by == "names" or not (has_texts or has_names):
         return EvidenceUsed(True, False, False, False, words)
     if scoring is MENTION_SCORING:
         return EvidenceUsed(names=False, name_vectors=False, contexts=True, texts_bring=True)

@@ -128,7 +128,7 @@ OF_WORDS = (
     EvidenceKind(
         "tfidf",
         "TF-IDF, a cosine, of the mention's words and of the candidate's names and text "
-        "(`link.evidence` = `tfidf` alone)",
+        "(`link.found_by` = `tfidf` alone)",
     ),
 )
 

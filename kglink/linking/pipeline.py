@@ -150,7 +150,7 @@ class Linker:
         evidence of other plugins have their say.
         """
         settings, search = self._settings, self._search
-        others = self.stages or settings.rerank or settings.more_evidence or settings.per_kb
+        others = self.stages or settings.rerank_top or settings.more_evidence or settings.per_kb
         if others or not search.is_led_by_names:
             return None
         return ExactNames(

@@ -29,7 +29,7 @@ FloatArray = npt.NDArray[np.float32]
 READ = EvidenceKind(
     "read",
     "how well the candidate fits where a trained reranker reads it together with the mention "
-    "(`link.rerank`)",
+    "(`link.rerank_top`)",
     DefaultWeights(untrained=0.5, trained=0.5),
 )
 #: The logit that counts as sure.

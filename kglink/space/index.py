@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from kglink.config import SpaceSection
+from kglink.config import AUTO, SpaceSection
 from kglink.files.manifest import file_info, library_versions, note_checked, now
 from kglink.space.folder import (
     INDEX_FILE,
@@ -33,7 +33,6 @@ from kglink.space.space import BackendOf, no_vectors
 if TYPE_CHECKING:
     from kglink.plugins import IndexBackend, VectorIndex
 
-AUTO = "auto"
 #: What a new space gets where nothing is set.
 DEFAULT_INDEX = "kglink/flat"
 _BATCH_ROWS = 65_536

@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_ori
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from kglink.config import FoundBy
 from kglink.errors import ConfigError, KglinkError, PluginError, UnknownNameError
 from kglink.models import DEFAULT_MODEL
 from kglink.models.settings import (
@@ -41,7 +42,6 @@ Options = dict[str, str | int | float | bool]
 Columns = Literal["in_batch", "own", "both", "shared"]
 LossMode = Literal["both", "only_prime", "base"]
 #: See `LinkSection.evidence`.
-FoundBy = Literal["all", "vectors", "names", "bm25", "tfidf"]
 
 
 class _Section(BaseModel):
@@ -224,7 +224,7 @@ class RerankerSection(HeadSection):
         "pooler of the base makes of it (`pooler`; its weights stay as they are).",
     )
     found_by: FoundBy = Field(
-        "all", description="What finds the candidates to learn from, as `kglink eval --by`."
+        "all", description="What finds the candidates to learn from, as `kglink eval --found-by`."
     )
     lists: str = Field(
         "",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from kglink.config import EncoderSection, LinkSection, all_settings, env_name
+from kglink.config import AUTO, EncoderSection, LinkSection, all_settings, env_name
 from kglink.errors import ConfigError
 from kglink.files.digest import digest_of
 from kglink.models.head_folder import TAGGER
@@ -20,7 +20,6 @@ from kglink.store.memory import PartOfMemory
 from kglink.store.occurrences import Meaning
 from kglink.text.name_words import name_key
 
-AUTO = "auto"
 DICTIONARY, LEARNED = "kglink/dictionary", "kglink/learned"
 
 

@@ -10,9 +10,9 @@ from typing import Any, TextIO
 from kglink.evaluation.annotated import AnnotatedText, annotation_of, merged_texts
 from kglink.evaluation.candidate_files import (
     Found,
-    found_by,
     judged_places,
     line_of,
+    listed_by,
     qrels_lines,
     read_candidates,
     run_lines,
@@ -299,7 +299,7 @@ def write_candidates(
             for place, _, one in judged_places(read, asked)
         )
     else:
-        given = found_by(opened.linker(asked, candidates=k), documents, asked, k)
+        given = listed_by(opened.linker(asked, candidates=k), documents, asked, k)
     written = 0
     with ExitStack() as stack:
 

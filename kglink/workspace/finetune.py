@@ -10,6 +10,7 @@ from itertools import chain, islice, product
 from pathlib import Path
 from typing import Any
 
+from kglink.config import AUTO
 from kglink.errors import KglinkError, UsageError
 from kglink.evaluation.candidate_files import judged_places, read_candidates
 from kglink.evaluation.rankings import in_text
@@ -44,7 +45,6 @@ from kglink.training.run import SETTINGS, RunSettings, TrainingReport, alone, is
 from kglink.training.stages import check_kbs, with_kbs
 from kglink.training.train import train
 from kglink.workspace.folder import named
-from kglink.workspace.joint_space import AUTO
 from kglink.workspace.linker import is_remembered, memory_of
 from kglink.workspace.opened import Opened
 from kglink.workspace.overlaps import find_overlaps
@@ -359,7 +359,7 @@ def mentions_to_read(opened: Opened, settings: RunSettings, progress: OnProgress
         for document, held_back in splits.divided(store):
             parts[held_back].setdefault(name, []).append(document)
     memory_without = memory_of(store, remembered=is_remembered(store, used))
-    setup = opened.link_setup(evidence=section.found_by, rerank=0)
+    setup = opened.link_setup(found_by=section.found_by, rerank_top=0)
     search = setup.search()
 
     def judged(documents: Sequence[Document], most: int) -> Iterator[JudgedRanking]:

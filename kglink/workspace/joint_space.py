@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from kglink.config import EncoderSection, ResolvedSettings, SpaceSection
+from kglink.config import AUTO, EncoderSection, ResolvedSettings, SpaceSection
 from kglink.errors import DamagedSpaceError, ModelError, SpaceError, UsageError
 from kglink.models import DEFAULT_MODEL, Encoder
 from kglink.models.hardware import Precision
@@ -33,7 +33,6 @@ from kglink.store.entity_reader import Changes, FoldedEntity
 from kglink.workspace.folder import SPACES_FOLDER
 
 #: As ``encoder.model``: the model that the space was made with.
-AUTO = "auto"
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,9 +100,9 @@ def _listed_ranker(workspace: Opened, question: Question, file: Path) -> ListedR
     }
     lists = read_candidates(file, documents, question.kbs, store)
     stages = stages_of(link, workspace.registry, joint.folder)
-    if link.rerank:
-        reader = ReadTogether(joint.folder.reranker, joint.encoder.hardware, link.rerank)
-        stages = [Stage("the trained reranker", ReadOrder(reader), link.rerank), *stages]
+    if link.rerank_top:
+        reader = ReadTogether(joint.folder.reranker, joint.encoder.hardware, link.rerank_top)
+        stages = [Stage("the trained reranker", ReadOrder(reader), link.rerank_top), *stages]
     workspace.stages += stages
     return ListedRanker.of(lists, documents, store, stages)
 
@@ -178,7 +178,7 @@ def evaluated(workspace: Opened, question: Question) -> Evaluated:
     else:
         space = workspace.space().manifest
         more |= {"space": space.name, "model": space.model.name}
-        more |= {"evidence": link.evidence, "reranker": link.reranker}
+        more |= {"found_by": link.found_by, "reranker": link.reranker}
     kbs = kbs_of(workspace, question)
     return Evaluated(question.docs, question.split, kbs, question.counterparts, **more)
 
@@ -196,7 +196,7 @@ def report_as_json(
     link = workspace.settings.link
     return {
         **of,
-        "evidence": None if file else link.evidence,
+        "found_by": None if file else link.found_by,
         "reranker": link.reranker,
         "counterparts": question.counterparts,
         "mentions_with_counterparts": report.with_counterparts,

@@ -64,7 +64,7 @@ def link(
     (`correct`) their word stands.
 
     A space that is missing or older than the store is built first. Without ``wait``, and where
-    names alone are evidence (`link.evidence`), a KB that is new in it answers at once, by its
+    names alone are evidence (`link.found_by`), a KB that is new in it answers at once, by its
     names alone until `build` has made its vectors: then ``meta["names_alone"]`` of each answer
     names such KBs, and says how many vectors are there.
 
@@ -126,8 +126,8 @@ def fresh_linker(
 
 def _waits(opened: Opened, *, wait: bool = True) -> bool:
     """Whether vectors are waited for: alone they must be there, and names alone need none."""
-    evidence = opened.settings.link.evidence
-    return evidence == "vectors" or (wait and evidence != "names")
+    found_by = opened.settings.link.found_by
+    return found_by == "vectors" or (wait and found_by != "names")
 
 
 def refuse_columns(texts: object, what: str = "text", verb: str = "link") -> None:

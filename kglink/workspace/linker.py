@@ -119,15 +119,15 @@ class LinkSetup:
         asked = asked_kinds(link, self.registry)
         place, fingerprint = space.folder.path, space.manifest.model.fingerprint
         unfit = scoring == "kept" and not self.reranker and is_reranker_of_another_model(space)
-        if link.rerank and link.evidence == "all" and not unfit:
+        if link.rerank_top and link.found_by == "all" and not unfit:
             place = self.reranker or space.folder.reranker
-            read = ReadTogether(place, encoder.hardware, link.rerank, link.rerank_margin)
-            asked.append(AskedKind(READ, read, link.rerank))
+            read = ReadTogether(place, encoder.hardware, link.rerank_top, link.rerank_margin)
+            asked.append(AskedKind(READ, read, link.rerank_top))
         if scoring == "kept":
             kept = read_scoring(place, fingerprint)
         else:
             kept = None if scoring == "default" else scoring
-        by_all, remembered = link.evidence == "all", None
+        by_all, remembered = link.found_by == "all", None
         if by_all and space.manifest.rows and store.memory_sources():
             remembered = remembered_vectors(
                 space.folder.memory,
@@ -137,13 +137,13 @@ class LinkSetup:
                 lambda most: [RememberedSurface(*one) for one in store.remembered_surfaces(most)],
                 encoder.encode_queries,
             )
-        by_vectors = by_all or link.evidence == "vectors"
+        by_vectors = by_all or link.found_by == "vectors"
         return CandidateSearch(
             space,
             reader_of(encoder, link.window_chars),
             candidates=max(link.candidates, link.top_k, candidates),
             scoring=kept,
-            by=link.evidence,
+            found_by=link.found_by,
             token_search=token_search_of(encoder, self.registry) if by_vectors else None,
             memory=store,
             remembered=remembered,
@@ -174,7 +174,7 @@ class LinkSetup:
         habit = store.memory_kbs()
         preferred = [kb for kb in link.prefer if kb in kbs]
         others = sorted((kb for kb in kbs if kb not in preferred), key=lambda kb: -habit.get(kb, 0))
-        unfit = link.rerank and is_reranker_of_another_model(space)
+        unfit = link.rerank_top and is_reranker_of_another_model(space)
         scoring = search.scoring
         return Linker(
             search,
@@ -208,7 +208,7 @@ class LinkSetup:
         from kglink.linking.fit import fit_rankings, judged_rankings
         from kglink.linking.fit_judge import fit_judge
 
-        space, unfitted, known = self.space, self.changed(evidence="all"), list(documents)
+        space, unfitted, known = self.space, self.changed(found_by="all"), list(documents)
         search = unfitted.search(scoring="default")
         memory_without = memory_of(self.store, remembered=remembered)
         rankings = judged_rankings(search, known, space.kbs(), memory_without, progress)
@@ -232,7 +232,9 @@ class LinkSetup:
                 )
 
         own = self.reranker or space.folder.reranker
-        write_scoring(own if self.link.rerank else space.folder.path, fingerprint, scoring, check)
+        write_scoring(
+            own if self.link.rerank_top else space.folder.path, fingerprint, scoring, check
+        )
         return Fitted(scoring, rankings, search.scoring)
 
 
@@ -245,7 +247,7 @@ def is_reranker_of_another_model(space: Space) -> bool:
 
 def asked_kinds(settings: LinkSection, registry: Registry) -> list[AskedKind]:
     """The evidence of plugins that is weighed: the built-in kinds, and those of the settings."""
-    if settings.evidence != "all":
+    if settings.found_by != "all":
         return []
     names = [*registry.builtin_names("evidence"), *settings.more_evidence]
     checked = registry.settings_of_each(
@@ -285,12 +287,12 @@ def stages_of(settings: LinkSection, registry: Registry, folder: SpaceFolder) ->
     stages: list[Stage] = []
     if settings.reranker:
         plugin = registry.create("reranker", settings.reranker, settings.reranker_settings)
-        stages.append(Stage(settings.reranker, plugin, settings.reranked))
+        stages.append(Stage(settings.reranker, plugin, settings.reorder_top))
     if settings.clusterer:
         chosen = clusterer_choice(settings, registry, folder)
         own = {**(chosen.settings if chosen else {}), **settings.clusterer_settings}
         plugin = registry.create("clusterer", settings.clusterer, own)
-        stages.append(Stage(settings.clusterer, plugin, settings.reranked, sees_all=True))
+        stages.append(Stage(settings.clusterer, plugin, settings.reorder_top, sees_all=True))
     for stage in stages:
         if isinstance(stage.plugin, KeepsFiles):
             stage.plugin.keep_in(folder.path / "cache")

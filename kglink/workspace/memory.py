@@ -212,7 +212,7 @@ def fit_clusterer(
         memory = memory_without([one for one in documents if fold_of(one) == part])
         linker = alone.linker(search.with_memory(memory))
         own = [one for one in judged if one.fold == part]
-        for one in _known(linker, own, max(link.top_k, link.reranked)):
+        for one in _known(linker, own, max(link.top_k, link.reorder_top)):
             known.append(one)
             progress(Progress("mentions", len(known), len(judged)))
     helping = clustered.linker(search)

@@ -12,7 +12,7 @@ from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from kglink.config import CONFIG_FILE, ResolvedSettings, Settings, load_settings
+from kglink.config import AUTO, CONFIG_FILE, ResolvedSettings, Settings, load_settings
 from kglink.errors import ConfigError, UsageError
 from kglink.linking.corrected import corrected_texts
 from kglink.linking.fit_clusterer import CHOICE_FILE
@@ -36,7 +36,7 @@ from kglink.workspace.folder import (
     named,
     named_workspace,
 )
-from kglink.workspace.joint_space import AUTO, WorkspaceSpace, joint_space, student_of
+from kglink.workspace.joint_space import WorkspaceSpace, joint_space, student_of
 from kglink.workspace.linker import Limits, LinkSetup, limited_to
 from kglink.workspace.trust import check_store_file, check_trust
 
@@ -297,7 +297,7 @@ class Opened:
             detector, names = self.detector(space), self.linked_kbs(space, kbs)
             link = detector.link
             reranker = space.folder.reranker
-            places = (reranker, reranker / SCORING_FILE) if link.rerank else ()
+            places = (reranker, reranker / SCORING_FILE) if link.rerank_top else ()
             scoring = [stamp_of(one) for one in (space.folder.path / SCORING_FILE, *places)]
             states = self.store.overlap_state(), self.store.memory_state()
             limits = limits or self.limits()
@@ -354,7 +354,7 @@ class Opened:
     def names_alone(self, space: Space, kbs: Sequence[str]) -> NamesAlone | None:
         """Which of some KBs are found by names alone until their vectors are made; None: none."""
         waiting = [kb for kb in kbs if kb in space.manifest.names_alone]
-        if not waiting or self.settings.link.evidence not in ("all", "vectors"):
+        if not waiting or self.settings.link.found_by not in ("all", "vectors"):
             return None
         return NamesAlone(waiting, *self.joint_space.vectors_done())
 

@@ -35,7 +35,7 @@ _KB = "plan"
 #: Settings of the workspace that mean its own KBs and models.
 _UNLIMITED: Mapping[str, object] = {
     "link.kbs": (), "link.types": (), "link.under": (), "link.not_under": (), "link.prefer": (),
-    "link.detector": (DICTIONARY,), "link.detector_settings": {}, "link.rerank": 0,
+    "link.detector": (DICTIONARY,), "link.detector_settings": {}, "link.rerank_top": 0,
     "link.reranker": "", "link.clusterer": "", "link.more_evidence": (),
 }  # fmt: skip
 
@@ -159,7 +159,7 @@ def _cost(opened: Opened, folder: Path, entities: Sequence[Entity], *, vectors: 
     model = info.path or info.name
     own = opened.folder / model
     flags = {
-        "store.url": "sqlite:///kglink.db", "link.evidence": "names", "link.workers": 1,
+        "store.url": "sqlite:///kglink.db", "link.found_by": "names", "link.workers": 1,
         "encoder.model": str(own) if own.is_dir() else model, **_UNLIMITED,
     }  # fmt: skip
     resolved = replace(opened.resolved.changed(flags), trusted=True)

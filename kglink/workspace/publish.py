@@ -248,7 +248,7 @@ def new_space(
     link = target.settings.link
     own = LinkSetup(space, joint.encoder, link, target.store, target.registry)
     fitted = judging.fit(own)
-    after = replace(own, link=without_auto(link)).changed(evidence="all")
+    after = replace(own, link=without_auto(link)).changed(found_by="all")
     replacement = None
     if before:
         known = counterparts_of(target.store, before, but=compared)
@@ -279,8 +279,8 @@ def publish_reranker(
     judging = _judging(target, settings, space, progress)
     link = without_auto(target.settings.link)
     setup = replace(target.link_setup(), link=link, reranker=trained.folder)
-    before = setup.changed(evidence="all", rerank=0)
-    after = setup.changed(evidence="all", rerank=link.rerank or RERANKED)
+    before = setup.changed(found_by="all", rerank_top=0)
+    after = setup.changed(found_by="all", rerank_top=link.rerank_top or RERANKED)
     fitted = judging.fit(after)
     replacement = judging.compare(before, after, fitted)
     if replacement.objection and not anyway:

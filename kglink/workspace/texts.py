@@ -7,6 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
+from kglink.config import AUTO
 from kglink.errors import ConfigError, RecordError, SourceError, UsageError
 from kglink.plugins import KBAdapter, PluginSettings, Registry
 from kglink.plugins.registry import PLAIN_TEXT
@@ -16,7 +17,6 @@ from kglink.sources import Problems, Source, read_records
 from kglink.sources.encoding import convert, wide_encoding
 from kglink.workspace.opened import Opened
 
-AUTO = "auto"
 DOCUMENTS = "kglink/documents"
 _JSON_NAMES = (".jsonl", ".ndjson", ".json")
 

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from kglink.config import CONFIG_FILE, ResolvedSettings, Section, without_passwords
+from kglink.config import AUTO, CONFIG_FILE, ResolvedSettings, Section, without_passwords
 from kglink.errors import ConfigError, KglinkError, UsageError
 from kglink.files.atomic import file_lock, write_atomically
 from kglink.files.digest import file_digest, user_folder
@@ -101,7 +101,6 @@ def allow(folder: Path, sha256: str | None) -> None:
         ) from error
 
 
-AUTO = "auto"
 _UNSAID = "goes to a plugin that does not say what it does outside"
 _SQLITE = "sqlite:///"
 

@@ -21,9 +21,9 @@ from kglink.evaluation.candidate_files import (
     Listed,
     ListedRanker,
     Place,
-    found_by,
     judged_places,
     line_of,
+    listed_by,
     read_candidates,
     united,
 )
@@ -204,7 +204,7 @@ class Judge:
             linker = own.linker(part.kbs, space=own.space(), candidates=depth)
             documents = {docs: own.store.documents(docs, part.split) for docs in part.docs}
             with draft.open("w", encoding="utf-8") as out:
-                out.writelines(map(line_of, found_by(linker, documents, part.kbs, depth)))
+                out.writelines(map(line_of, listed_by(linker, documents, part.kbs, depth)))
 
         return self._kept(own, part, ["candidates", depth], write)
 

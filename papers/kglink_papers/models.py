@@ -53,7 +53,7 @@ class Model:
         row, (sources, targets, _) = self.row, self.training
         parts = [row.recipe.replace("/", "-").replace(".", "_")]
         if row.untrained:
-            parts.append(f"untrained-{row.evidence}")
+            parts.append(f"untrained-{row.found_by}")
         elif len(sources) == 1 and len(targets) <= 1:  # a joint space
             parts += [row.sources.lower(), *targets]
         changes = merged(self._changes, {"settings": dict(row.settings)} if row.settings else {})
@@ -178,13 +178,13 @@ class Model:
     # ------------------------------------------------------------------------------ searching
     def space(self, opened: Opened) -> Opened:
         """The workspace with the settings that its space is made and asked with; close it."""
-        by_words = self.row.evidence in ("bm25", "tfidf")
+        by_words = self.row.found_by in ("bm25", "tfidf")
         return opened.with_settings(
             {
                 "space.name": self.name,
                 "space.rows": ("text",),
                 "space.words": "yes" if by_words else "no",
-                "link.evidence": self.row.evidence,
+                "link.found_by": self.row.found_by,
                 **self.row.settings,
             }
         )

@@ -66,8 +66,8 @@ class Row:
     sources: str = ""
     untrained: bool = False
     """Whether the model is judged as it comes."""
-    evidence: str = "vectors"
-    """What finds candidates, as the setting `link.evidence` has it."""
+    found_by: str = "vectors"
+    """What finds candidates, as the setting `link.found_by` has it."""
     not_run: str = ""
     """Why the row is not run; empty where it is."""
     part: str = ""

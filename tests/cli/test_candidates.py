@@ -47,7 +47,7 @@ def test_a_file_that_is_read_back_is_judged_as_what_was_found(
     read = json.loads(kglink(*EVAL, "--candidates", written).out)
     assert read["metrics"] == found["metrics"]
     assert read["mentions"] == found["mentions"]
-    assert (read["space"], read["evidence"]) == (None, None)
+    assert (read["space"], read["found_by"]) == (None, None)
     assert found["space"] == "default"
 
 
@@ -137,9 +137,9 @@ def test_oracles_by_the_command_line(
 ) -> None:
     names, whole, oracle = (tmp_path / f"{one}.jsonl" for one in ("names", "union", "oracle"))
     options = ("candidates", "docs", "--split", "test", "--k", "4")
-    kglink(*options, "--by", "names", "-o", names)
+    kglink(*options, "--found-by", "names", "-o", names)
     kglink(*options, "--union", names, "--union", written, "--with-gold", "-o", whole)
-    kglink(*options, "--by", "names", "--with-gold", "-o", oracle)
+    kglink(*options, "--found-by", "names", "--with-gold", "-o", oracle)
     for one, other in zip(records_of(names), records_of(oracle), strict=True):
         assert len(one["candidates"]) <= len(other["candidates"]) <= 10
     recall = {
@@ -193,8 +193,8 @@ def test_lines_that_are_no_json_and_files_that_are_not_there(
     broken.write_text("{\n")
     assert "it holds no rankings" in kglink(*EVAL, "--candidates", broken, code=2).err
     kglink(*EVAL, "--candidates", tmp_path / "nothing.jsonl", code=1)
-    ran = kglink("candidates", "docs", "--by", "names", "--rerank", "8", code=2)
-    assert "--rerank would change nothing beside --by names" in ran.err
+    ran = kglink("candidates", "docs", "--found-by", "names", "--rerank", "8", code=2)
+    assert "--rerank would change nothing beside --found-by names" in ran.err
 
 
 def test_mentions_without_a_line_are_named(

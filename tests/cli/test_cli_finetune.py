@@ -127,7 +127,7 @@ def test_from_annotated_documents_to_a_space_with_a_model_of_its_own(
     assert manifest["model"]["path"] == "runs/default-1/model"
     linked = kglink("link", "-", "-f", "jsonl", stdin=_a_text(here))
     assert json.loads(linked.out)["entities"]
-    judged = json.loads(kglink("eval", "--docs", "docs", "--by", "vectors", "--json").out)
+    judged = json.loads(kglink("eval", "--docs", "docs", "--found-by", "vectors", "--json").out)
     assert set(judged["metrics"]["kb"]) == {"atlas", "saga"}
     (run,) = json.loads(kglink("runs", "--json").out)
     assert (run["name"], run["state"], run["spaces"]) == ("default-1", "done", ["default"])

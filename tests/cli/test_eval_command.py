@@ -74,7 +74,7 @@ def test_a_table_and_json_say_the_same(kglink: Kglink, demo: Path) -> None:
     result = json.loads(kglink(*EVAL, "--json").out)
     assert result["kbs"] == list(KBS)
     assert (result["docs"], result["split"], result["depth"]) == ("docs", "test", 64)
-    assert (result["evidence"], result["reranker"]) == ("all", "")
+    assert (result["found_by"], result["reranker"]) == ("all", "")
     names = ["R@1", "R@4", "R@8", "R@16", "R@32", "R@64", "AP@1", "MAP@10", "MRR"]
     for figures in (*result["metrics"]["kb"].values(), result["metrics"]["joint"]):
         assert list(figures) == [*names, "nDCG@10"]
@@ -199,13 +199,13 @@ def test_what_was_kept_is_compared(kglink: Kglink, demo: Path, tmp_path: Path) -
     kept = tmp_path / "all.json"
     kglink(*EVAL, "--keep", kept)
     same = json.loads(kglink(*EVAL, "--against", kept, "--json").out)["against"]
-    assert (same["file"], same["evidence"], same["comparisons"]) == (str(kept), "all", 1)
+    assert (same["file"], same["found_by"], same["comparisons"]) == (str(kept), "all", 1)
     assert set(same["tests"]) == {*KBS, "joint", "judged_joint"}
     assert {one["p"] for tests in same["tests"].values() for one in tests.values()} == {1.0}
     assert {"R@1", "R@64", "MRR"} <= same["tests"]["joint"].keys()
-    options = ("--by", "names", "--against", kept, "--comparisons", "10")
+    options = ("--found-by", "names", "--against", kept, "--comparisons", "10")
     result = json.loads(kglink(*EVAL, *options, "--json").out)
-    assert result["evidence"] == "names"
+    assert result["found_by"] == "names"
     for pool, figures in (("joint", result["metrics"]["joint"]), *result["metrics"]["kb"].items()):
         for name, test in result["against"]["tests"][pool].items():
             assert test["left"] == pytest.approx(figures[name])
@@ -217,7 +217,7 @@ def test_what_was_kept_is_compared(kglink: Kglink, demo: Path, tmp_path: Path) -
 
 
 def test_tables_for_programs_and_for_papers(kglink: Kglink, demo: Path) -> None:
-    asked = (*EVAL, "--k", "1,5", "--seen-in", "", "--by", "names", "--intervals")
+    asked = (*EVAL, "--k", "1,5", "--seen-in", "", "--found-by", "names", "--intervals")
     value = json.loads(kglink(*asked, "--format", "json").out)
     right, (low, high) = (value[one]["joint"]["R@1"] for one in ("metrics", "intervals"))
     assert 0 < low < right < high < 1
@@ -252,7 +252,7 @@ def test_tables_of_whole_answers_keep_words_apart(kglink: Kglink, demo: Path) ->
 
 def test_names_and_vectors_alone_find_other_things(kglink: Kglink, demo: Path) -> None:
     found = {
-        by: json.loads(kglink(*EVAL, "--by", by, "--json").out)["metrics"]["mean"]["MRR"]
+        by: json.loads(kglink(*EVAL, "--found-by", by, "--json").out)["metrics"]["mean"]["MRR"]
         for by in ("all", "vectors", "names")
     }
     assert len(set(found.values())) == 3
@@ -287,8 +287,11 @@ def test_a_file_that_does_not_fit_is_refused_and_nothing_is_kept(
             ["--docs", "docs,encyclopedia", "--split", ""],
             "no mention of 'encyclopedia' is annotated",
         ),
-        (["--docs", "docs", "--by", "luck"], "link.evidence"),
-        (["--docs", "docs", "--by", "names", "--rerank", "8"], "would change nothing beside --by"),
+        (["--docs", "docs", "--found-by", "luck"], "link.found_by"),
+        (
+            ["--docs", "docs", "--found-by", "names", "--rerank", "8"],
+            "would change nothing beside --found-by",
+        ),
         (["--docs", "docs", "--seen-in", "docs:other"], "no documents in the split"),
         (["--docs", "docs", "--against", "gone.json"], "gone.json"),
     ],

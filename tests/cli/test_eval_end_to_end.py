@@ -132,7 +132,7 @@ def test_what_was_kept_is_compared(kglink: Kglink, demo: Path, tmp_path: Path) -
     assert len(records) == 127
     predicted = records[1]["predicted"][0]
     assert records[1]["text"][predicted["start"] : predicted["end"]] == predicted["text"]
-    options = ("--joint-only", "--by", "names", "--against", kept)
+    options = ("--joint-only", "--found-by", "names", "--against", kept)
     result = json.loads(kglink(*EVAL, *options, "--json").out)
     tests = result["against"]["tests"]
     assert set(tests) == {"detection", "links"}

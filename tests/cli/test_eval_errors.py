@@ -76,7 +76,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def workspace(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workspace]:
     monkeypatch.chdir(folder)
-    with Workspace.open(folder, flags={"link.evidence": "names"}) as opened:
+    with Workspace.open(folder, flags={"link.found_by": "names"}) as opened:
         yield opened
 
 
@@ -114,7 +114,7 @@ def test_right_mentions_are_those_of_rank_one(workspace: Workspace) -> None:
 def test_a_line_says_what_happened(kglink: Kglink, workspace: Workspace, tmp_path: Path) -> None:
     kept = tmp_path / "errors.jsonl"
     ran = kglink(
-        "eval", "--docs", "texts", "--split", "test", "--by", "names", "--end-to-end",
+        "eval", "--docs", "texts", "--split", "test", "--found-by", "names", "--end-to-end",
         "--partial", "--errors-to", kept, "--json",
     )  # fmt: skip
     lines = {one["document"]: one for one in map(json.loads, kept.read_text("utf-8").splitlines())}
@@ -150,7 +150,9 @@ def test_a_line_says_what_happened(kglink: Kglink, workspace: Workspace, tmp_pat
 
 
 def test_a_table_has_the_reasons_that_there_are(kglink: Kglink, workspace: Workspace) -> None:
-    out = kglink("eval", "--docs", "texts", "--split", "test", "--by", "names", "--errors").out
+    out = kglink(
+        "eval", "--docs", "texts", "--split", "test", "--found-by", "names", "--errors"
+    ).out
     table = out.split("Why mentions are answered wrongly\n")[1].splitlines()
     assert table[0].split("\t") == [
         "by", "group", "mentions", "right", "counterpart", "not retrieved", "outranked"

@@ -366,7 +366,10 @@ def test_a_file_that_is_wrong_gives_no_figure(
         (["--predictions", "run.trec", "--joint-only"], "are of whole answers"),
         (["--predictions", "answers.nif", "--rerank", "8"], "--rerank would change nothing where"),
         (["--predictions", "answers.nif", "--space", "x"], "--space would change nothing where"),
-        (["--predictions", "run.trec", "--by", "names", "--type", "x"], "--by and --type would"),
+        (
+            ["--predictions", "run.trec", "--found-by", "names", "--type", "x"],
+            "--found-by and --type would",
+        ),
         (["--candidates", "run.trec", "--under", "a:b"], "--under would change nothing where"),
     ],
 )

@@ -151,9 +151,9 @@ def test_detectors_that_read_words_by_language_hear_of_it() -> None:
 def test_a_setting_of_the_workspace_is_told_from_one_of_the_detector(
     kglink: Kglink, demo: Path
 ) -> None:
-    ran = kglink("link", "-", "--set", "link.evidence=names", stdin="Heron", code=2)
-    assert "'link.evidence' is a setting of the workspace, not of a detector" in ran.err
-    assert "KGLINK_LINK_EVIDENCE=names" in ran.err
+    ran = kglink("link", "-", "--set", "link.found_by=names", stdin="Heron", code=2)
+    assert "'link.found_by' is a setting of the workspace, not of a detector" in ran.err
+    assert "KGLINK_LINK_FOUND_BY=names" in ran.err
 
 
 def test_the_library_reads_texts_as_the_command_does(demo: Path, folder: Path) -> None:

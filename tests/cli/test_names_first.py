@@ -90,7 +90,7 @@ def test_wait_makes_all_vectors_first(kglink: Kglink, workspace: Path) -> None:
 def test_evidence_of_names_never_needs_a_vector(
     kglink: Kglink, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("KGLINK_LINK_EVIDENCE", "names")
+    monkeypatch.setenv("KGLINK_LINK_FOUND_BY", "names")
     monkeypatch.setattr(Encoder, "encode", no_vectors)
     ran = kglink("link", "-", "-f", "json", stdin="The evening star.")
     assert answers(ran.out) == [("evening star", "planets:v")]
@@ -101,7 +101,7 @@ def test_evidence_of_names_makes_none_in_python_either(
     workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Encoder, "encode", no_vectors)
-    with Workspace.open(workspace, flags={"link.evidence": "names"}) as opened:
+    with Workspace.open(workspace, flags={"link.found_by": "names"}) as opened:
         (text,) = opened.link("The evening star.")
         assert [link.chosen is not None for link in text.links] == [True]
 
@@ -109,7 +109,7 @@ def test_evidence_of_names_makes_none_in_python_either(
 def test_evidence_of_vectors_waits(
     kglink: Kglink, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("KGLINK_LINK_EVIDENCE", "vectors")
+    monkeypatch.setenv("KGLINK_LINK_FOUND_BY", "vectors")
     ran = kglink("link", "-", "-f", "json", stdin="The evening star.")
     assert answers(ran.out) == [("evening star", "planets:v")]
     assert ran.err.index("vectors encoded") < ran.err.index("linked")

@@ -35,14 +35,14 @@ def test_words_find_entities_by_themselves(
     kglink: Kglink, with_words: Path, monkeypatch: pytest.MonkeyPatch, by: str
 ) -> None:
     monkeypatch.setenv("KGLINK_WORKSPACE", str(with_words))
-    found = json.loads(kglink(*EVAL, "--by", by).out)
-    assert found["evidence"] == by
+    found = json.loads(kglink(*EVAL, "--found-by", by).out)
+    assert found["found_by"] == by
     figures = found["metrics"]["mean"]
     assert 0.2 < figures["R@1"] < figures["R@64"] <= 1
 
 
 def test_one_word_of_the_description_finds_what_no_name_does(with_words: Path) -> None:
-    with Workspace.open(with_words, flags={"link.evidence": "bm25", "link.top_k": 64}) as workspace:
+    with Workspace.open(with_words, flags={"link.found_by": "bm25", "link.top_k": 64}) as workspace:
         segment = workspace.space().segments["encyclopedia"]
         assert segment.words is not None
         ((rows, _),) = segment.words.search(["inventor"], 64, "bm25")
@@ -55,7 +55,7 @@ def test_one_word_of_the_description_finds_what_no_name_does(with_words: Path) -
 
 
 def test_without_an_index_the_message_says_how_to_make_one(kglink: Kglink, demo: Path) -> None:
-    told = kglink(*EVAL, "--by", "bm25", code=1).err
+    told = kglink(*EVAL, "--found-by", "bm25", code=1).err
     assert "no index of the words of 'encyclopedia'" in told
     assert "kglink build --words" in told
 
@@ -69,10 +69,10 @@ def test_later_builds_keep_the_index_until_it_is_taken_away(
     more.write_text('{"key": "Q1", "title": "Zebra", "description": "A striped horse."}\n')
     kglink("add-kb", "animals", more)
     assert json.loads(kglink("build", "--json").out)["words"]
-    found = json.loads(kglink(*EVAL, "--by", "tfidf").out)
+    found = json.loads(kglink(*EVAL, "--found-by", "tfidf").out)
     assert found["kbs"] == ["encyclopedia", "lanternfall", "animals"]
     kglink("build", "--no-words")
-    kglink(*EVAL, "--by", "tfidf", code=1)
+    kglink(*EVAL, "--found-by", "tfidf", code=1)
 
 
 def test_words_are_evidence_that_changes_no_answer_until_a_fit_weighs_it(
@@ -95,7 +95,7 @@ def test_words_are_evidence_that_changes_no_answer_until_a_fit_weighs_it(
 
 
 def test_a_limited_link_finds_by_words_what_it_is_limited_to(with_words: Path) -> None:
-    flags = {"link.evidence": "bm25", "link.top_k": 64, "link.candidates": 64}
+    flags = {"link.found_by": "bm25", "link.top_k": 64, "link.candidates": 64}
     with Workspace.open(with_words, flags=flags) as workspace:
         text = "A lamp in the history of it."
 

@@ -332,11 +332,11 @@ def test_a_space_that_was_deleted_and_built_anew_is_opened(demo_copy: Path) -> N
 
 def test_other_settings_share_the_store(demo: Path) -> None:
     with Workspace.open(demo, flags={"link.top_k": 3}) as workspace:
-        with workspace.with_settings({"link.evidence": "names"}) as other:
+        with workspace.with_settings({"link.found_by": "names"}) as other:
             assert other.store is workspace.store
-            assert (other.settings.link.top_k, other.settings.link.evidence) == (3, "names")
+            assert (other.settings.link.top_k, other.settings.link.found_by) == (3, "names")
             assert other.resolved.origins == {
-                **workspace.resolved.origins, "link.evidence": "flag",
+                **workspace.resolved.origins, "link.found_by": "flag",
             }  # fmt: skip
             assert other.linker() is not workspace.linker()
         assert workspace.kbs()  # the store is still open

@@ -81,7 +81,7 @@ def seen(value: Any) -> Seen:
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
     """KBs whose entities have hostile titles."""
-    flags = {"link.evidence": "names"}
+    flags = {"link.found_by": "names"}
     folder = tmp_path_factory.mktemp("workspace")
     heron = Entity("h", "heron", HOSTILE, HOSTILE, "https://a.example/?a=1&b='", xrefs=(HOSTILE,))
     crane = Entity("c", f"crane {HOSTILE}", url="javascript:alert(3)", aliases=(Alias("crane"),))

@@ -136,7 +136,7 @@ def test_the_order_of_kbs_is_no_difference(tmp_path: Path) -> None:
 
 def test_other_spaces_and_models_are_what_is_compared(tmp_path: Path) -> None:
     path = keep(tmp_path / "kept.json", THERE)
-    facts = replace(FACTS, space="tuned", model="runs/x", evidence="vectors")
+    facts = replace(FACTS, space="tuned", model="runs/x", found_by="vectors")
     assert compared(path, HERE, facts).kept == FACTS
 
 

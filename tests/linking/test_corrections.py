@@ -15,7 +15,7 @@ TEXT = "A kite was seen above Halley, and \N{PILE OF POO} Mercury rose with the 
 
 @pytest.fixture
 def workspace(demo_copy: Path) -> Workspace:
-    return Workspace.open(demo_copy, flags={"link.evidence": "all"})
+    return Workspace.open(demo_copy, flags={"link.found_by": "all"})
 
 
 def answers(workspace: Workspace, text: str) -> dict[tuple[int, int], str | None]:

@@ -131,7 +131,7 @@ def test_rarer_is_how_far_a_thing_lies_behind_another_of_its_name(workspace: Wor
 def test_rarer_of_numbers_beyond_all_measure(tmp_path: Path) -> None:
     towns = [Entity("a", "Selwyn", popularity=1e300), Entity("b", "Selwyn", popularity=-3.0),
              Entity("c", "Selwyn")]  # fmt: skip
-    flags = {"space.name": "names", "link.evidence": "names"}
+    flags = {"space.name": "names", "link.found_by": "names"}
     with Workspace.open(tmp_path, create=True, flags=flags) as opened:
         opened.add_kb("towns", towns)
         (link,) = next(iter(opened.link(["They left for Selwyn."]))).links

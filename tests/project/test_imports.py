@@ -79,7 +79,7 @@ def test_a_light_command_loads_nothing_heavy(arguments: list[str], tmp_path: Pat
 def test_a_link_by_names_waits_for_nothing_that_it_does_not_use(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("KGLINK_LINK_EVIDENCE", "names")
+    monkeypatch.setenv("KGLINK_LINK_FOUND_BY", "names")
     (tmp_path / "birds.csv").write_text("id,title\n1,Grey heron\n", encoding="utf-8")
     (tmp_path / "note.txt").write_text("A grey heron.", encoding="utf-8")
     link = ["link", "note.txt"]

@@ -309,7 +309,7 @@ def test_a_layered_kb_can_be_limited_and_its_names_be_read_in_parts(
 
 def test_an_entity_that_was_added_is_linked_and_one_that_was_removed_is_not(tmp_path: Path) -> None:
     chance = random.Random(7)
-    with Workspace.open(tmp_path, create=True, flags={"link.evidence": "names"}) as workspace:
+    with Workspace.open(tmp_path, create=True, flags={"link.found_by": "names"}) as workspace:
         workspace.add_kb("kb", [entity_of(chance, number) for number in range(700)])
 
         def linked(text: str) -> list[str]:
@@ -328,7 +328,7 @@ def test_an_entity_that_was_added_is_linked_and_one_that_was_removed_is_not(tmp_
 
 def test_names_that_nothing_has_any_more_are_no_mentions(tmp_path: Path) -> None:
     chance, text = random.Random(9), "Vardomir Quillfeather met Zorbanek Stonewater."
-    with Workspace.open(tmp_path, create=True, flags={"link.evidence": "names"}) as workspace:
+    with Workspace.open(tmp_path, create=True, flags={"link.found_by": "names"}) as workspace:
         named = [Entity("v", "Vardomir Quillfeather"), Entity("z", "Zorbanek Stonewater")]
         workspace.add_kb("kb", [*(entity_of(chance, number) for number in range(700)), *named])
 
@@ -366,7 +366,7 @@ def test_changes_of_no_entity_pile_up_no_layers(store: Store, tmp_path: Path) ->
 
 def test_a_build_as_a_whole_reads_no_names_of_a_layer(tmp_path: Path) -> None:
     chance = random.Random(9)
-    with Workspace.open(tmp_path, create=True, flags={"link.evidence": "names"}) as workspace:
+    with Workspace.open(tmp_path, create=True, flags={"link.found_by": "names"}) as workspace:
         workspace.add_kb("kb", [entity_of(chance, number) for number in range(60)])
         workspace.add_entity("kb", Entity("z", "Zorbanek Quillfeather"))
         workspace.add_entity("kb", Entity("y", "Ulmira Stonewater"))

@@ -52,7 +52,7 @@ def ran(folder: Path, *command: str, text: str = "") -> tuple[str, float]:
 def test_a_million_entities_are_linked_in_little_memory_and_changed_in_a_moment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("KGLINK_LINK_EVIDENCE", "names")
+    monkeypatch.setenv("KGLINK_LINK_FOUND_BY", "names")
     with (tmp_path / "world.jsonl").open("w", encoding="utf-8") as world:
         for number in range(MANY):
             world.write(json.dumps({"id": f"E{number}", "title": name(number)}) + "\n")
