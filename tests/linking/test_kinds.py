@@ -181,7 +181,7 @@ def beside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
               "Raquel", "Arturo", "Gandia", "Alicia"]  # fmt: skip
     atlas = ["Nairobi", "Berlin", "Lagos", "Accra", "Dakar", "Tunis", "Cairo", "Rabat", "Lima",
              "Quito", "La Paz"]  # fmt: skip
-    flags = {"space.name": "names", "link.evidence": "names"}
+    flags = {"space.name": "names", "link.found_by": "names"}
     folder: Path = tmp_path_factory.mktemp("beside")
     with Workspace.open(folder / "workspace", create=True, flags=flags) as opened:
         opened.add_kb("series", [Entity(name, name, popularity=1) for name in series])
