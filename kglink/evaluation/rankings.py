@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import groupby, islice
 from typing import NamedTuple, Protocol
 
 from kglink.linking.pipeline import BATCH_MENTIONS
@@ -32,6 +32,10 @@ JSON_KEYS = {JOINT: "joint", JUDGED_JOINT: "judged_joint"}
 Counterparts = Callable[[Iterable[EntityId]], Mapping[EntityId, Sequence[EntityId]]]
 #: Entities by their ids, for their types.
 Entities = Callable[[Iterable[EntityId]], Mapping[EntityId, Entity]]
+
+
+#: A judged mention: its document, and the golds that can be found.
+_Place = tuple[Document, Mention, frozenset[EntityId]]
 
 
 class Domain(NamedTuple):
@@ -200,7 +204,7 @@ def rank_mentions(
 
     def batches() -> Iterator[list[Ranking]]:
         """What the stages are given: the first candidates of each pool, the same ones once."""
-        while batch := list(islice(places, BATCH_MENTIONS)):
+        for batch in _batches(places):
             golds = {one for _, _, gold in batch for one in gold}
             same = counterparts(golds) if counterparts else {}
             known = entities(golds) if entities else {}
@@ -216,8 +220,20 @@ def rank_mentions(
             yield judged.ranked(docs, orders, given, depth)
 
 
+def _batches(places: Iterable[_Place]) -> Iterator[list[_Place]]:
+    """Mentions of whole documents, some hundreds at once: those of a text speak for each other."""
+    batch: list[_Place] = []
+    for _, own in groupby(places, key=lambda place: id(place[0])):
+        batch += own
+        if len(batch) >= BATCH_MENTIONS:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
 def _judged(
-    place: tuple[Document, Mention, frozenset[EntityId]],
+    place: _Place,
     asked: MentionInText,
     candidates: Sequence[Candidate],
     kbs: Sequence[str],

@@ -167,10 +167,7 @@ class NameSearch:
         entities = np.unique(np.concatenate([owners, similar, near]))
         exact = _best_of(entities, owners, np.ones(len(owners), dtype=np.float32))
         is_title = exact_rows == segment.alias_starts[owners]
-        same_case = np.array(
-            [_is_written(surface.text, segment.surfaces[row]) for row in exact_rows],
-            dtype=np.float32,
-        )
+        same_case = _written_so(surface.text, [segment.surfaces[row] for row in exact_rows])
         # Where nothing was counted a name has the count one, a title two; small counts say little.
         counts = segment.alias_counts[exact_rows].astype(np.float32) - 1
         common = counts / (counts.sum() + _UNCOUNTED)
@@ -224,11 +221,14 @@ def index_of_words(segment: Segment) -> WordIndex:
     return segment.words
 
 
-def _is_written(surface: str, name: str) -> bool:
-    """Whether a surface is a name to the letter, or in the capitals of a headline: "LONDON"."""
-    if len(surface) >= _LEAST_HEADLINE and surface.isupper():
-        return surface == name.upper() and not name.islower()
-    return surface == name
+def _written_so(surface: str, names: Sequence[str]) -> FloatArray:
+    """1 for names that are a surface to the letter; if none is, in the capitals of a headline."""
+    same = np.array([name == surface for name in names], dtype=np.float32)
+    if same.any() or len(surface) < _LEAST_HEADLINE or not surface.isupper():
+        return same
+    return np.array(
+        [name.upper() == surface and not name.islower() for name in names], dtype=np.float32
+    )
 
 
 def _best_of(found: IntArray, owners: IntArray, values: FloatArray) -> FloatArray:

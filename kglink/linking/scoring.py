@@ -112,7 +112,10 @@ class Scoring:
     @staticmethod
     def _weights_by_names(weights: Weights) -> Weights:
         return Weights(
-            {kind: weights[kind] for kind in _BESIDE_VECTORS} | dict(NAME_SCORING.weights.by_kind)
+            {kind: weights[kind] for kind in _BESIDE_VECTORS}
+            | dict(NAME_SCORING.weights.by_kind)
+            # It compares KBs, so it counts alike in all.
+            | {"subject": weights["subject"]}
         )
 
     def probability(self, best: Candidate, lead: float) -> float:

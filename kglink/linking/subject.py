@@ -16,6 +16,7 @@ from kglink.linking.contexts import spread
 from kglink.linking.names import Found
 from kglink.records import MentionInText
 from kglink.space.segment import Segment
+from kglink.text.fold import fold
 
 #: KBs that share this part of the names of the smaller one, or of a thousand of them, are about the
 #: same things.
@@ -41,7 +42,8 @@ class Fields:
             small, large = sorted(
                 (self._segments[left], self._segments[right]), key=lambda one: len(one.surfaces)
             )
-            names = {small.names.folded[row] for row in spread(len(small.surfaces))}
+            sample = {small.names.folded[row] for row in spread(len(small.surfaces))}
+            names = [name for name in sample if len(small.names.exact(name))]  # of what is wanted
             shared = sum(len(large.names.exact(name)) > 0 for name in names)
             self._related[left, right] = shared > 0 and shared >= _RELATED * len(names)
         return self._related[left, right]
@@ -52,16 +54,17 @@ def spoken_of(
 ) -> list[dict[str, float]]:
     """For each mention that several fields may have: how much less its text speaks of each.
 
-    That is 0 for the field of which it speaks most, else the share of that less 1. ``rows`` are
-    those of the mentions, mentions of the same words one; ``bearing`` has the fields for each row,
-    all of them where none bears the name.
+    That is 0 for the field of which it speaks most, else the share of that less 1. ``bearing`` has
+    for each row the fields that bear the name of its mentions, all where none does.
     """
-    named: dict[str, dict[str, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
+    named: dict[tuple[str, str], dict[str, dict[str, float]]]
+    named = defaultdict(lambda: defaultdict(dict))
     for mention, row in zip(mentions, rows, strict=True):
         if len(bearing[row]) == 1:
             of_field = named[_text_of(mention)][next(iter(bearing[row]))]
             sure = 1.0 if mention.given else mention.score
-            of_field[row] = max(of_field.get(row, 0.0), sure)
+            name = fold(mention.surface)
+            of_field[name] = max(of_field.get(name, 0.0), sure)
     return [
         _less(named[_text_of(mention)], bearing[row]) if len(bearing[row]) > 1 else {}
         for mention, row in zip(mentions, rows, strict=True)
@@ -74,11 +77,11 @@ def with_subject(found: Found, value: float) -> Found:
     return Found(found.entities, {**found.evidence, "subject": values}, found.described)
 
 
-def _less(named: Mapping[str, Mapping[int, float]], fields: frozenset[str]) -> dict[str, float]:
+def _less(named: Mapping[str, Mapping[str, float]], fields: frozenset[str]) -> dict[str, float]:
     counts = {field: 1 + sum(named.get(field, {}).values()) for field in sorted(fields)}
     most = max(counts.values())
     return {field: count / most - 1 for field, count in counts.items()}
 
 
-def _text_of(mention: MentionInText) -> str:
-    return mention.document or mention.text
+def _text_of(mention: MentionInText) -> tuple[str, str]:
+    return mention.document, mention.text

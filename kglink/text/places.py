@@ -1,7 +1,7 @@
 """Words that stand for a place: "Italian" and "Danes", and "Calif." behind the name of a town.
 
-The table `places.tsv` has the English ones: a place and its words in each line. The plurals of its
-words with "s" need no row. Words with a dot are short for the place.
+The table `places.tsv` has the English ones: in each line a place, its adjectives, words for its
+people, and what is short for it. Plurals with "s" need no row.
 """
 
 from __future__ import annotations
@@ -29,28 +29,40 @@ class ShortPlace(NamedTuple):
     place: str
 
 
+class _Words(NamedTuple):
+    """The place of each word."""
+
+    adjectives: dict[str, str]
+    people: dict[str, str]
+    short: dict[str, str]
+
+
 def short_places(text: str) -> Iterator[ShortPlace]:
     """Places in short behind a town: "Columbus, Ga."."""
-    places = _places()
     for match in _short_forms().finditer(text):
-        yield ShortPlace(*match.span("short"), places[match["short"]])
+        yield ShortPlace(*match.span("short"), _words().short[match["short"]])
 
 
 def place_of(surface: str, start: int, text: str, is_name: Callable[[str], bool]) -> str:
     """The place that ``text[start:]`` stands for; empty where it is none, or a language.
 
-    ``is_name``: whether a KB has a name. "Germans" are their country only where no KB has them.
+    ``is_name``: whether a KB has a name. A word that is a name itself stands for a place only as
+    an adjective before another word: "an American singer", not "he flew American".
     """
-    places = _places()
     end = start + len(surface)
-    place = places.get(surface, "")
-    if not place and text[end : end + 1] == ".":
-        place = places.get(f"{surface}.", "")
-    if not place and surface.endswith("s") and not is_name(surface):
-        place = places.get(surface[:-1], "")
-    if not place or not is_name(place) or _is_language(start, end, text):
-        return ""
-    return place
+    words = _words()
+    if place := words.adjectives.get(surface, ""):
+        is_place = not _is_language(start, end, text)
+        is_place = is_place and (not is_name(surface) or _GOES_ON.match(text, end) is not None)
+    elif surface[:1].isupper() and text[max(0, start - 2) : start] == ", ":
+        dot = "" if surface.endswith(".") or text[end : end + 1] != "." else "."
+        place = words.short.get(f"{surface}{dot}", "")
+        is_place = bool(place)
+    else:
+        one = surface.removesuffix("s")
+        place = words.people.get(surface) or words.people.get(one) or words.adjectives.get(one, "")
+        is_place = bool(place) and not is_name(surface)
+    return place if is_place and is_name(place) else ""
 
 
 def _is_language(start: int, end: int, text: str) -> bool:
@@ -62,14 +74,17 @@ def _is_language(start: int, end: int, text: str) -> bool:
 
 
 @cache
-def _places() -> dict[str, str]:
-    """The place of each word."""
+def _words() -> _Words:
     table = files("kglink.text").joinpath("places.tsv").read_text(encoding="utf-8")
-    rows = (line.split("\t") for line in table.splitlines())
-    return {word: place for place, words in rows for word in words.split(", ")}
+    found = _Words({}, {}, {})
+    for line in table.splitlines():
+        place, *columns = line.split("\t")
+        for column, words in zip(found, columns, strict=False):
+            column.update(dict.fromkeys(filter(None, words.split(", ")), place))
+    return found
 
 
 @cache
 def _short_forms() -> re.Pattern[str]:
-    short = "|".join(re.escape(word) for word in _places() if word.endswith("."))
+    short = "|".join(map(re.escape, _words().short))
     return re.compile(rf"[^\W\d_], (?P<short>{short})(?!\w)")

@@ -64,6 +64,11 @@ def find_overlaps(
     if ray_workers:
         from kglink.workspace.ray_workers import spread_on_ray
 
+        if tools.settings.method != "full":
+            raise UsageError(
+                f"--engine ray: the method {tools.settings.method!r} compares nothing on a cluster",
+                hint="Workers compare vectors, as `--method full` does.",
+            )
         tools = replace(tools, spread=spread_on_ray(ray_workers, partial(on_note, "ray")))
     if left is not None and right is not None:
         return [find_overlaps(tools, left, right, progress=progress)]

@@ -188,6 +188,8 @@ def test_what_a_cluster_cannot_write_is_refused(demo: Path, kglink: Kglink) -> N
     assert "processes, ray" in told
     told = kglink("link", "-", "--lines", "--part", "1/2", stdin=TEXT, code=2).err
     assert "--part" in told
+    told = kglink("overlap", "--method", "names", "--engine", "ray", code=2).err
+    assert "--method full" in told
 
 
 def test_a_cluster_that_is_not_there_is_named(

@@ -392,7 +392,14 @@ def test_a_word_is_short_for_a_name_that_stands_before_it() -> None:
     ],
 )
 def test_a_company_is_found_with_its_legal_form(text: str, found: str, name: str) -> None:
-    assert taken_for(text, "Home Depot", "Inc") == {found: name}
+    answers = taken_for(text, "Home Depot", "Inc")
+    assert answers[found] == name
+    assert answers.keys() <= {found, "Home Depot"}
+
+
+def test_what_is_no_legal_form() -> None:
+    answers = taken_for("Las Vegas, NV, and in SA. Ask Co Pilot.", "Las Vegas", "NV", "SA")
+    assert answers == {"Las Vegas": "", "NV": "", "SA": ""}
 
 
 def test_a_state_in_short_is_found_behind_a_town() -> None:

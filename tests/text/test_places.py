@@ -8,7 +8,10 @@ import pytest
 
 from kglink.text.places import place_of, short_places
 
-NAMES = frozenset(("Italy", "Germany", "Danes", "Denmark", "Germans", "United States", "Georgia"))
+NAMES = frozenset((
+    "Italy", "Germany", "Denmark", "Germans", "United States", "Georgia", "French", "France",
+    "Finn", "Finland", "American", "California", "Massachusetts", "Mass", "Vatican", "Vatican City",
+))  # fmt: skip
 
 
 def place(text: str, word: str) -> str:
@@ -25,6 +28,12 @@ def place(text: str, word: str) -> str:
         # A people that a KB has is no country.
         ("The Germans won.", "Germans", ""),
         ("The Americans won.", "Americans", "United States"),
+        # A word that a KB has as a name is a place before another word alone.
+        ("an American singer", "American", "United States"),
+        ("He flew American.", "American", ""),
+        ("a French film", "French", "France"),
+        ("She met Finn and Jake.", "Finn", ""),
+        ("the Vatican said", "Vatican", ""),
         # The language.
         ("He speaks Italian.", "Italian", ""),
         ("It was written in Italian, then lost.", "Italian", ""),
@@ -38,6 +47,9 @@ def place(text: str, word: str) -> str:
         ("Columbus, Ga., is hot", "Ga.", "Georgia"),
         ("Columbus, Ga., is hot", "Ga", "Georgia"),
         ("Ga is a sound", "Ga", ""),
+        ("They lay in Ga. Then", "Ga", ""),
+        ("They went to Mass. Then", "Mass", ""),
+        ("Fresno, Calif., said", "Calif.", "California"),
     ],
 )
 def test_what_a_word_stands_for(text: str, word: str, expected: str) -> None:

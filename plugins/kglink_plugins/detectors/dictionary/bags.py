@@ -30,7 +30,7 @@ from kglink_plugins.detectors.dictionary.text_words import pieces_of, word_hash
 
 Numbers = npt.NDArray[np.uint32]
 Places = npt.NDArray[np.int64]
-Ranks = npt.NDArray[np.uint16]
+Ranks = npt.NDArray[np.uint32]
 Table = npt.NDArray[Any]
 
 #: What a bag is: a whole name, a part of one entity's names, a name written as one word. And what
@@ -75,7 +75,7 @@ class Bags(NamedTuple):
     """Whether several KBs have a name of these words, as `Agreed`."""
     bag_names: npt.NDArray[np.uint32]
     """A name of these words, or of which they are a part: its id in the trie of surfaces."""
-    bag_kbs: npt.NDArray[np.uint16]
+    bag_kbs: npt.NDArray[np.uint32]
     """The KB of such names with the fewest words in its names, by its place in `KBS_FILE`."""
     words: Hashes
     word_names: npt.NDArray[np.uint32]
@@ -90,7 +90,7 @@ class Bags(NamedTuple):
 
 _BAG_COLUMNS: Mapping[str, npt.DTypeLike] = {
     "bags": np.uint64, "bag_kinds": np.uint8, "bag_agreed": np.uint8, "bag_names": np.uint32,
-    "bag_kbs": np.uint16,
+    "bag_kbs": np.uint32,
 }  # fmt: skip
 _WORD_COLUMNS: Mapping[str, npt.DTypeLike] = {
     "words": np.uint64, "word_names": np.uint32, "word_ends": np.uint32,
@@ -108,7 +108,7 @@ class BagWriter:
         self._count = 0
         self._kbs: dict[str, int] = {}
         self._kb_words: list[int] = []
-        self._kb_of_name = array("H")
+        self._kb_of_name = array("I")
         self._words = _WordCounts(scratch / "words", most)
         # Each with the number of a name.
         self._entities, self._wholes, self._joined, self._parts = (
@@ -166,9 +166,9 @@ class BagWriter:
         self._words.write(folder)
         words = dict(zip(self._kbs, self._kb_words, strict=True))
         (folder / KBS_FILE).write_text(json.dumps(words), encoding="utf-8")
-        by_size = np.argsort(self._kb_words, kind="stable").astype(np.uint16)
+        by_size = np.argsort(self._kb_words, kind="stable").astype(np.uint32)
         # For each name the rank of its KB: the one with the fewest words is the first.
-        ranks = np.argsort(by_size).astype(np.uint16)[np.frombuffer(self._kb_of_name, np.uint16)]
+        ranks = np.argsort(by_size).astype(np.uint32)[np.frombuffer(self._kb_of_name, np.uint32)]
         things, agreed = self._owners()
         first = 0
         with ExitStack() as opened:
@@ -202,7 +202,7 @@ class BagWriter:
         for ((hashes, rows),) in merged(self._entities, most=self._most):
             _, first, inverse = np.unique(hashes, return_index=True, return_inverse=True)
             entities[rows] = rows[first][inverse]
-        kbs = np.frombuffer(self._kb_of_name, dtype=np.uint16)
+        kbs = np.frombuffer(self._kb_of_name, dtype=np.uint32)
         things = np.full(self._count, _NOTHING, dtype=np.uint32)
         sets: dict[frozenset[int], int] = {}
         found = [np.empty(0, dtype=np.uint32)]
@@ -362,7 +362,7 @@ def _block(
     bags = np.unique(np.concatenate([own.bags for own in named.values()]))
     kinds = np.zeros(len(bags), dtype=np.uint8)
     names = np.full(len(bags), _NOTHING, dtype=np.uint32)
-    ranks = np.full(len(bags), np.iinfo(np.uint16).max, dtype=np.uint16)
+    ranks = np.full(len(bags), _NOTHING, dtype=np.uint32)
     for kind, (own, first, of_kbs) in named.items():
         places = np.searchsorted(bags, own)
         kinds[places] |= kind

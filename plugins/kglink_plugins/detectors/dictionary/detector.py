@@ -46,9 +46,9 @@ _BEHIND = r" \d{1,2}\b|,? \d{4}\b"
 _DATE_BEHIND, _DATE_BEHIND_SHORT = re.compile(_BEHIND), re.compile(rf"\.?(?:{_BEHIND})")
 _DOT = re.compile(r"\.(?=[,;:]|[ \t]+[a-z])")
 #: What a company's name ends in, where the KB may leave it out: "Home Depot [Inc.]".
-_LEGAL = "(?:Inc|Corp|Co|Ltd|LLC|PLC|plc|AG|SA|NV|GmbH|Corporation|Company|Limited)"
-_LEGAL_BEHIND = re.compile(rf",?[ ]{_LEGAL}(?![\w-])(?:{_DOT.pattern})?")
-_IS_LEGAL = re.compile(rf"{_LEGAL}\.?")
+_LEGAL = "Inc|Corp|Ltd|LLC|PLC|plc|GmbH"
+_LEGAL_BEHIND = re.compile(rf",?[ ](?:{_LEGAL}|Co|Corporation)(?![\w-])(?:{_DOT.pattern})?")
+_IS_LEGAL = re.compile(rf"(?:{_LEGAL})\.?")
 #: What stands before the legal form of a company; as many characters are looked at.
 _FURTHEST = 40
 _OF_COMPANY = re.compile(r"[A-Z0-9][\w'&.-]*,?[ ]\Z")
@@ -147,7 +147,8 @@ class NameDetector:
                 own = Place(*bare, place.facts._replace(article=0.0), place.name)
             else:
                 own = place
-            yield self._with_legal_form(text, own)
+            yield own
+            yield from self._with_legal_form(text, own)
         for short in short_places(text):
             if short.place in self._names:
                 facts = self._variants.facts_as_written(text, short.start, short.end)
@@ -164,16 +165,16 @@ class NameDetector:
         return [Span(*span, best[span][0], self._otherwise(text, best[span][1]))
                 for span in sorted(best)]  # fmt: skip
 
-    def _with_legal_form(self, text: str, place: Place) -> Place:
-        """A place of a company with its legal form: "[Home Depot Inc.]"."""
+    def _with_legal_form(self, text: str, place: Place) -> Iterator[Place]:
+        """A place of a company once more, with its legal form: "[Home Depot Inc.]"."""
         legal = _LEGAL_BEHIND.match(text, place.end)
         if not (legal and place.facts.capital):
-            return place
+            return
         name, bare = place.name, text[place.start : place.end]
         if name < 0 and bare in self._names:
             name = self._names.key_id(bare)
         facts = place.facts._replace(after=0.0, capital_after=0.0)
-        return Place(place.start, legal.end(), facts, name)
+        yield Place(place.start, legal.end(), facts, name)
 
     def _is_cut(self, text: str, start: int, end: int) -> bool:
         """Whether a place cuts a word, a date or a company's name, or joins it to others."""
