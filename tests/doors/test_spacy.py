@@ -36,7 +36,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
         made.add_kb("shop", [jet, Entity("R1", "RoboMow", "A robot that mows."), crane])
         made.add_kb("birds", [Entity("h", "heron", "A bird."), Entity("c", "crane", "A bird.")])
         with (folder / "kglink.toml").open("a", encoding="utf-8") as settings:
-            settings.write('\n[link]\nevidence = "names"\n')
+            settings.write('\n[link]\nfound_by = "names"\n')
     return folder
 
 

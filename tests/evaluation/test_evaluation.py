@@ -140,7 +140,7 @@ def test_counterparts_are_asked_for_batch_by_batch() -> None:
         asked.append(len(wanted))
         return same(wanted)
 
-    documents = [document("one", "a:1")] * (BATCH_MENTIONS + 1)
+    documents = [document("one", "a:1") for _ in range(BATCH_MENTIONS + 1)]
     found = recalls(ranks(documents, counterparts=counting))
     assert asked == [1, 1]
     assert found[JOINT] == (BATCH_MENTIONS + 1, [1, 1, 1])

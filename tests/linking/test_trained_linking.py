@@ -118,7 +118,7 @@ def test_vectors_alone_order_by_the_product_of_both_towers(
     folder: Path, trained: Workspace
 ) -> None:
     name = trained.settings.space.name
-    with opened(folder, space__name=name, link__evidence="vectors") as workspace:
+    with opened(folder, space__name=name, link__found_by="vectors") as workspace:
         mentions = mentions_of(workspace)
         encoder = towers(workspace)
         queries = encoder.encode_mentions(mentions)
@@ -135,7 +135,7 @@ def test_vectors_alone_order_by_the_product_of_both_towers(
 
 
 def test_vectors_alone_in_a_plain_space_are_those_of_names(folder: Path) -> None:
-    with opened(folder, space__name="plain", link__evidence="vectors") as workspace:
+    with opened(folder, space__name="plain", link__found_by="vectors") as workspace:
         mentions = mentions_of(workspace)[:20]
         found = found_by(workspace.linker(), mentions, limit=3)
         surfaces = [mention.surface for mention in mentions]
@@ -152,7 +152,7 @@ def test_vectors_alone_in_a_plain_space_are_those_of_names(folder: Path) -> None
 
 def test_names_alone_load_no_model(trained: Workspace, folder: Path) -> None:
     name = trained.settings.space.name
-    with opened(folder, space__name=name, link__evidence="names") as workspace:
+    with opened(folder, space__name=name, link__found_by="names") as workspace:
         mentions = mentions_of(workspace)
         for by_kb in found_by(workspace.linker(), mentions):
             for one in (one for ranked in by_kb.values() for one in ranked):
@@ -270,7 +270,7 @@ def test_what_was_fitted_is_used_as_long_as_the_space_has_its_model(fitted_folde
     with opened(fitted_folder) as workspace:
         assert workspace.linker().scoring == scoring
         assert workspace.fit_scoring(documents) == scoring
-    with opened(fitted_folder, link__evidence="vectors") as workspace:
+    with opened(fitted_folder, link__found_by="vectors") as workspace:
         assert workspace.linker().scoring.weights["context"] == 1
     second = add_run(fitted_folder, "two", by=0.1)
     with opened(fitted_folder) as workspace:

@@ -134,7 +134,7 @@ def test_a_reranker_has_the_scores_that_it_has_here(
     tags = InputSettings().tags
     pairs = [(marked(tags, *SPANS[0]), written(one, tags)) for one in (ENTITIES[0], ENTITIES[2])]
     theirs = CrossEncoder(str(tmp_path / "out" / "reranker"), device="cpu").predict(pairs)
-    np.testing.assert_allclose(theirs, ours, atol=1e-5)
+    np.testing.assert_allclose(theirs, ours, rtol=1e-5, atol=1e-5)
 
 
 def test_what_cannot_be_exported_is_said(tmp_path: Path) -> None:

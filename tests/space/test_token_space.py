@@ -93,7 +93,7 @@ def test_beside_the_rows_stand_the_tokens_of_all_entities(master: Path, metric: 
 
 @pytest.mark.parametrize("metric", ["cosine", "dot"])
 def test_vectors_alone_order_by_the_sum_of_the_best_products(master: Path, metric: str) -> None:
-    with opened(master, space__name=metric, link__evidence="vectors") as workspace:
+    with opened(master, space__name=metric, link__found_by="vectors") as workspace:
         mentions = [mention for mention, _ in judged(documents_of(workspace))][:12]
         queries = towers(workspace).mention_matrices(mentions)
         found = workspace.linker().candidates(mentions, limit=5)
@@ -121,7 +121,7 @@ def test_candidates_stand_in_the_order_that_the_scorer_gives_them(
     inputs = InputSettings(mention_tokens=24, entity_tokens=48)
     told = {"inputs": inputs, "metric": "dot", "scorer_settings": rule, **TOKENS}
     model = add_run(folder, "ruled", **told)
-    with opened(folder, space__name="ruled", link__evidence="vectors") as workspace:
+    with opened(folder, space__name="ruled", link__found_by="vectors") as workspace:
         workspace.build(model=model)
         mentions = [mention for mention, _ in judged(documents_of(workspace))][:12]
         scorer = workspace.registry.create("scorer", "sum_of_max", rule)

@@ -49,9 +49,8 @@ _DOT = re.compile(r"\.(?=[,;:]|[ \t]+[a-z])")
 _LEGAL = "Inc|Corp|Ltd|LLC|PLC|plc|GmbH"
 _LEGAL_BEHIND = re.compile(rf",?[ ](?:{_LEGAL}|Co|Corporation)(?![\w-])(?:{_DOT.pattern})?")
 _IS_LEGAL = re.compile(rf"(?:{_LEGAL})\.?")
-#: What stands before the legal form of a company; as many characters are looked at.
+#: As many characters before the legal form of a company are looked at.
 _FURTHEST = 40
-_OF_COMPANY = re.compile(r"[A-Z0-9][\w'&.-]*,?[ ]\Z")
 #: A place that is less probably a mention is not proposed.
 LEAST_SCORE = 0.12
 
@@ -180,8 +179,9 @@ class NameDetector:
         """Whether a place cuts a word, a date or a company's name, or joins it to others."""
         if any(cuts_word(text, edge) or cuts_initials(text, edge) for edge in (start, end)):
             return True
-        before = max(0, start - _FURTHEST)
-        if _IS_LEGAL.fullmatch(text, start, end) and _OF_COMPANY.search(text, before, start):
+        if _IS_LEGAL.fullmatch(text, start, end) and _ends_in_name(
+            text[max(0, start - _FURTHEST) : start]
+        ):
             return True
         return _is_of_date(text, start, end) or (
             self._without_joining(text, start, end) != (start, end)
@@ -222,6 +222,12 @@ class NameDetector:
     def _score(self, facts: Facts) -> float:
         odds = sum(map(float.__mul__, self._weights, facts), self._bias)
         return 1 / (1 + math.exp(-odds))
+
+
+def _ends_in_name(before: str) -> bool:
+    """Whether a text ends in a word with a capital, and a space: "Home Depot, "."""
+    word = before[:-1].rpartition(" ")[2]
+    return before.endswith(" ") and (word[:1].isupper() or word[:1].isdigit())
 
 
 def _is_of_date(text: str, start: int, end: int) -> bool:
