@@ -48,7 +48,8 @@ def chosen_scoring(
     if found_by == "vectors":
         return MENTION_SCORING if trained and space.has_rows("text") else ALIAS_SCORING
     scoring = fitted or (TRAINED_SCORING if trained else PLAIN_SCORING)
-    scoring = scoring.by_names(space.manifest.names_alone)
+    alone = space.manifest.names_alone
+    scoring = scoring.by_names(alone, beside=not space.segments.keys() <= set(alone))
     return scoring.with_kinds(asked, trained=trained)
 
 

@@ -7,7 +7,7 @@ The score of a candidate is the weighted sum of its evidence (`kglink.linking.ki
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -46,6 +46,10 @@ class Calibration:
         """From a candidate's score, its lead over the next, and what memory says of NIL."""
         logit = self.score * score + self.lead * lead - self.nil * nil + self.bias
         return 1 / (1 + math.exp(-max(-_MOST, min(_MOST, logit))))
+
+    def of_scores(self, scale: float) -> Calibration:
+        """The same probabilities from scores that are all so many times as large."""
+        return replace(self, score=self.score / scale, lead=self.lead / scale)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,30 +94,34 @@ class Scoring:
         own = {kb: more(weights) for kb, weights in self.weights_by_kb.items()}
         return replace(self, weights=more(self.weights), weights_by_kb=own)
 
-    def by_names(self, kbs: Iterable[str]) -> Scoring:
+    def by_names(self, kbs: Collection[str], *, beside: bool) -> Scoring:
         """The same, for KBs that have no vectors yet: their names count as names alone do.
 
-        What counts beside names and vectors counts there too.
+        What counts beside names and vectors counts there too. ``beside``: other KBs have vectors,
+        so a name scores what it scores there.
         """
-        weights = {kb: self._weights_by_names(self.weights_in(kb)) for kb in kbs}
+        scale = _BESIDE if beside else 1.0
+        weights = {kb: self._weights_by_names(self.weights_in(kb), scale) for kb in kbs}
+        calibration = NAME_SCORING.calibration.of_scores(scale)
         return replace(
             self,
             weights_by_kb={**self.weights_by_kb, **weights},
             calibration_by_kb={
                 **self.calibration_by_kb,
-                **dict.fromkeys(weights, NAME_SCORING.calibration),
+                **dict.fromkeys(weights, calibration),
             },
             presence_by_kb={
                 **self.presence_by_kb,
-                **dict.fromkeys(weights, NAME_SCORING.presence_in("")),
+                **dict.fromkeys(weights, NAME_SCORING.presence_in("").of_scores(scale)),
             },
         )
 
     @staticmethod
-    def _weights_by_names(weights: Weights) -> Weights:
+    def _weights_by_names(weights: Weights, scale: float) -> Weights:
+        own = NAME_SCORING.weights.by_kind
         return Weights(
             {kind: weights[kind] for kind in _BESIDE_VECTORS}
-            | dict(NAME_SCORING.weights.by_kind)
+            | {kind: scale * weight for kind, weight in own.items()}
             # It compares KBs, so it counts alike in all.
             | {"subject": weights["subject"]}
         )
@@ -147,6 +155,8 @@ NAME_SCORING = Scoring(
     Weights.of(similar=0.7, title=0.06, case=0.24, rarer=0.22, expanded=0.2, subject=0.1),
     Calibration(score=6.4, lead=4.23, nil=3.27, bias=-5.0),
 )
+#: What an equal name scores by vectors, in a text of mean likeness, where names alone give it 1.
+_BESIDE = 0.83
 #: What counts beside names and vectors.
 _BESIDE_VECTORS = ("expanded", "common", "memory", "like_memory", "counterpart", "subject")
 #: For names alone, and for words alone by each way of comparing them.

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from kglink.linking.candidates import MEAN_CONTEXT
 from kglink.linking.decide import LEAST_NEARNESS, Decision
 from kglink.linking.kinds import RETRIEVED, Evidence, EvidenceKind, Weights, joint_ranking
 from kglink.linking.scoring import (
@@ -75,6 +76,26 @@ def test_the_probability_by_hand() -> None:
     assert calibration.probability(1, 1, 0) == pytest.approx(1 / (1 + np.exp(-3)))
     assert calibration.probability(1, 1, 1) == pytest.approx(1 / (1 + np.exp(-2)))
     assert 0 < calibration.probability(-1e9, 0, 0) < 1e-12
+
+
+def test_beside_vectors_an_equal_name_scores_what_it_scores_there() -> None:
+    equal = {kind: np.ones(1, np.float32) for kind in ("name", "similar", "exact", "title", "case")}
+    by_names = PLAIN_SCORING.by_names(["atlas"], beside=False)
+    beside = PLAIN_SCORING.by_names(["atlas"], beside=True)
+    alone = float(by_names.weights_in("atlas").score(equal)[0])
+    scored = float(beside.weights_in("atlas").score(equal)[0])
+    # By vectors the name has the cosine one, and its text the mean one.
+    vectors = {"alias": 1.0, "named_context": MEAN_CONTEXT}
+    other = {**equal, **{kind: np.full(1, value, np.float32) for kind, value in vectors.items()}}
+    assert alone == pytest.approx(1)
+    assert scored == pytest.approx(float(beside.weights_in("wiki").score(other)[0]), abs=0.01)
+    # The probability is the same, and no other KB's weights change.
+    told = [
+        one.probability(Candidate(EntityId("atlas", "x"), "x", score), score / 4)
+        for one, score in ((by_names, alone), (beside, scored))
+    ]
+    assert told[0] == pytest.approx(told[1], abs=1e-4)
+    assert beside.weights_in("wiki") == PLAIN_SCORING.weights
 
 
 def test_a_kb_may_have_weights_and_a_calibration_of_its_own() -> None:
