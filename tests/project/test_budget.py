@@ -63,7 +63,7 @@ MOST: dict[str, Size] = {
     "kglink/files": Size(930, 6, 10),
     # Memory weighs sources by likeness, and doubts kinds that they leave unmarked; two detectors
     # asked together; of which KBs a text speaks.
-    "kglink/linking": Size(5_026, 29, 62),
+    "kglink/linking": Size(5_045, 29, 62),
     # Any chain of sentence-transformers in and out, int8 on CPUs, no compiler to read a model;
     # padding between the two texts of a cross-encoder; brackets of UMLS's names; attention on GPUs.
     "kglink/models": Size(5_695, 30, 68),
