@@ -25,7 +25,7 @@ from kglink.linking.kinds import Weights
 from kglink.linking.pipeline import Linker
 from kglink.linking.scoring import ALIAS_SCORING, PLAIN_SCORING, Scoring
 from kglink.space.space import Space
-from kglink.workspace.linker import reader_of
+from kglink.workspace.link_setup import reader_of
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "support"))
 from disease_kbs import KB_FILES, write_disease_jsonl

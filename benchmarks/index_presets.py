@@ -35,7 +35,7 @@ from kglink.space.recall import measure_index
 from kglink.space.rescored import rescored
 from kglink.workspace import Workspace
 from kglink.workspace.index import Value, index_queries, presets_of
-from kglink.workspace.linker import reader_of
+from kglink.workspace.link_setup import reader_of
 from kglink_plugins.indexes.flat import FlatBackend
 from kglink_plugins.indexes.rows import faiss
 

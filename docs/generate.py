@@ -36,7 +36,7 @@ from kglink.linking.kinds import OF_WORDS, RETRIEVED
 from kglink.linking.read_together import READ
 from kglink.plugins import HOOKS, KINDS, Plugin, load_registry
 from kglink.training.recipe import Recipe, list_recipes, load_recipe, section_of
-from kglink.workspace.linker import asked_kinds
+from kglink.workspace.link_setup import asked_kinds
 
 FOLDER = Path(__file__).parent / "reference"
 MADE_BY = (

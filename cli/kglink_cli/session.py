@@ -75,7 +75,7 @@ def tell_clusterer(workspace: Workspace) -> str:
 
 def tell_reranker(workspace: Workspace) -> None:
     """Say where the trained reranker was weighed for another model than the space has now."""
-    from kglink.workspace.linker import is_reranker_of_another_model
+    from kglink.workspace.link_setup import is_reranker_of_another_model
 
     if workspace.settings.link.rerank_top and is_reranker_of_another_model(workspace.space()):
         note(

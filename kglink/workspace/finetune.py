@@ -45,7 +45,7 @@ from kglink.training.run import SETTINGS, RunSettings, TrainingReport, alone, is
 from kglink.training.stages import check_kbs, with_kbs
 from kglink.training.train import train
 from kglink.workspace.folder import named
-from kglink.workspace.linker import is_remembered, memory_of
+from kglink.workspace.link_setup import is_remembered, memory_of
 from kglink.workspace.opened import Opened
 from kglink.workspace.overlaps import find_overlaps
 from kglink.workspace.publish import Replacement, new_space, publish_detector, publish_reranker

@@ -19,7 +19,7 @@ from kglink.space.recall import IndexQueries, PartFigures, sample_rows
 from kglink.space.space import Space
 from kglink.store import Store
 from kglink.workspace.joint_space import backend_of
-from kglink.workspace.linker import reader_of
+from kglink.workspace.link_setup import reader_of
 from kglink.workspace.opened import Opened
 
 if TYPE_CHECKING:

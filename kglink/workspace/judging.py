@@ -40,7 +40,7 @@ from kglink.linking.stages import Stage
 from kglink.records import OnProgress
 from kglink.training.documents import mentions_of_runs
 from kglink.training.run import run_of_model
-from kglink.workspace.linker import stages_of
+from kglink.workspace.link_setup import stages_of
 from kglink.workspace.opened import Opened
 
 

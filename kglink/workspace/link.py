@@ -36,7 +36,7 @@ from kglink.records import (
 )
 from kglink.shown import ShownList
 from kglink.workspace.folder import named
-from kglink.workspace.linker import token_search_of
+from kglink.workspace.link_setup import token_search_of
 from kglink.workspace.opened import Opened, make_room
 from kglink.workspace.spaces import answers, build_if_stale
 

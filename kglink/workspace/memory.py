@@ -34,7 +34,7 @@ from kglink.workspace.detectors import NamesOfStore, detectors_for, without_auto
 from kglink.workspace.entities import entity as entity_of
 from kglink.workspace.folder import CLUSTERER, named
 from kglink.workspace.kbs import add_kb, remove_kb
-from kglink.workspace.linker import clusterer_choice, is_remembered, memory_of
+from kglink.workspace.link_setup import clusterer_choice, is_remembered, memory_of
 from kglink.workspace.opened import Opened
 
 if TYPE_CHECKING:

@@ -37,7 +37,7 @@ from kglink.workspace.folder import (
     named_workspace,
 )
 from kglink.workspace.joint_space import WorkspaceSpace, joint_space, student_of
-from kglink.workspace.linker import Limits, LinkSetup, limited_to
+from kglink.workspace.link_setup import Limits, LinkSetup, limited_to
 from kglink.workspace.trust import check_store_file, check_trust
 
 if TYPE_CHECKING:

@@ -42,7 +42,7 @@ from kglink.training.run import RunSettings, TrainingReport, read_settings
 from kglink.workspace.detectors import DICTIONARY, LEARNED, chosen_detector, without_auto
 from kglink.workspace.folder import SPACES_FOLDER
 from kglink.workspace.joint_space import WorkspaceSpace
-from kglink.workspace.linker import Fitted, LinkSetup, counterparts_of, is_remembered, memory_of
+from kglink.workspace.link_setup import Fitted, LinkSetup, counterparts_of, is_remembered, memory_of
 from kglink.workspace.opened import Opened
 from kglink.workspace.spaces import build_if_stale
 

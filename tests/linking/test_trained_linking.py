@@ -23,7 +23,7 @@ from kglink.linking.scoring import (
 from kglink.plugins import load_registry
 from kglink.records import Candidate, Document, MentionInText, Progress
 from kglink.workspace import Workspace
-from kglink.workspace.linker import asked_kinds
+from kglink.workspace.link_setup import asked_kinds
 from trained_spaces import (
     FloatArray,
     add_run,

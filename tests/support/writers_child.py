@@ -47,7 +47,7 @@ def forked(folder: str, verb: str, wait: float, said: Path) -> int:
 
 
 def main() -> None:
-    for name in ("torch", "transformers", "faiss", "scipy.optimize", "kglink.workspace.linker"):
+    for name in ("torch", "transformers", "faiss", "scipy.optimize", "kglink.workspace.link_setup"):
         importlib.import_module(name)
     for line in sys.stdin:
         told = json.loads(line)
