@@ -349,7 +349,7 @@ def test_workers_share_the_gpus_of_a_cluster(demo_copy: Path, tmp_path: Path, cl
     ray.init(logging_level="ERROR", log_to_driver=False)
     try:
         chunks = (chunk(at, TEXT) for at in range(12))
-        until = time.monotonic() + 60
+        until = time.monotonic() + 180
         with RayWorkers(LinesJob(job, exporter), 3) as workers:
             for _ in workers.do(chunks):
                 while ray.available_resources().get("GPU") != 0.5 and time.monotonic() < until:
