@@ -18,8 +18,6 @@ from kglink.linking.scoring import (
 from kglink.space.space import Space
 from kglink.space.words import MEASURES, WordMeasure
 
-#: What finds and orders candidates.
-
 
 class EvidenceUsed(NamedTuple):
     """Which evidence a search gathers."""

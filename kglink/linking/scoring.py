@@ -158,7 +158,7 @@ NAME_SCORING = Scoring(
 #: What an equal name scores by vectors, in a text of mean likeness, where names alone give it 1.
 _BESIDE = 0.83
 #: What counts beside names and vectors.
-_BESIDE_VECTORS = ("expanded", "common", "memory", "like_memory", "counterpart", "subject")
+_BESIDE_VECTORS = ("expanded", "common", "memory", "like_memory", "counterpart")
 #: For names alone, and for words alone by each way of comparing them.
 ALONE = {
     "names": NAME_SCORING,
