@@ -11,7 +11,7 @@ the gold may be one that cross-references do not lead to.
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -23,6 +23,9 @@ from kglink.text.fold import fold
 #: are not annotated. In abstracts that people annotated fully it is 2% at most, and about a half
 #: where each record marks one mention.
 MOST_UNMARKED = 0.2
+
+#: As many places whose words other texts annotate show whether this one is annotated whole.
+_LEAST_PLACES = 30
 
 #: Longer texts with a single mention each are hardly ever annotated whole, in words.
 MOST_WORDS_OF_ONE = 50
@@ -64,6 +67,10 @@ class Annotation:
     """Of all texts."""
     pages: bool = False
     """The texts are pages about entities, and their mentions link to each other."""
+    marked_elsewhere: int = 0
+    """Places that bear a surface annotated in another of the texts, and are annotated."""
+    unmarked_elsewhere: int = 0
+    """Such places that are not, and lie in no annotated mention."""
 
     @property
     def partial(self) -> str:
@@ -78,6 +85,12 @@ class Annotation:
             return (
                 f"of {places:,} places with an annotated surface {self.unmarked:,} are not "
                 "annotated themselves"
+            )
+        places = self.marked_elsewhere + self.unmarked_elsewhere
+        if places >= _LEAST_PLACES and self.unmarked_elsewhere > MOST_UNMARKED * places:
+            return (
+                f"of {places:,} places with a surface that another text annotates "
+                f"{self.unmarked_elsewhere:,} are not annotated"
             )
         return ""
 
@@ -141,6 +154,7 @@ def of_linked_types(
 def annotation_of(texts: Sequence[AnnotatedText]) -> Annotation:
     """Counts of what is annotated, and of what is not though its words are elsewhere."""
     places = [_counted(text) for text in texts]
+    marked_elsewhere, unmarked_elsewhere = _counted_elsewhere(texts)
     return Annotation(
         records=sum(len(text.ids) for text in texts),
         texts=len(texts),
@@ -150,6 +164,8 @@ def annotation_of(texts: Sequence[AnnotatedText]) -> Annotation:
         texts_with_several=sum(len(text.mentions) > 1 for text in texts),
         words=sum(len(text.text.split()) for text in texts),
         pages=_are_pages(texts),
+        marked_elsewhere=marked_elsewhere,
+        unmarked_elsewhere=unmarked_elsewhere,
     )
 
 
@@ -176,9 +192,7 @@ def _united(left: Mention, right: Mention) -> Mention:
 def _counted(text: AnnotatedText) -> tuple[int, int]:
     """How many places with an annotated surface are annotated, and how many are not."""
     places = {(mention.start, mention.end) for mention in text.mentions}
-    covered = bytearray(len(text.text))
-    for start, end in places:
-        covered[start:end] = b"\1" * (end - start)
+    covered = _covered(text)
     bare = sum(
         not any(covered[slice(*found.span())])
         for surface in {text.text[start:end] for start, end in places}
@@ -186,6 +200,43 @@ def _counted(text: AnnotatedText) -> tuple[int, int]:
     )
     return len(places), bare
 
+
+def _counted_elsewhere(texts: Sequence[AnnotatedText]) -> tuple[int, int]:
+    """The same of places with a surface that another text annotates."""
+    annotating: dict[str, set[int]] = defaultdict(set)
+    for at, text in enumerate(texts):
+        for one in text.mentions:
+            annotating[one.surface].add(at)
+    by_word: dict[str, list[str]] = defaultdict(list)
+    for surface in annotating:
+        if first := _WORD.match(surface):
+            by_word[first[0]].append(surface)
+    marked = unmarked = 0
+    for at, text in enumerate(texts):
+        covered = _covered(text)
+        for word in _WORD.finditer(text.text):
+            for surface in by_word.get(word[0], ()):
+                start, end = word.start(), word.start() + len(surface)
+                if (
+                    text.text.startswith(surface, start)
+                    and not text.text[end : end + 1].isalnum()
+                    and not annotating[surface] <= {at}
+                ):
+                    is_marked = any(covered[start:end])
+                    marked += is_marked
+                    unmarked += not is_marked
+    return marked, unmarked
+
+
+def _covered(text: AnnotatedText) -> bytearray:
+    """For each character of a text whether a mention has it."""
+    covered = bytearray(len(text.text))
+    for one in text.mentions:
+        covered[one.start : one.end] = b"\1" * (one.end - one.start)
+    return covered
+
+
+_WORD = re.compile(r"\w+")
 
 #: A mention's document, start and end.
 Place = tuple[str, int, int]

@@ -202,17 +202,35 @@ class CandidateSearch:
     def _doubt_memory(
         self, batch: Batch, tables: Mapping[str, list[Found]], is_open: Callable[[int], bool]
     ) -> None:
-        """Trust memory less where several things bear a mention's name: there its text decides."""
-        for at, own in enumerate(batch.own):
+        """Trust memory less where several things bear a mention's name: there its text decides.
+
+        That a KB lacks what is meant is one thing more, where the KB has something of this name,
+        and nobody corrected it.
+        """
+        for at in range(len(batch.own)):
             here = {kb: found[at] for kb, found in tables.items()}
             remembered = [one.evidence[kind] for one in here.values() for kind in _OF_MEMORY]
-            if not any(values.any() for values in remembered) or not is_open(at):
+            if not any(values.any() for values in remembered):
                 continue
-            bearers = sum(int(np.count_nonzero(one.evidence["exact"])) for one in here.values())
-            trust = np.float32(batch.recalled.trust(own, bearers, batch.likeness[at]))
+            bearers = {kb: int(np.count_nonzero(one.evidence["exact"])) for kb, one in here.items()}
+            several = sum(bearers.values()) if is_open(at) else 1
+            corrected = batch.recalled.is_corrected(batch.own[at])
             for kb, one in here.items():
-                doubted = {kind: one.evidence[kind] * trust for kind in _OF_MEMORY}
-                tables[kb][at] = Found(one.entities, {**one.evidence, **doubted})
+                more = int(bearers[kb] > 0 and not corrected)
+                doubted = {
+                    kind: one.evidence[kind] * self._trust(batch, at, meant)
+                    for kind, meant in zip(
+                        _OF_MEMORY, (several, several, several + more), strict=True
+                    )
+                    if meant > 1
+                }
+                if doubted:
+                    tables[kb][at] = Found(one.entities, {**one.evidence, **doubted})
+
+    @staticmethod
+    def _trust(batch: Batch, at: int, meant: int) -> np.float32:
+        surfaces = filter(None, (batch.own[at], batch.long[at]))
+        return np.float32(batch.recalled.trust(surfaces, meant, batch.likeness[at]))
 
     def _add_counterparts(self, batch: Batch, tables: dict[str, list[Found]]) -> None:
         """Let accepted overlaps share evidence, and bring what another KB finds near the top."""

@@ -19,8 +19,9 @@ from importlib.resources import files
 from kglink.linking.detect import log_odds, probability
 from kglink.linking.memory import Kind, Memory, Weighed, weighed
 from kglink.linking.scoring import DEFAULT_THRESHOLD, Scoring
-from kglink.records import NO_MENTION, Candidate, Ranking
+from kglink.records import NO_MENTION, Candidate, MentionInText, Ranking
 from kglink.text.fold import fold
+from kglink.text.full_names import is_part_of_name
 from kglink.text.name_words import name_key
 
 #: What is known of a proposal, for the weights of `judge.json`:
@@ -32,7 +33,8 @@ from kglink.text.name_words import name_key
 #: ``title``     1 where its words are the title of the best candidate
 #: ``case``      1 where a name of the best candidate is written so, to the letter
 #: ``noun``      where its words and the title are in lower case, the share of the KB's other titles
-#: ``known``     log odds of its words being a mention where documents were learnt from
+#: ``known``     log odds of its words being a mention where documents were learnt from; of words
+#:             in a longer name what speaks against it alone
 #: ``kind``      the same of things of the kind of its best candidate, where they are negative
 FACTS = (
     "detector", "link", "expanded", "agreed", "bearers", "title", "case", "noun", "known", "kind",
@@ -145,11 +147,18 @@ def remembered_facts(rankings: Sequence[Ranking], memory: Memory | None) -> list
     kinds = iter(memory.kinds((one.id.kb, one.title) for one in best if one))
     return [
         {
-            "known": _preference(name, weighed(meanings.get(name_key(name), ()), of)),
+            "known": _known(one.mention, weighed(meanings.get(name_key(name), ()), of), name),
             "kind": _doubt(next(kinds), dict(of)) if candidate else 0.0,
         }
-        for name, of, candidate in zip(folded, likeness, best, strict=True)
+        for one, name, of, candidate in zip(rankings, folded, likeness, best, strict=True)
     ]
+
+
+def _known(mention: MentionInText, meanings: Sequence[Weighed], name: str) -> float:
+    """How memory prefers the words of a mention; where they stand in a longer name not at all."""
+    preference = _preference(name, meanings)
+    is_part = preference > 0 and is_part_of_name(mention.text, mention.start, mention.end)
+    return 0.0 if is_part else preference
 
 
 def _doubt(kinds: Sequence[Kind], likeness: Mapping[str, float]) -> float:

@@ -9,12 +9,13 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from kglink.linking.names import Surface
-from kglink.records import NIL, EntityId
+from kglink.records import CORRECTIONS, NIL, EntityId
 from kglink.space.remembered import LikeSurface, RememberedVectors
 from kglink.space.segment import Segment
 from kglink.text.name_words import name_key
 
-#: So often must memory have seen a name, for each further thing that bears it, to be half believed.
+#: So often must memory have seen a name, for each further thing that it may mean, to be half
+#: believed.
 _DOUBT = 20
 
 
@@ -117,7 +118,7 @@ class Said(NamedTuple):
     own: dict[int, float]
     """What the mention's words meant."""
     like: dict[int, float]
-    """What words like them meant, times how like they are."""
+    """What words like them meant, times how like they are, and how far such words are trusted."""
     nil: float
     """How sure it is that the words mean nothing in the KB."""
 
@@ -129,9 +130,11 @@ class Recalled:
         self,
         meanings: Mapping[str, Sequence[Meaning]] | None = None,
         like: Mapping[str, Sequence[LikeSurface]] | None = None,
+        trust_in_like: float = 1.0,
     ) -> None:
         self._meanings = meanings or {}
         self._like = like or {}
+        self._trust_in_like = trust_in_like
         self._weighed = cache(lambda key, of: weighed(self._meanings.get(key, ()), of))
 
     @classmethod
@@ -147,7 +150,7 @@ class Recalled:
             like = {one.text: near for one, near in zip(read, found, strict=True)}
         keys = {name_key(one.folded) for one in surfaces}
         keys.update(one.remembered.key for near in like.values() for one in near)
-        return cls(memory.meanings(keys), like)
+        return cls(memory.meanings(keys), like, vectors.trust if vectors else 1.0)
 
     def said(self, surfaces: Iterable[Surface], segment: Segment, likeness: Likeness) -> Said:
         """What it says in a KB of a mention: of its words, and of what they are short for."""
@@ -160,16 +163,22 @@ class Recalled:
             for one in self._like.get(surface.text, ()):
                 near = one.remembered
                 meanings = remembered(self._weighed(near.key, likeness), near.folded, segment.kb)
-                _keep_best(said.like, meanings, segment, one.cosine)
+                _keep_best(said.like, meanings, segment, one.cosine * self._trust_in_like)
         return said
 
-    def trust(self, surface: Surface, bearers: int, likeness: Likeness) -> float:
-        """How far memory is believed where several things bear a name: there the text decides.
+    def is_corrected(self, surface: Surface) -> bool:
+        """Whether people corrected what a surface means."""
+        meanings = self._meanings.get(name_key(surface.folded), ())
+        return any(one.source == CORRECTIONS for one in meanings)
 
-        The more of them, the more often it must have seen the name.
+    def trust(self, surfaces: Iterable[Surface], meant: int, likeness: Likeness) -> float:
+        """How far memory is believed where a name may mean so many things: there the text decides.
+
+        The more of them, the more often it must have seen the name, or what that is short for.
         """
-        uses = sum(one.times for one in self._weighed(name_key(surface.folded), likeness))
-        return uses / (uses + _DOUBT * (bearers - 1)) if uses else 0.0
+        keys = {name_key(one.folded) for one in surfaces}
+        uses = max(sum(one.times for one in self._weighed(key, likeness)) for key in keys)
+        return uses / (uses + _DOUBT * (meant - 1)) if uses else 0.0
 
 
 def _keep_best(

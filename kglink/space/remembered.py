@@ -7,7 +7,7 @@ They lie in a folder beside the versions of a space, and are made where they are
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -30,6 +30,8 @@ from kglink.space.names import FloatArray
 HalfArray = npt.NDArray[np.float16]
 #: Gives a vector for each text.
 Encode = Callable[[Sequence[str]], FloatArray]
+#: Gives for keys of surfaces all that these meant.
+Meant = Callable[[Collection[str]], Mapping[str, Collection[object]]]
 
 #: How many surfaces have vectors: those that were seen most often.
 MOST_SURFACES = 50_000
@@ -37,9 +39,16 @@ MOST_SURFACES = 50_000
 LEAST_ALIKE = 0.6
 #: How many like surfaces are asked what they meant.
 _NEAREST = 8
+#: At most this number of surfaces, from all places alike, shows whether like words mean the same.
+_JUDGED_BY = 1000
+#: The share of names of diseases whose nearest one means the same. Where it is smaller, as it is
+#: for places and people ("Georgia", "Georgia Tech"), like words tell less.
+_OF_DISEASES = 0.6
+#: So many surfaces more mean the same as often as those of diseases: few say little.
+_FEW = 10
 _INFO_FILE = "memory.json"
 _VECTORS_FILE = "vectors.npy"
-_FORMAT = 1
+_FORMAT = 2
 _TOGETHER = 256
 _ROWS_TOGETHER = 4096
 
@@ -68,15 +77,22 @@ class _Info(ManifestPart):
     """Of the memory."""
     model: str
     """Its fingerprint."""
+    trust: float
     files: dict[str, FileInfo]
 
 
 class RememberedVectors:
-    """Surfaces that memory knows, with a vector of length one for each."""
+    """Surfaces that memory knows, with a vector of length one for each.
 
-    def __init__(self, surfaces: Sequence[RememberedSurface], vectors: HalfArray) -> None:
+    ``trust``: from 0 to 1 how far it is believed that like words mean the same.
+    """
+
+    def __init__(
+        self, surfaces: Sequence[RememberedSurface], vectors: HalfArray, trust: float = 1.0
+    ) -> None:
         self._surfaces = surfaces
         self._vectors = vectors
+        self.trust = trust
 
     def like(self, keys: Sequence[str], vectors: FloatArray) -> list[list[LikeSurface]]:
         """For each surface, by its key and its vector, the nearest ones of other words."""
@@ -99,6 +115,23 @@ class RememberedVectors:
                     ]
                 )
         return found
+
+    def judged(self, meant: Meant) -> Self:
+        """The same, trusted as far as the nearest words of its own surfaces mean the same."""
+        count = len(self._surfaces)
+        rows = np.unique(np.linspace(0, count - 1, min(count, _JUDGED_BY)).astype(np.int64))
+        keys = [self._surfaces[row].key for row in rows.tolist()]
+        like = self.like(keys, self._vectors[rows].astype(np.float32))
+        pairs = [
+            (one, near[0].remembered.key) for one, near in zip(keys, like, strict=True) if near
+        ]
+        known = {
+            key: set(what) for key, what in meant({key for two in pairs for key in two}).items()
+        }
+        both = [(known.get(one), known.get(other)) for one, other in pairs]
+        same = [bool(one & other) for one, other in both if one and other]
+        share = (sum(same) + _FEW * _OF_DISEASES) / (len(same) + _FEW)
+        return type(self)(self._surfaces, self._vectors, min(1.0, share / _OF_DISEASES))
 
     def _cosines(self, queries: FloatArray) -> FloatArray:
         cosines = np.empty((len(queries), len(self._vectors)), np.float32)
@@ -126,13 +159,14 @@ def remembered_vectors(
     dim: int,
     surfaces: Callable[[int], Sequence[RememberedSurface]],
     encode: Encode,
+    meant: Meant,
 ) -> RememberedVectors:
     """The vectors of a memory in a state, by a model: as they were kept, or made and kept."""
     kept = _read(folder, model, dim)
     if kept is not None and kept[0] == state:
         return kept[1]
     before = kept[1] if kept else RememberedVectors([], np.empty((0, dim), np.float16))
-    made = before.with_surfaces(surfaces(MOST_SURFACES), encode)
+    made = before.with_surfaces(surfaces(MOST_SURFACES), encode).judged(meant)
     with contextlib.suppress(OSError):  # nothing can be written here: they are made again
         _write(folder, state, model, made)
     return made
@@ -150,7 +184,7 @@ def _read(folder: Path, model: str, dim: int) -> tuple[str, RememberedVectors] |
         vectors = map_column(folder / _VECTORS_FILE, np.float16, (len(surfaces), dim))
     except (DamagedFileError, NewerFileError, ValueError):
         return None
-    return info.state, RememberedVectors(surfaces, vectors)
+    return info.state, RememberedVectors(surfaces, vectors, info.trust)
 
 
 def _write(folder: Path, state: str, model: str, made: RememberedVectors) -> None:
@@ -161,7 +195,7 @@ def _write(folder: Path, state: str, model: str, made: RememberedVectors) -> Non
                     out.add(one[at])
         np.save(draft / _VECTORS_FILE, made._vectors)
         files = {path.name: file_info(path) for path in sorted(draft.iterdir())}
-        info = _Info(state=state, model=model, files=files)
+        info = _Info(state=state, model=model, trust=made.trust, files=files)
         (draft / _INFO_FILE).write_text(info.model_dump_json(indent=1), encoding="utf-8")
 
 

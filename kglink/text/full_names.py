@@ -13,6 +13,8 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
+from kglink.text.language import function_words
+
 _WORD = r"[A-ZÀ-ÖØ-Þ](?:[\w'’-]*[^\W_]|\.)?"
 _RUN = re.compile(rf"(?<![\w'’-])[^\W\d_a-zß-öø-ÿ](?:[\w'’-]*[^\W_]|\.)?(?: {_WORD})+")
 _POSSESSIVE = re.compile(r"['’]s$")
@@ -27,6 +29,12 @@ _NOT_FIRST = frozenset((
     "University", "United", "Republic", "Upper", "Lower", "Fort", "Port", "Los", "Las", "San",
     "Santa",
 ))  # fmt: skip
+
+
+_OF = r" (?:of|de|du|di|von)(?: the| la)? "
+_NAME_BEFORE = re.compile(rf"(?<![\w'’])([^\W\d_a-zß-öø-ÿ][\w'’]*)(?: |-|{_OF})\Z")
+_NAME_BEHIND = re.compile(rf"(?: |-|{_OF})[^\W\d_a-zß-öø-ÿ]\w")
+_LONGEST_BEFORE = 60
 
 
 class _Full(NamedTuple):
@@ -59,6 +67,16 @@ def full_name_of(surface: str, start: int, text: str, is_name: Callable[[str], b
         if (may_be_person or not stands_alone) and is_name(full.name):
             return full.name
     return ""
+
+
+def is_part_of_name(text: str, start: int, end: int) -> bool:
+    """Whether words with a capital stand in a longer name: "Poland" in "Partitions of Poland"."""
+    if not text[start : start + 1].isupper():
+        return False
+    before = _NAME_BEFORE.search(text, max(0, start - _LONGEST_BEFORE), start)
+    if before and before[1].lower() not in function_words("en"):
+        return True
+    return bool(_NAME_BEHIND.match(text, end))
 
 
 @lru_cache(maxsize=64)  # the mentions of one document come one after the other

@@ -136,6 +136,7 @@ class LinkSetup:
                 space.manifest.model.dim,
                 lambda most: [RememberedSurface(*one) for one in store.remembered_surfaces(most)],
                 encoder.encode_queries,
+                lambda keys: _meant(store, keys),
             )
         by_vectors = by_all or link.found_by == "vectors"
         return CandidateSearch(
@@ -236,6 +237,13 @@ class LinkSetup:
             own if self.link.rerank_top else space.folder.path, fingerprint, scoring, check
         )
         return Fitted(scoring, rankings, search.scoring)
+
+
+def _meant(store: Store, keys: Collection[str]) -> Mapping[str, Collection[object]]:
+    """What surfaces meant in annotated documents, by their keys."""
+    found = store.meanings(keys)
+    return {key: {one.entity for one in own if one.entity.kb and one.entity.key}
+            for key, own in found.items()}  # fmt: skip
 
 
 def is_reranker_of_another_model(space: Space) -> bool:

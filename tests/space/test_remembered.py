@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -42,8 +42,15 @@ class Encoder:
         return vector
 
 
+def nothing(_: Collection[str]) -> dict[str, list[object]]:
+    """No surface ever meant anything."""
+    return {}
+
+
 def kept(folder: Path, state: str, some: list[RememberedSurface], encode: Encoder) -> object:
-    return remembered_vectors(folder, state, "model", DIM, lambda most: some[:most], encode)
+    return remembered_vectors(
+        folder, state, "model", DIM, lambda most: some[:most], encode, nothing
+    )
 
 
 def test_like_surfaces_are_those_of_a_twin_that_compares_all() -> None:
@@ -75,8 +82,28 @@ def test_own_words_and_unlike_ones_say_nothing() -> None:
     query = np.eye(DIM, dtype=np.float32)[:1] * 7  # of any length
     assert found.like(["key 1"], query) == [[LikeSurface(surface(2), 1.0)]]
     assert found.like([], np.empty((0, DIM), np.float32)) == []
-    nothing = RememberedVectors([], np.empty((0, DIM), np.float16))
-    assert nothing.like(["key 1"], query) == [[]]
+    empty = RememberedVectors([], np.empty((0, DIM), np.float16))
+    assert empty.like(["key 1"], query) == [[]]
+    assert empty.judged(nothing).trust == 1
+
+
+def test_like_words_are_trusted_as_far_as_they_mean_the_same() -> None:
+    """Of 90 surfaces the nearest one is known for each: pairs that mean one thing, or do not."""
+    angles = np.repeat(np.arange(45) * 0.1, 2) + np.tile([0.0, 0.01], 45)
+    vectors = np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float16)
+    found = RememberedVectors([surface(at) for at in range(90)], vectors)
+
+    def trust(same: int) -> float:
+        def meant(keys: Collection[str]) -> dict[str, list[object]]:
+            numbers = [(key, int(key.removeprefix("key "))) for key in keys]
+            return {key: [at // 2 if at < 2 * same else at] for key, at in numbers}
+
+        return found.judged(meant).trust
+
+    assert trust(45) == 1
+    assert trust(20) == pytest.approx((40 + 6) / 100 / 0.6)
+    assert trust(0) == pytest.approx(6 / 100 / 0.6)
+    assert found.judged(nothing).trust == 1
 
 
 def test_only_new_surfaces_are_encoded(tmp_path: Path) -> None:
@@ -112,8 +139,8 @@ def test_what_is_damaged_is_made_again(tmp_path: Path, name: str) -> None:
 
 def test_another_model_reads_all_surfaces_again(tmp_path: Path) -> None:
     encode, some = Encoder(), [surface(1)]
-    remembered_vectors(tmp_path / "m", "one", "model", DIM, lambda most: some, encode)
-    remembered_vectors(tmp_path / "m", "one", "other", DIM, lambda most: some, encode)
+    remembered_vectors(tmp_path / "m", "one", "model", DIM, lambda most: some, encode, nothing)
+    remembered_vectors(tmp_path / "m", "one", "other", DIM, lambda most: some, encode, nothing)
     assert encode.read == ["Words 1", "Words 1"]
 
 
