@@ -153,19 +153,18 @@ def of_linked_types(
 
 def annotation_of(texts: Sequence[AnnotatedText]) -> Annotation:
     """Counts of what is annotated, and of what is not though its words are elsewhere."""
-    places = [_counted(text) for text in texts]
-    marked_elsewhere, unmarked_elsewhere = _counted_elsewhere(texts)
+    counted = _counted(texts)
     return Annotation(
         records=sum(len(text.ids) for text in texts),
         texts=len(texts),
         mentions=sum(len(text.mentions) for text in texts),
-        marked=sum(marked for marked, _ in places),
-        unmarked=sum(unmarked for _, unmarked in places),
+        marked=counted["marked"],
+        unmarked=counted["unmarked"],
         texts_with_several=sum(len(text.mentions) > 1 for text in texts),
         words=sum(len(text.text.split()) for text in texts),
         pages=_are_pages(texts),
-        marked_elsewhere=marked_elsewhere,
-        unmarked_elsewhere=unmarked_elsewhere,
+        marked_elsewhere=counted["marked_elsewhere"],
+        unmarked_elsewhere=counted["unmarked_elsewhere"],
     )
 
 
@@ -189,54 +188,38 @@ def _united(left: Mention, right: Mention) -> Mention:
     return replace(left, gold=tuple(dict.fromkeys(left.gold + right.gold)))
 
 
-def _counted(text: AnnotatedText) -> tuple[int, int]:
-    """How many places with an annotated surface are annotated, and how many are not."""
-    places = {(mention.start, mention.end) for mention in text.mentions}
-    covered = _covered(text)
-    bare = sum(
-        not any(covered[slice(*found.span())])
-        for surface in {text.text[start:end] for start, end in places}
-        for found in re.finditer(rf"(?<!\w){re.escape(surface)}(?!\w)", text.text)
-    )
-    return len(places), bare
-
-
-def _counted_elsewhere(texts: Sequence[AnnotatedText]) -> tuple[int, int]:
-    """The same of places with a surface that another text annotates."""
-    annotating: dict[str, set[int]] = defaultdict(set)
-    for at, text in enumerate(texts):
+def _counted(texts: Sequence[AnnotatedText]) -> Counter[str]:
+    """How many places with a surface that a text annotates are annotated, and how many are not."""
+    annotating: Counter[str] = Counter()
+    lengths: dict[str, set[int]] = defaultdict(set)
+    surfaces = [{one.surface for one in text.mentions} for text in texts]
+    for own in surfaces:
+        for surface in own:
+            annotating[surface] += 1
+            for first in _PIECE.findall(surface)[:1]:
+                lengths[first].add(len(surface))
+    counts: Counter[str] = Counter()
+    for text, own in zip(texts, surfaces, strict=True):
+        covered = bytearray(len(text.text))
         for one in text.mentions:
-            annotating[one.surface].add(at)
-    by_word: dict[str, list[str]] = defaultdict(list)
-    for surface in annotating:
-        if first := _WORD.match(surface):
-            by_word[first[0]].append(surface)
-    marked = unmarked = 0
-    for at, text in enumerate(texts):
-        covered = _covered(text)
-        for word in _WORD.finditer(text.text):
-            for surface in by_word.get(word[0], ()):
-                start, end = word.start(), word.start() + len(surface)
-                if (
-                    text.text.startswith(surface, start)
-                    and not text.text[end : end + 1].isalnum()
-                    and not annotating[surface] <= {at}
-                ):
-                    is_marked = any(covered[start:end])
-                    marked += is_marked
-                    unmarked += not is_marked
-    return marked, unmarked
+            covered[one.start : one.end] = b"\1" * (one.end - one.start)
+        counts["marked"] += len({(one.start, one.end) for one in text.mentions})
+        for piece in _PIECE.finditer(text.text):
+            start = piece.start()
+            for length in lengths.get(piece[0], ()):
+                end = start + length
+                surface = text.text[start:end]
+                is_whole = len(surface) == length and not _GOES_ON.match(text.text, end)
+                if is_whole and surface in annotating:
+                    told = "marked" if any(covered[start:end]) else "unmarked"
+                    counts["unmarked"] += surface in own and told == "unmarked"
+                    counts[f"{told}_elsewhere"] += annotating[surface] > (surface in own)
+    return counts
 
 
-def _covered(text: AnnotatedText) -> bytearray:
-    """For each character of a text whether a mention has it."""
-    covered = bytearray(len(text.text))
-    for one in text.mentions:
-        covered[one.start : one.end] = b"\1" * (one.end - one.start)
-    return covered
-
-
-_WORD = re.compile(r"\w+")
+#: A word, or a sign between two words.
+_PIECE = re.compile(r"\w+|\W")
+_GOES_ON = re.compile(r"\w")
 
 #: A mention's document, start and end.
 Place = tuple[str, int, int]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from copy import copy
 from functools import cache
 from itertools import permutations
@@ -290,17 +290,14 @@ class CandidateSearch:
             or frozenset(fields.values())
             for found in zip(*tables.values(), strict=True)
         ]
-        numbers: dict[tuple[int, tuple[float, ...]], int] = {}
-        told: dict[str, list[Found]] = {kb: [] for kb in tables}
-        now: list[int] = []
-        for place, values in zip(places, spoken_of(mentions, places, bearing), strict=True):
-            key = place, tuple(values.values())
-            if key not in numbers:
-                numbers[key] = len(numbers)
-                for kb, found in tables.items():
-                    value = values.get(fields[kb], 0.0)
-                    told[kb].append(with_subject(found[place], value))
-            now.append(numbers[key])
+        values = spoken_of(mentions, places, bearing)
+        now, firsts = _numbered(
+            (place, tuple(one.values())) for place, one in zip(places, values, strict=True)
+        )
+        told = {
+            kb: [with_subject(found[places[at]], values[at].get(fields[kb], 0.0)) for at in firsts]
+            for kb, found in tables.items()
+        }
         return told, now
 
     def _with_asked(
@@ -334,22 +331,21 @@ class CandidateSearch:
                 for place, mention in zip(places, mentions, strict=True)
             ],
         )
-        numbers: dict[tuple[int, bytes], int] = {}
+        now, firsts = _numbered(
+            (place, b"".join(values[at].tobytes() for values in columns.values()))
+            for at, place in enumerate(places)
+        )
         asked: dict[str, list[Found]] = {kb: [] for kb in tables}
-        now: list[int] = []
-        for at, place in enumerate(places):
-            key = place, b"".join(values[at].tobytes() for values in columns.values())
-            if key not in numbers:
-                numbers[key] = len(numbers)
-                for kb, found in tables.items():
-                    own = [row for row, (_, of, _) in enumerate(first[place]) if of == kb]
-                    one = found[place].with_asked(
-                        [first[place][row][2] for row in own],
-                        [known[place].candidates[row] for row in own],
-                        {kind: values[at][own] for kind, values in columns.items()},
-                    )
-                    asked[kb].append(one)
-            now.append(numbers[key])
+        for at in firsts:
+            place = places[at]
+            for kb, found in tables.items():
+                own = [row for row, (_, of, _) in enumerate(first[place]) if of == kb]
+                one = found[place].with_asked(
+                    [first[place][row][2] for row in own],
+                    [known[place].candidates[row] for row in own],
+                    {kind: values[at][own] for kind, values in columns.items()},
+                )
+                asked[kb].append(one)
         return asked, now
 
     def _first(self, found: Mapping[str, Found]) -> _First:
@@ -393,6 +389,14 @@ class CandidateSearch:
                 values[counts] = scores
         named = found.evidence["exact"] * values
         return Found(found.entities, {**found.evidence, "context": values, "named_context": named})
+
+
+def _numbered(keys: Iterable[Hashable]) -> tuple[list[int], list[int]]:
+    """The number of each key, equal ones have one; and for each number where its key is first."""
+    first: dict[Hashable, int] = {}
+    every = [first.setdefault(key, at) for at, key in enumerate(keys)]
+    numbers = {at: number for number, at in enumerate(first.values())}
+    return [numbers[at] for at in every], list(first.values())
 
 
 def _values_of(entities: IntArray, values: Mapping[int, float]) -> FloatArray:

@@ -96,13 +96,14 @@ RETRIEVED = (
     EvidenceKind(
         "like_memory",
         "how sure annotated documents are that other words mean the candidate, times the cosine of "
-        "the vectors of these words and of the mention",
+        "the vectors of these words and of the mention; less where words alike seldom mean the "
+        "same in these documents (`Georgia`, `Georgia Tech`)",
         DefaultWeights(untrained=0.2, trained=0.2),
     ),
     EvidenceKind(
         "nil",
         "how sure annotated documents are that the surface means nothing in the KB: it lowers the "
-        "probability, not the score",
+        "probability, not the score; less where the KB has this name",
     ),
     EvidenceKind(
         "counterpart",

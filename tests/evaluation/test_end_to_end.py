@@ -10,6 +10,7 @@ from sklearn.metrics import brier_score_loss
 
 from kglink.evaluation.annotated import (
     AnnotatedText,
+    Annotation,
     annotation_of,
     merged_texts,
     of_linked_types,
@@ -334,6 +335,33 @@ def test_surfaces_that_are_annotated_once_and_stand_there_again() -> None:
     nested = annotated("2", "Bob Bobson and Bob", Bob_Bobson=(), Bob=())
     annotation = annotation_of(merged_texts("d", [nested]))
     assert (annotation.marked, annotation.unmarked) == (2, 1)
+
+
+def test_surfaces_that_other_texts_annotate() -> None:
+    """A sentence with two of its names marked is annotated in part, as other sentences show."""
+
+    def told(*marked: str) -> Annotation:
+        """Ten sentences about three people, of whom each marks some."""
+        documents = [
+            annotated(str(number), f"Ada, Bob and Cecil, called Cecilia: {number}.", **golds)
+            for number in range(10)
+            for golds in [dict.fromkeys(marked[number % len(marked)].split(), ("a:1",))]
+        ]
+        return annotation_of(merged_texts("d", documents))
+
+    whole = told("Ada Bob Cecil")
+    assert (whole.marked_elsewhere, whole.unmarked_elsewhere, whole.partial) == (30, 0, "")
+    most = told("Ada Bob Cecil", "Ada Bob Cecil", "Ada Bob Cecil", "Ada Bob")
+    assert (most.marked_elsewhere, most.unmarked_elsewhere, most.partial) == (28, 2, "")
+    part = told("Ada Bob", "Bob Cecil", "Ada Cecil")
+    assert (part.marked_elsewhere, part.unmarked_elsewhere) == (20, 10)
+    assert part.partial == (
+        "of 30 places with a surface that another text annotates 10 are not annotated"
+    )
+    few = annotation_of(
+        merged_texts("d", [annotated("1", ONE, Ada=()), annotated("2", ONE, Bob=())])
+    )
+    assert (few.marked_elsewhere, few.unmarked_elsewhere, few.partial) == (0, 0, "")
 
 
 def test_precision_is_unknown_where_mentions_are_annotated_in_part() -> None:

@@ -70,6 +70,14 @@ def test_nothing_no_mention_and_another_border(workspace: Workspace) -> None:
     assert answers(workspace, TEXT) == before
 
 
+def test_nothing_is_believed_of_other_texts_though_a_kb_has_the_name(workspace: Workspace) -> None:
+    one, other = "They saw Reykjavik.", "Reykjavik was cold in the evening."
+    at = place(other, "Reykjavik")
+    assert answers(workspace, other)[at]
+    workspace.correct(one, *place(one, "Reykjavik"), None)
+    assert answers(workspace, other).get(at) is None
+
+
 @pytest.mark.slow
 def test_given_mentions_stay_as_they_were_given(workspace: Workspace) -> None:
     at = place(TEXT, "Halley")

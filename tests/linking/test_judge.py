@@ -86,6 +86,22 @@ def test_words_that_were_mostly_no_mention_are_left_out() -> None:
     assert kept([doubtful, onset], memory) == ["disease"]
 
 
+def test_a_name_that_memory_knows_is_no_mention_for_that_in_a_longer_name() -> None:
+    poland = EntityId("x", "1")
+
+    def known(text: str, *told: tuple[str, EntityId, float]) -> float:
+        start = text.index("Poland")
+        ranking = Ranking(MentionInText(text, start, start + 6, "", 0.5, given=False), ())
+        (facts,) = remembered_facts([ranking], Told(*told))
+        return facts["known"]
+
+    seen = ("poland", poland, 3)
+    assert known("They left Poland early.", seen) == pytest.approx(math.log(3.5 / 0.5))
+    assert known("The Partitions of Poland began.", seen) == 0
+    unmarked = ("poland", NO_MENTION, 6)
+    assert known("The Partitions of Poland began.", unmarked) == pytest.approx(math.log(0.5 / 6.5))
+
+
 def test_kinds_that_are_seldom_marked_are_doubted() -> None:
     gene = Candidate(EntityId("x", "1"), "Onset Gene", 0.9)
     onset = Ranking(proposal(20, 25, 0.7).mention, (gene,))

@@ -149,6 +149,26 @@ def test_memory_and_nil(workspace: Workspace) -> None:
     assert {one["nil"] for one in evidence(workspace, "Heron").values()} == {0}
 
 
+@pytest.mark.parametrize("times", [1, 20])
+def test_that_a_name_of_a_kb_means_nothing_there_is_doubted(tmp_path: Path, times: int) -> None:
+    """Notes speak of another Selwyn: one of them says little, twenty say more."""
+    town = (Mention(4, 10, "Selwyn", ()), Mention(15, 18, "Rye", (EntityId("towns", "r"),)))
+    notes = [Document(str(at), f"{at:02}: Selwyn and Rye.", town) for at in range(times)]
+    with Workspace.open(tmp_path, create=True, flags={"space.name": "names"}) as opened:
+        opened.add_kb(
+            "towns", [Entity("s", "Selwyn"), Entity("r", "Rye"), Entity("x", "Selwyn Bay")]
+        )
+        opened.add_kb("notes", notes, links_to=["towns"])
+        opened.learn("notes")
+        opened.build()
+        mention = MentionInText("Off to Selwyn.", 7, 13, "d")
+        (found,) = opened.linker()._search.find([mention], ["towns"])
+    sure = (times / (times + 1)) ** 2 / times + (times / (times + 1))
+    assert found["towns"][0].evidence["nil"] == pytest.approx(
+        min(1.0, sure) * times / (times + 20), abs=0.01
+    )
+
+
 def test_like_memory_is_what_like_words_meant(workspace: Workspace) -> None:
     # "egret" meant the bird three times of four; nobody annotated these words.
     found = evidence(workspace, "one of the egrets")

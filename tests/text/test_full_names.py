@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from kglink.text.full_names import full_name_of
+from kglink.text.full_names import full_name_of, is_part_of_name
 
 NAMES = frozenset((
     "Gerald Ford", "Robert Gates", "Ford", "South Africa", "Africa", "Rosie O'Donnell",
@@ -62,3 +62,25 @@ def test_a_long_text_is_read_in_linear_time(unit: str) -> None:
     # because a busy machine only ever adds.
     short, long = (min(seconds(size, one) for one in range(3)) for size in (25_000, 400_000))
     assert long < 80 * short + 0.1
+
+
+@pytest.mark.parametrize(
+    ("text", "is_part"),
+    [
+        ("the Partitions of [Poland] were", True),
+        ("the French-[Poland] alliance", True),
+        ("the [Poland] Museum", True),
+        ("the [Poland] of Casimir", True),
+        ("the University of the [Poland]", True),
+        ("In [Poland] it rains", False),
+        ("They saw Warsaw. [Poland] won", False),
+        ("Warsaw, [Poland], 1920", False),
+        ("north of [Poland] and Hungary", False),
+        ("[Poland]", False),
+        ("the Great [poland] china pig", False),
+    ],
+)
+def test_a_part_of_a_longer_name(text: str, is_part: bool) -> None:
+    start, end = text.index("["), text.index("]") - 1
+    plain = text.replace("[", "").replace("]", "")
+    assert is_part_of_name(plain, start, end) == is_part
