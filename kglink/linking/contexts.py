@@ -94,9 +94,9 @@ def widened(bits: npt.NDArray[np.int16]) -> FloatArray:
     return (bits.astype(np.uint16).astype(np.uint32) << 16).view(np.float32)
 
 
-def spread(count: int) -> IntArray:
-    """At most ``_SAMPLE`` rows, spread evenly."""
-    wanted = min(count, _SAMPLE)
+def spread(count: int, most: int = _SAMPLE) -> IntArray:
+    """At most so many rows of all, spread evenly."""
+    wanted = min(count, most)
     return np.arange(wanted) * count // max(1, wanted)
 
 

@@ -18,9 +18,9 @@ from kglink.records import MentionInText
 from kglink.space.segment import Segment
 from kglink.text.fold import fold
 
-#: KBs that share this part of the names of the smaller one, or of a thousand of them, are about the
+#: KBs that share this part of the names of the smaller one, or of so many of them, are about the
 #: same things.
-_RELATED = 0.2
+_RELATED, _LOOKED_UP = 0.2, 256
 
 
 class Fields:
@@ -42,7 +42,7 @@ class Fields:
             small, large = sorted(
                 (self._segments[left], self._segments[right]), key=lambda one: len(one.surfaces)
             )
-            sample = {small.names.folded[row] for row in spread(len(small.surfaces))}
+            sample = {small.names.folded[row] for row in spread(len(small.surfaces), _LOOKED_UP)}
             names = [name for name in sample if len(small.names.exact(name))]  # of what is wanted
             shared = sum(len(large.names.exact(name)) > 0 for name in names)
             self._related[left, right] = shared > 0 and shared >= _RELATED * len(names)
