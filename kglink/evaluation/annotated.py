@@ -20,12 +20,14 @@ from kglink.store import Store
 from kglink.text.fold import fold
 
 #: Texts are annotated in part where this share of the places that bear an annotated surface
-#: are not annotated. In abstracts that people annotated fully it is 2% at most, and about a half
-#: where each record marks one mention.
+#: are not annotated. Of surfaces of the same text it is 2% at most in abstracts that people
+#: annotated fully, and about a half where each record marks one mention; of those of other texts up
+#: to 9% in sets that are annotated whole, and 34% and more in others.
 MOST_UNMARKED = 0.2
 
-#: As many places whose words other texts annotate show whether this one is annotated whole.
-_LEAST_PLACES = 30
+#: Fewer places with surfaces that other texts annotate say nothing of a source; nor do surfaces
+#: that fewer texts annotate.
+_LEAST_PLACES, _SEVERAL = 30, 2
 
 #: Longer texts with a single mention each are hardly ever annotated whole, in words.
 MOST_WORDS_OF_ONE = 50
@@ -68,7 +70,7 @@ class Annotation:
     pages: bool = False
     """The texts are pages about entities, and their mentions link to each other."""
     marked_elsewhere: int = 0
-    """Places that bear a surface annotated in another of the texts, and are annotated."""
+    """Places that bear a surface annotated in several others of the texts, and are annotated."""
     unmarked_elsewhere: int = 0
     """Such places that are not, and lie in no annotated mention."""
 
@@ -89,7 +91,7 @@ class Annotation:
         places = self.marked_elsewhere + self.unmarked_elsewhere
         if places >= _LEAST_PLACES and self.unmarked_elsewhere > MOST_UNMARKED * places:
             return (
-                f"of {places:,} places with a surface that another text annotates "
+                f"of {places:,} places with a surface that other texts annotate "
                 f"{self.unmarked_elsewhere:,} are not annotated"
             )
         return ""
@@ -188,16 +190,28 @@ def _united(left: Mention, right: Mention) -> Mention:
     return replace(left, gold=tuple(dict.fromkeys(left.gold + right.gold)))
 
 
+#: The pieces of a text at which a surface may begin.
+_PIECE = re.compile(r"\w+|\W")
+_IN_WORD = re.compile(r"\w")
+#: Longer surfaces are not looked for again.
+_LONGEST = 100
+
+
 def _counted(texts: Sequence[AnnotatedText]) -> Counter[str]:
-    """How many places with a surface that a text annotates are annotated, and how many are not."""
-    annotating: Counter[str] = Counter()
+    """Count the places with a surface that the same text annotates, or others of its source.
+
+    Those are annotated, or lie in or across a mention that is; or they are not. A place counts for
+    each surface that it bears. Surfaces that a single other text annotates say nothing: its mention
+    may be a mistake. Nor do texts of no named source say anything of each other.
+    """
+    surfaces = [{text.text[one.start : one.end] for one in text.mentions} for text in texts]
+    annotating: Counter[tuple[str, str]] = Counter()
     lengths: dict[str, set[int]] = defaultdict(set)
-    surfaces = [{one.surface for one in text.mentions} for text in texts]
-    for own in surfaces:
+    for text, own in zip(texts, surfaces, strict=True):
+        annotating.update((text.docs, surface) for surface in own)
         for surface in own:
-            annotating[surface] += 1
-            for first in _PIECE.findall(surface)[:1]:
-                lengths[first].add(len(surface))
+            if len(surface) <= _LONGEST:
+                lengths[_PIECE.findall(surface)[0]].add(len(surface))
     counts: Counter[str] = Counter()
     for text, own in zip(texts, surfaces, strict=True):
         covered = bytearray(len(text.text))
@@ -206,20 +220,23 @@ def _counted(texts: Sequence[AnnotatedText]) -> Counter[str]:
         counts["marked"] += len({(one.start, one.end) for one in text.mentions})
         for piece in _PIECE.finditer(text.text):
             start = piece.start()
-            for length in lengths.get(piece[0], ()):
-                end = start + length
+            for end in (start + length for length in lengths.get(piece[0], ())):
                 surface = text.text[start:end]
-                is_whole = len(surface) == length and not _GOES_ON.match(text.text, end)
-                if is_whole and surface in annotating:
-                    told = "marked" if any(covered[start:end]) else "unmarked"
-                    counts["unmarked"] += surface in own and told == "unmarked"
-                    counts[f"{told}_elsewhere"] += annotating[surface] > (surface in own)
+                is_own, known = surface in own, annotating[text.docs, surface]
+                others = known - is_own if text.docs else 0
+                if (is_own or others >= _SEVERAL) and _stands_alone(text.text, start, end):
+                    is_marked = covered.find(1, start, end) >= 0
+                    counts["unmarked"] += is_own and not is_marked
+                    kind = "marked_elsewhere" if is_marked else "unmarked_elsewhere"
+                    counts[kind] += others >= _SEVERAL
     return counts
 
 
-#: A word, or a sign between two words.
-_PIECE = re.compile(r"\w+|\W")
-_GOES_ON = re.compile(r"\w")
+def _stands_alone(text: str, start: int, end: int) -> bool:
+    """Whether the words of a place begin and end there."""
+    begins = not start or not _IN_WORD.match(text, start - 1)
+    return end <= len(text) and begins and not _IN_WORD.match(text, end)
+
 
 #: A mention's document, start and end.
 Place = tuple[str, int, int]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from copy import copy
-from functools import cache
+from functools import cache, partial
 from itertools import permutations
 
 import numpy as np
@@ -207,30 +207,25 @@ class CandidateSearch:
         That a KB lacks what is meant is one thing more, where the KB has something of this name,
         and nobody corrected it.
         """
-        for at in range(len(batch.own)):
+        for at, own in enumerate(batch.own):
             here = {kb: found[at] for kb, found in tables.items()}
             remembered = [one.evidence[kind] for one in here.values() for kind in _OF_MEMORY]
             if not any(values.any() for values in remembered):
                 continue
+            forms = [one for one in (own, batch.long[at]) if one is not None]
             bearers = {kb: int(np.count_nonzero(one.evidence["exact"])) for kb, one in here.items()}
             several = sum(bearers.values()) if is_open(at) else 1
-            corrected = batch.recalled.is_corrected(batch.own[at])
+            said_nil = batch.recalled.is_corrected_to_nil(forms)
+            trust = partial(batch.recalled.trust, likeness=batch.likeness[at])
+            trust_in_entities = trust([own], several)
             for kb, one in here.items():
-                more = int(bearers[kb] > 0 and not corrected)
-                doubted = {
-                    kind: one.evidence[kind] * self._trust(batch, at, meant)
-                    for kind, meant in zip(
-                        _OF_MEMORY, (several, several, several + more), strict=True
-                    )
-                    if meant > 1
-                }
-                if doubted:
-                    tables[kb][at] = Found(one.entities, {**one.evidence, **doubted})
-
-    @staticmethod
-    def _trust(batch: Batch, at: int, meant: int) -> np.float32:
-        surfaces = filter(None, (batch.own[at], batch.long[at]))
-        return np.float32(batch.recalled.trust(surfaces, meant, batch.likeness[at]))
+                things = several + (bearers[kb] > 0 and not said_nil)
+                if things == 1:
+                    continue
+                trusts = (trust_in_entities, trust_in_entities, trust(forms, things))
+                doubted = {kind: one.evidence[kind] * np.float32(value)
+                           for kind, value in zip(_OF_MEMORY, trusts, strict=True)}  # fmt: skip
+                tables[kb][at] = Found(one.entities, {**one.evidence, **doubted})
 
     def _add_counterparts(self, batch: Batch, tables: dict[str, list[Found]]) -> None:
         """Let accepted overlaps share evidence, and bring what another KB finds near the top."""

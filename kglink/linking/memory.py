@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
+from itertools import chain
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -166,19 +167,22 @@ class Recalled:
                 _keep_best(said.like, meanings, segment, one.cosine * self._trust_in_like)
         return said
 
-    def is_corrected(self, surface: Surface) -> bool:
-        """Whether people corrected what a surface means."""
-        meanings = self._meanings.get(name_key(surface.folded), ())
-        return any(one.source == CORRECTIONS for one in meanings)
+    def is_corrected_to_nil(self, surfaces: Iterable[Surface]) -> bool:
+        """Whether people said of one of some surfaces that it means nothing."""
+        keys = {name_key(one.folded) for one in surfaces}
+        meanings = chain.from_iterable(self._meanings.get(key, ()) for key in keys)
+        return any(one.source == CORRECTIONS and one.entity == NIL for one in meanings)
 
     def trust(self, surfaces: Iterable[Surface], meant: int, likeness: Likeness) -> float:
         """How far memory is believed where a name may mean so many things: there the text decides.
 
-        The more of them, the more often it must have seen the name, or what that is short for.
+        The more of them, the more often it must have seen the name, in one of its forms.
         """
         keys = {name_key(one.folded) for one in surfaces}
-        uses = max(sum(one.times for one in self._weighed(key, likeness)) for key in keys)
-        return uses / (uses + _DOUBT * (meant - 1)) if uses else 0.0
+        uses = max(
+            (sum(one.times for one in self._weighed(key, likeness)) for key in keys), default=0.0
+        )
+        return uses / (uses + _DOUBT * (meant - 1)) if uses else float(meant == 1)
 
 
 def _keep_best(

@@ -14,6 +14,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import Field
 
 from kglink.errors import DamagedFileError, NewerFileError
 from kglink.files.atomic import atomic_folder
@@ -25,13 +26,14 @@ from kglink.files.manifest import (
     read_manifest,
 )
 from kglink.files.tables import StringTable, StringWriter, map_column
+from kglink.records import EntityId
 from kglink.space.names import FloatArray
 
 HalfArray = npt.NDArray[np.float16]
 #: Gives a vector for each text.
 Encode = Callable[[Sequence[str]], FloatArray]
-#: Gives for keys of surfaces all that these meant.
-Meant = Callable[[Collection[str]], Mapping[str, Collection[object]]]
+#: Gives for keys of surfaces the entities that these meant.
+Meant = Callable[[Collection[str]], Mapping[str, Collection[EntityId]]]
 
 #: How many surfaces have vectors: those that were seen most often.
 MOST_SURFACES = 50_000
@@ -40,7 +42,7 @@ LEAST_ALIKE = 0.6
 #: How many like surfaces are asked what they meant.
 _NEAREST = 8
 #: At most this number of surfaces, from all places alike, shows whether like words mean the same.
-_JUDGED_BY = 1000
+_JUDGED_BY = 500
 #: The share of names of diseases whose nearest one means the same. Where it is smaller, as it is
 #: for places and people ("Georgia", "Georgia Tech"), like words tell less.
 _OF_DISEASES = 0.6
@@ -77,7 +79,8 @@ class _Info(ManifestPart):
     """Of the memory."""
     model: str
     """Its fingerprint."""
-    trust: float
+    trust: float | None = Field(default=None, ge=0, le=1)
+    """How far like words are trusted; None: nobody has looked."""
     files: dict[str, FileInfo]
 
 
@@ -125,11 +128,14 @@ class RememberedVectors:
         pairs = [
             (one, near[0].remembered.key) for one, near in zip(keys, like, strict=True) if near
         ]
-        known = {
-            key: set(what) for key, what in meant({key for two in pairs for key in two}).items()
-        }
-        both = [(known.get(one), known.get(other)) for one, other in pairs]
-        same = [bool(one & other) for one, other in both if one and other]
+        known = meant({key for pair in pairs for key in pair})
+        both = [(set(known.get(one, ())), set(known.get(other, ()))) for one, other in pairs]
+        # What one KB has and what another has is not the same, and says nothing.
+        same = [
+            bool(one & other)
+            for one, other in both
+            if {entity.kb for entity in one} & {entity.kb for entity in other}
+        ]
         share = (sum(same) + _FEW * _OF_DISEASES) / (len(same) + _FEW)
         return type(self)(self._surfaces, self._vectors, min(1.0, share / _OF_DISEASES))
 
@@ -173,7 +179,10 @@ def remembered_vectors(
 
 
 def _read(folder: Path, model: str, dim: int) -> tuple[str, RememberedVectors] | None:
-    """What was kept, and of what state; None where that is damaged, or of another model."""
+    """What was kept, and of what state; None where that is damaged, or of another model.
+
+    The state is empty where the vectors are kept and their trust is not.
+    """
     try:
         info = read_manifest(_Info, folder / _INFO_FILE, newest=_FORMAT)
         if info.model != model:
@@ -184,6 +193,8 @@ def _read(folder: Path, model: str, dim: int) -> tuple[str, RememberedVectors] |
         vectors = map_column(folder / _VECTORS_FILE, np.float16, (len(surfaces), dim))
     except (DamagedFileError, NewerFileError, ValueError):
         return None
+    if info.trust is None:  # of before like words were judged
+        return "", RememberedVectors(surfaces, vectors)
     return info.state, RememberedVectors(surfaces, vectors, info.trust)
 
 

@@ -31,10 +31,15 @@ _NOT_FIRST = frozenset((
 ))  # fmt: skip
 
 
-_OF = r" (?:of|de|du|di|von)(?: the| la)? "
-_NAME_BEFORE = re.compile(rf"(?<![\w'’])([^\W\d_a-zß-öø-ÿ][\w'’]*)(?: |-|{_OF})\Z")
-_NAME_BEHIND = re.compile(rf"(?: |-|{_OF})[^\W\d_a-zß-öø-ÿ]\w")
+#: What joins the words of a longer name: a space, a hyphen, "of the".
+_JOINED = r"( (?:of|de|du|di|von)(?: the| la)? | |-)"
+_WORD_BEFORE = re.compile(rf"(?<![\w'’-])([^\W\d_]\w*(?:['’]\w+)?){_JOINED}\Z")
+_WORD_BEHIND = re.compile(rf"{_JOINED}([^\W\d_]\w)")
 _LONGEST_BEFORE = 60
+_TITLES = frozenset((
+    "Mr", "Mrs", "Ms", "Dr", "Prof", "Sir", "Lord", "Lady", "President", "Senator", "Judge", "King",
+    "Queen", "Pope", "Saint", "General", "Captain", "Colonel", "Professor", "Minister",
+))  # fmt: skip
 
 
 class _Full(NamedTuple):
@@ -70,13 +75,24 @@ def full_name_of(surface: str, start: int, text: str, is_name: Callable[[str], b
 
 
 def is_part_of_name(text: str, start: int, end: int) -> bool:
-    """Whether words with a capital stand in a longer name: "Poland" in "Partitions of Poland"."""
-    if not text[start : start + 1].isupper():
+    """Whether words that begin with a capital stand in a longer name: "Partitions of [Poland]".
+
+    Words in capitals do not: headlines have all words so. Nor does a title make a name longer, or
+    what has its capital from the beginning of a sentence.
+    """
+    surface = text[start:end]
+    if not surface[:1].isupper() or (len(surface) > 1 and surface.isupper()):
         return False
-    before = _NAME_BEFORE.search(text, max(0, start - _LONGEST_BEFORE), start)
-    if before and before[1].lower() not in function_words("en"):
-        return True
-    return bool(_NAME_BEHIND.match(text, end))
+    before = _WORD_BEFORE.search(text, max(0, start - _LONGEST_BEFORE), start)
+    if before and before[1][0].isupper():
+        word, joined = before[1], before[2]
+        lead = text[max(0, before.start() - 4) : before.start()].rstrip(" \t\"'”’()")
+        begins = not lead or lead[-1] in ".!?:;\n"
+        is_name = not (begins and joined == " ") and "'" not in word and "’" not in word
+        if is_name and word not in _TITLES and word.lower() not in function_words("en"):
+            return True
+    behind = _WORD_BEHIND.match(text, end)
+    return bool(behind and behind[2][0].isupper())
 
 
 @lru_cache(maxsize=64)  # the mentions of one document come one after the other

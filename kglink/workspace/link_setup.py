@@ -239,7 +239,7 @@ class LinkSetup:
         return Fitted(scoring, rankings, search.scoring)
 
 
-def _meant(store: Store, keys: Collection[str]) -> Mapping[str, Collection[object]]:
+def _meant(store: Store, keys: Collection[str]) -> Mapping[str, Collection[EntityId]]:
     """What surfaces meant in annotated documents, by their keys."""
     found = store.meanings(keys)
     return {key: {one.entity for one in own if one.entity.kb and one.entity.key}

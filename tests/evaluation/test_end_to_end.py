@@ -356,7 +356,7 @@ def test_surfaces_that_other_texts_annotate() -> None:
     part = told("Ada Bob", "Bob Cecil", "Ada Cecil")
     assert (part.marked_elsewhere, part.unmarked_elsewhere) == (20, 10)
     assert part.partial == (
-        "of 30 places with a surface that another text annotates 10 are not annotated"
+        "of 30 places with a surface that other texts annotate 10 are not annotated"
     )
     few = annotation_of(
         merged_texts("d", [annotated("1", ONE, Ada=()), annotated("2", ONE, Bob=())])

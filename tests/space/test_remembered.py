@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from kglink.records import EntityId
 from kglink.space.remembered import (
     LEAST_ALIKE,
     LikeSurface,
@@ -42,7 +44,7 @@ class Encoder:
         return vector
 
 
-def nothing(_: Collection[str]) -> dict[str, list[object]]:
+def nothing(_: Collection[str]) -> dict[str, list[EntityId]]:
     """No surface ever meant anything."""
     return {}
 
@@ -94,9 +96,10 @@ def test_like_words_are_trusted_as_far_as_they_mean_the_same() -> None:
     found = RememberedVectors([surface(at) for at in range(90)], vectors)
 
     def trust(same: int) -> float:
-        def meant(keys: Collection[str]) -> dict[str, list[object]]:
+        def meant(keys: Collection[str]) -> dict[str, list[EntityId]]:
             numbers = [(key, int(key.removeprefix("key "))) for key in keys]
-            return {key: [at // 2 if at < 2 * same else at] for key, at in numbers}
+            means = {key: at // 2 if at < 2 * same else at for key, at in numbers}
+            return {key: [EntityId("kb", str(at))] for key, at in means.items()}
 
         return found.judged(meant).trust
 
@@ -104,6 +107,11 @@ def test_like_words_are_trusted_as_far_as_they_mean_the_same() -> None:
     assert trust(20) == pytest.approx((40 + 6) / 100 / 0.6)
     assert trust(0) == pytest.approx(6 / 100 / 0.6)
     assert found.judged(nothing).trust == 1
+    # What two KBs have says nothing of each other.
+    apart = found.judged(
+        lambda keys: {key: [EntityId(f"kb {int(key[4:]) % 2}", key)] for key in keys}
+    )
+    assert apart.trust == 1
 
 
 def test_only_new_surfaces_are_encoded(tmp_path: Path) -> None:
@@ -135,6 +143,18 @@ def test_what_is_damaged_is_made_again(tmp_path: Path, name: str) -> None:
     assert encode.read == ["Words 1", "Words 2"]
     kept(folder, "one", some, encode)
     assert len(encode.read) == 2
+
+
+def test_vectors_of_before_like_words_were_judged_are_kept(tmp_path: Path) -> None:
+    encode, some = Encoder(), [surface(1), surface(2)]
+    folder = tmp_path / "memory"
+    kept(folder, "one", some, encode)
+    said = json.loads((folder / "memory.json").read_text("utf-8"))
+    del said["trust"]
+    (folder / "memory.json").write_text(json.dumps(said | {"format": 1}), "utf-8")
+    kept(folder, "one", some, encode)
+    assert encode.read == ["Words 1", "Words 2"]
+    assert json.loads((folder / "memory.json").read_text("utf-8"))["trust"] == 1
 
 
 def test_another_model_reads_all_surfaces_again(tmp_path: Path) -> None:

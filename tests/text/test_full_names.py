@@ -78,6 +78,16 @@ def test_a_long_text_is_read_in_linear_time(unit: str) -> None:
         ("north of [Poland] and Hungary", False),
         ("[Poland]", False),
         ("the Great [poland] china pig", False),
+        ("Although [Poland] won", False),
+        ("He said: Since [Poland] won", False),
+        ("Parts of [Poland] are wet", True),
+        ("saw Obama's [Poland] visit", False),
+        ("saw It's [Poland] there", False),
+        ("met President [Poland]", False),
+        ("POLES LEAVE [POLAND] IN FEAR", False),
+        ("\u0434\u043e [\u041c\u043e\u0441\u043a\u0432\u0430] \u0431\u044b\u043b\u0430", False),
+        ("w [Krak\u00f3w] \u015bwietny", False),
+        ("in [NASA] \u5b87\u5b99", False),
     ],
 )
 def test_a_part_of_a_longer_name(text: str, is_part: bool) -> None:
