@@ -8,10 +8,12 @@ et al. 2018) takes from twice the cosine the mean cosine of each of the two to i
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -19,6 +21,7 @@ import numpy.typing as npt
 import torch
 
 from kglink.models import Precision, choose_hardware
+from kglink.overlap.compared import Compared, digest_of_arrays
 from kglink.plugins import EntityVectors
 from kglink.records import OnProgress, Progress, Spread
 
@@ -106,12 +109,14 @@ def nearest_neighbours(
     device: str = "auto",
     precision: Precision = "auto",
     spread: Spread | None = None,
+    kept: Path | None = None,
     progress: OnProgress = lambda _: None,
 ) -> Neighbours:
     """The ``k`` nearest of each entity of both sides, with hubness taken out.
 
     Memory is that of a few blocks, of the smaller side's rows (up to 2 GiB), and of ``k`` pairs
-    for each entity. With ``spread`` the workers of a cluster compare. In half precision, which
+    for each entity. With ``spread`` the workers of a cluster compare, and what they found is kept
+    in the folder ``kept``, so that a run that was stopped goes on. In half precision, which
     ``auto`` takes where the hardware gains from it, twice as many are found first and compared
     again in full. ``progress`` counts the rows of the larger side.
     """
@@ -122,7 +127,7 @@ def nearest_neighbours(
     if spread:
         rows = _Part(small.owners, small.rows(slice(None)))
         job = NeighbourJob(rows, len(small.keys), wanted, device, hardware.precision)
-        of_large, of_small = _compared_elsewhere(job, large, spread, progress)
+        of_large, of_small = _compared_elsewhere(job, large, spread, kept, progress)
     else:
         of_large = _Best(len(large.keys), wanted, hardware.device)
         of_small = _Best(len(small.keys), wanted, hardware.device)
@@ -181,21 +186,44 @@ class NeighbourJob:
 
 
 def _compared_elsewhere(
-    job: NeighbourJob, large: EntityVectors, spread: Spread, progress: OnProgress
+    job: NeighbourJob,
+    large: EntityVectors,
+    spread: Spread,
+    folder: Path | None,
+    progress: OnProgress,
 ) -> tuple[_Best, _Best]:
     """The best of both sides, which workers have found part by part."""
-    parts = (
-        (f"rows {rows.start:,} to {rows.stop:,}", _Part(large.owners[rows], large.rows(rows)))
-        for rows in _cuts(large.owners, PART_ROWS)
-    )
     of_large, of_small = (_Best(count, job.k, "cpu") for count in (len(large.keys), job.entities))
-    done = 0
-    with closing(spread(job, parts)) as answers:
+    cuts = list(_cuts(large.owners, PART_ROWS))
+
+    def part_of(rows: slice) -> _Part:
+        return _Part(large.owners[rows], large.rows(rows))
+
+    found = [one.numpy() for best in (of_large, of_small) for one in (best.scores, best.ids)]
+    way = f"{job.entities} {job.k} {job.device} {job.precision}"
+    compared = Compared(folder, way, job.small, found) if folder else None
+    if compared:
+        cuts = cuts[compared.resume(digest_of_arrays(part_of(rows)) for rows in cuts) :]
+    done = cuts[0].start if cuts else len(large.owners)
+    digests: deque[bytes] = deque()
+
+    def parts() -> Iterator[tuple[str, _Part]]:
+        for rows in cuts:
+            part = part_of(rows)
+            digests.append(digest_of_arrays(part) if compared else b"")
+            yield f"rows {rows.start:,} to {rows.stop:,}", part
+
+    with closing(spread(job, parts())) as answers:
         for first, rows, (scores, ids, small_scores, small_ids) in answers:
             of_large.merge(slice(first, first + len(ids)), scores, ids)
             of_small.merge(slice(None), small_scores, small_ids)
             done += rows
+            digest = digests.popleft()
+            if compared:
+                compared.add(digest)
             progress(Progress("comparing vectors", done, len(large.owners)))
+    if compared:
+        compared.finish()
     return of_large, of_small
 
 

@@ -180,6 +180,7 @@ class StoreKBs:
     scratch: ScratchPairs
     device: str = "auto"
     spread: Spread | None = None
+    kept: Path | None = None
     report: OnProgress = lambda _: None
 
     def entities(self, side: Side) -> Iterator[Entity]:

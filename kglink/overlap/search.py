@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, combinations
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from kglink.config import OverlapSection
@@ -98,6 +99,8 @@ class OverlapTools:
     """Where neighbours are looked for: the setting ``encoder.device``."""
     spread: Spread | None = None
     """Has vectors compared by the workers of a cluster."""
+    kept: Path | None = None
+    """The folder for what they found, until all is found."""
 
     @property
     def is_full(self) -> bool:
@@ -244,6 +247,7 @@ class Search:
             scratch,
             tools.device,
             tools.spread,
+            tools.kept and tools.kept / f"compared-{first}-{second}",
             self._steps.reach,
         )
 

@@ -409,6 +409,8 @@ class PairedKBs(Protocol):
     """Where to compute: the setting ``encoder.device``."""
     spread: Spread | None
     """Has work done by the workers of a cluster, where there is one."""
+    kept: Path | None
+    """The folder where what they found is kept until all is found."""
 
     def entities(self, side: Side) -> Iterator[Entity]:
         """All entities of one side in the order of their keys."""

@@ -118,6 +118,7 @@ def overlap_tools(opened: Opened, progress: OnProgress = lambda _: None) -> Over
         evidence=evidence,
         model=model,
         device=space.encoder.device,
+        kept=root / VECTORS_FOLDER,
     )
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pickle
 from collections import defaultdict
 from collections.abc import Generator, Iterable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
-from kglink.overlap import neighbours
+from kglink.overlap import compared, neighbours
 from kglink.overlap.neighbours import Neighbours, cosines, nearest_neighbours
 from kglink.records import Progress, Spread
 from kglink.testing.contracts.pair_evidence import ListedVectors
@@ -107,6 +109,58 @@ def test_neighbours_equal_brute_force(
     assert found.keys() == wanted.keys()
     for pair, values in wanted.items():
         assert found[pair] == pytest.approx(values, abs=1e-5)
+
+
+def test_a_cluster_that_was_stopped_goes_on_where_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each part is compared once, whenever the run stops, and other vectors begin anew."""
+    monkeypatch.setattr(neighbours, "PART_ROWS", 10)
+    monkeypatch.setattr(compared, "_EVERY_S", 0.0)
+    monkeypatch.setattr(compared, "_EVERY_TIMES", 0.0)
+    left, right = vectors(90, 1, most_rows=3), vectors(45, 2, most_rows=3)
+    done: list[str] = []
+
+    def run(left: ListedVectors, most: int = 99) -> Neighbours:
+        def stopping(job: Any, pieces: Iterable[tuple[str, Any]]) -> Generator[Any]:
+            for at, piece in enumerate(pieces):
+                if at == most:
+                    raise KeyboardInterrupt
+                yield from elsewhere(job, [piece])
+                done.append(piece[0])
+
+        return nearest_neighbours(
+            left, right, k=4, precision="fp32", spread=stopping, kept=tmp_path / "kept"
+        )
+
+    def same(found: Neighbours) -> bool:
+        return all(
+            np.array_equal(getattr(found, one.name), getattr(whole, one.name))
+            for one in dataclasses.fields(found)
+        )
+
+    whole = nearest_neighbours(left, right, k=4, precision="fp32", spread=elsewhere)
+    assert same(run(left))
+    parts, done[:] = list(done), []
+    assert len(parts) > 5
+    for most in (3, 1, 0):
+        with pytest.raises(KeyboardInterrupt):
+            run(left, most)
+    assert same(run(left))
+    assert done == parts
+    assert not (tmp_path / "kept").exists()
+    for damage in ("damaged", "other"):
+        with pytest.raises(KeyboardInterrupt):
+            run(left, 3)
+        if damage == "damaged":
+            (tmp_path / "kept" / "1.npy").write_bytes(b"nothing")
+            done.clear()
+            assert same(run(left))
+            assert done == parts
+        else:
+            done.clear()
+            run(vectors(90, 7, most_rows=3))
+            assert done[0].startswith("rows 0 ")
 
 
 @pytest.mark.parametrize("spread", [None, elsewhere])

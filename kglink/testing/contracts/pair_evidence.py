@@ -7,6 +7,7 @@ import hashlib
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -195,6 +196,7 @@ class ListedKBs:
         self.left, self.right = names
         self.device = "cpu"
         self.spread: Spread | None = None
+        self.kept: Path | None = None
         self.reports: list[Progress] = []
         self._sides: dict[Side, dict[str, Entity]] = {
             "left": {entity.key: entity for entity in sorted(left, key=lambda one: one.key)},

@@ -76,6 +76,7 @@ class NeighbourEvidence:
             k=max(of_small, 2),
             device=kbs.device,
             spread=kbs.spread,
+            kept=kbs.kept,
             progress=kbs.report,
         )
         kept = (found.left_rank < of_left) | (found.right_rank < of_right)
