@@ -210,8 +210,8 @@ def _counted(texts: Sequence[AnnotatedText]) -> Counter[str]:
     for text, own in zip(texts, surfaces, strict=True):
         annotating.update((text.docs, surface) for surface in own)
         for surface in own:
-            if len(surface) <= _LONGEST:
-                lengths[_PIECE.findall(surface)[0]].add(len(surface))
+            if (first := _PIECE.match(surface)) and len(surface) <= _LONGEST:
+                lengths[first[0]].add(len(surface))
     counts: Counter[str] = Counter()
     for text, own in zip(texts, surfaces, strict=True):
         covered = bytearray(len(text.text))

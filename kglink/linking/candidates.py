@@ -204,8 +204,8 @@ class CandidateSearch:
     ) -> None:
         """Trust memory less where several things bear a mention's name: there its text decides.
 
-        That a KB lacks what is meant is one thing more, where the KB has something of this name,
-        and nobody corrected it.
+        That a KB lacks what is meant is one thing more, where the KB has something of this name
+        and no person said that it is NIL.
         """
         for at, own in enumerate(batch.own):
             here = {kb: found[at] for kb, found in tables.items()}

@@ -22,7 +22,7 @@ Array = npt.NDArray[Any]
 
 _FORMAT = 1
 _INFO_FILE = "compared.json"
-#: It is kept after so many seconds, and after so many times as many as keeping it took last.
+#: It is kept this number of seconds after the last time, and this number of times what that took.
 _EVERY_S, _EVERY_TIMES = 30.0, 10.0
 
 
