@@ -95,7 +95,7 @@ def widened(bits: npt.NDArray[np.int16]) -> FloatArray:
 
 
 def spread(count: int, most: int = _SAMPLE) -> IntArray:
-    """At most so many rows of all, spread evenly."""
+    """At most so many rows of all, spread evenly, and always the same."""
     wanted = min(count, most)
     return np.arange(wanted) * count // max(1, wanted)
 

@@ -14,6 +14,7 @@ import numpy as np
 from kglink.evaluation.measures.retrieval import Figures
 from kglink.evaluation.rankings import JOINT, JSON_KEYS, JUDGED_JOINT
 from kglink.files.tables import IntArray
+from kglink.linking.contexts import spread
 from kglink.plugins import RowRange
 from kglink.records import OnProgress, Progress
 from kglink.space.token_rows import FloatArray
@@ -60,7 +61,7 @@ def judged_mentions(data: TrainingData, selection: SelectionSection) -> IntArray
     wanted = np.arange(len(data.valid))
     if selection.kbs == "target" and data.kbs.targets:
         wanted = data.valid.within(data.pool.rows(data.kbs.targets))
-    return wanted[_spread(len(wanted), selection.most_mentions)]
+    return wanted[spread(len(wanted), selection.most_mentions)]
 
 
 def searched_rows(data: TrainingData, selection: SelectionSection) -> IntArray:
@@ -70,7 +71,7 @@ def searched_rows(data: TrainingData, selection: SelectionSection) -> IntArray:
         return np.arange(count)
     golds = data.valid.gold_sets(judged_mentions(data, selection).tolist())
     known = np.array(sorted(frozenset().union(*golds)), np.int64)
-    return np.union1d(known, _spread(count, selection.most_entities))
+    return np.union1d(known, spread(count, selection.most_entities))
 
 
 def validate(
@@ -92,13 +93,6 @@ def validate(
             _add_ranks(recalls, row, np.searchsorted(searched, sorted(gold)).tolist(), kbs)
         progress(Progress("judging by mentions", part.stop, len(chosen)))
     return recalls
-
-
-def _spread(count: int, most: int) -> IntArray:
-    """All of ``count``, or ``most`` evenly spaced ones, always the same."""
-    if count <= most:
-        return np.arange(count)
-    return np.arange(most) * count // most
 
 
 def _add_ranks(
