@@ -376,12 +376,17 @@ class KeptChunks:
         self._file.write(lines)
         self._file.flush()
 
+    def read(self, name: str) -> bytes:
+        """The answers to a chunk that is kept."""
+        start, length = self._places[name]
+        self._file.seek(start)
+        found = self._file.read(length)
+        self._file.seek(0, os.SEEK_END)
+        return found
+
     def write(self, names: Iterable[str], out: BinaryIO) -> None:
         """Write the answers to those of some chunks that are kept, in their order."""
-        for name in names:
-            start, length = self._places.get(name, (0, 0))
-            self._file.seek(start)
-            out.write(self._file.read(length))
+        out.writelines(self.read(name) for name in names if name in self)
 
 
 def chunk_of(number: int, texts: Sequence[TextInput]) -> Chunk:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,10 +16,11 @@ import typer
 from typer import Argument, Option
 
 from kglink.errors import UsageError
+from kglink.files.digest import text_digest
 from kglink.workspace.outputs import whole_file
 from kglink_cli.build import ensure_space, tell_names_alone
 from kglink_cli.console import Reached, Show, counted, display, note, print_json_list, print_table
-from kglink_cli.outputs import reserved
+from kglink_cli.outputs import KeptChunks, opened_draft, remove_drafts, reserved
 from kglink_cli.session import (
     Encoding,
     Engine,
@@ -35,12 +38,10 @@ if TYPE_CHECKING:
     from kglink.linking.pipeline import Linker
     from kglink.sources import Source
     from kglink.workspace import Workspace
-    from kglink.workspace.resolve import Resolved
+    from kglink.workspace.resolve import Ask, Cells, Resolved, Row
     from kglink_cli.table_files import Added, Cell
 
 STDIN = "-"
-#: Added to a table, each behind the name of its column.
-ADDED = ("status", "id", "title", "probability", "also", "candidates")
 #: Rows between two looks at the progress.
 _SHOWN_EVERY = 64
 _BINARY = {".xlsx": "XLSX", ".xlsm": "XLSX", ".parquet": "Parquet", ".pq": "Parquet"}
@@ -170,22 +171,26 @@ def _write_table(
 ) -> None:
     """Write a table with its answers, and say how many there are.
 
-    The first of the columns is resolved, the others are what is known of it.
+    The first of the columns is resolved, the others are what is known of it. Answers are kept
+    beside the output until it is whole, and the same command goes on after them.
     """
+    from kglink.workspace.link import job_of, made_of
     from kglink.workspace.ray_workers import spread_on_ray
     from kglink.workspace.resolve import (
+        COLUMNS,
+        ResolveJob,
+        Resolver,
         Row,
         cell_text,
         context_text,
-        resolved_on_ray,
-        resolved_rows,
+        resolved_cells,
     )
     from kglink_cli.table_files import opened_table, places_of, refuse_taken
 
     file = opened_table(source, columns)
     names = file.columns()
     wanted = places_of(source.label, names, columns)
-    added = [f"{columns[0]}_{name}" for name in ADDED]
+    added = [f"{columns[0]}_{name}" for name in COLUMNS]
     refuse_taken(source.label, names, added)
     linker = _linker(workspace, wait=workspace.settings.link.found_by == "vectors")
     kind = _BINARY.get(output.suffix.lower(), "text") if output else file.kind
@@ -194,34 +199,45 @@ def _write_table(
             f"{output} would be {kind}, and {source.label} is {file.kind}",
             hint="The output is of the kind of the table: end its name so.",
         )
-    began, counts = time.monotonic(), Counter[str]()
+    began, counts = time.monotonic(), Counter[object]()
     longest = workspace.settings.ingest.max_name_chars
+    kept: KeptChunks | None = None
+
+    def ask(batches: Iterable[Sequence[Row]]) -> Iterator[dict[Row, Cells]]:
+        if not on_ray:
+            return map(Resolver(linker, threshold).cells, batches)
+        job = ResolveJob(job_of(workspace), threshold)
+        pieces = (
+            (f"rows from {rows[0].name!r} on" if rows else "no rows", rows) for rows in batches
+        )
+        return spread_on_ray(on_ray, partial(note, "ray"))(job, pieces)
 
     def answers(rows: Iterable[Sequence[Cell]]) -> Iterator[Added]:
         given = (
             Row(cell_text(first), context_text(dict(zip(columns[1:], more, strict=True))))
             for first, *more in rows
         )
-        if on_ray:
-            spread = spread_on_ray(on_ray, partial(note, "ray"))
-            answered = resolved_on_ray(workspace, spread, given, threshold)
-        else:
-            answered = resolved_rows(linker, given, threshold, longest)
-        for done, answer in enumerate(answered, 1):
-            counts[answer.status if answer else "empty"] += 1
+        asked = partial(_ask_the_rest, kept, ask) if kept is not None else ask
+        for done, cells in enumerate(resolved_cells(given, longest, asked), 1):
+            counts[cells[0] if cells else "empty"] += 1
             if done % _SHOWN_EVERY == 0 and file.rows is not None:
                 show(Reached("rows", done, file.rows, done))
             elif done % _SHOWN_EVERY == 0:
                 show(Reached("rows", source.bytes_read, source.bytes_total, done, "bytes"))
-            yield _cells(answer)
+            yield cells or [""] * len(COLUMNS)
 
     if output is None:  # a bar would run through the table
         show: Show = lambda _: None  # noqa: E731 - the place of a bar
         file.write(sys.stdout.buffer, wanted, added, answers)
         sys.stdout.flush()
     else:
-        with display() as show, whole_file(workspace, output) as out:
-            file.write(out.buffer, wanted, added, answers)
+        settings = workspace.settings.model_dump(mode="json")
+        made_by = [columns, threshold, made_of(workspace), settings]
+        with opened_draft(output, made_by, keep_empty=False) as (_, draft):
+            kept = KeptChunks(draft)
+            with display() as show, whole_file(workspace, output) as out:
+                file.write(out.buffer, wanted, added, answers)
+        remove_drafts(output)
     words = {"match": "matched", "ambiguous": "ambiguous", "new": "new", "empty": "empty"}
     shares = ", ".join(f"{counts[status]:,} {word}" for status, word in words.items())
     answered, where = counts.total() - counts["empty"], f" to {output}" if output else ""
@@ -232,16 +248,30 @@ def _write_table(
         note("short", f"{short}: empty cells are added")
 
 
-def _cells(answer: Resolved | None) -> Added:
-    if answer is None:
-        return [""] * len(ADDED)
-    entity = answer.entity
-    others = answer.candidates if answer.status == "ambiguous" else ()
-    return [
-        answer.status,
-        str(entity.id) if entity else "",
-        entity.title if entity else "",
-        round(answer.probability, 4),
-        "|".join(map(str, answer.also)),
-        "|".join(str(one.id) for one in others),
-    ]
+def _ask_the_rest(
+    kept: KeptChunks, ask: Ask[Cells], batches: Iterable[Sequence[Row]]
+) -> Iterator[Mapping[Row, Cells]]:
+    """The answers that an interrupted run has kept, then those to what comes after them."""
+    named: Iterator[tuple[str, Sequence[Row]]] = (
+        (text_digest(f"{at} {rows!r}"), rows) for at, rows in enumerate(batches)
+    )
+    waiting: deque[tuple[str, Sequence[Row]]] = deque()
+    done = 0
+    for name, rows in named:
+        if name not in kept:
+            named = chain([(name, rows)], named)
+            break
+        done += len(rows)
+        yield dict(zip(rows, json.loads(kept.read(name)), strict=True))
+
+    def rest() -> Iterator[Sequence[Row]]:
+        for one in named:
+            waiting.append(one)
+            yield one[1]
+
+    if done:
+        note("resumed", f"after {counted(done, 'name')} of an interrupted run")
+    for found in ask(rest()):
+        name, rows = waiting.popleft()
+        kept.add(name, json.dumps([found[row] for row in rows]).encode())
+        yield found

@@ -392,11 +392,11 @@ class LinkJob:
         return opened.linker(space=opened.space())
 
 
-class LinesJob(NamedTuple):
-    """Links chunks of texts, and writes the answers by an exporter whose lines stand alone."""
+@dataclass(frozen=True)
+class LinkerJob:
+    """What workers of a cluster do with a linker."""
 
     job: LinkJob
-    exporter: Exporter
 
     @property
     def threads(self) -> int:
@@ -407,6 +407,13 @@ class LinesJob(NamedTuple):
     def device(self) -> str:
         """Where it computes."""
         return self.job.resolved.values.encoder.device
+
+
+@dataclass(frozen=True)
+class LinesJob(LinkerJob):
+    """Links chunks of texts, and writes the answers by an exporter whose lines stand alone."""
+
+    exporter: Exporter
 
     def load(self) -> None:
         """Load the linker, with its detectors and models."""

@@ -5,19 +5,26 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice, repeat
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from kglink.errors import UsageError
 from kglink.linking.exact import misspelt
 from kglink.linking.pipeline import Linker
-from kglink.records import Candidate, EntityId, Span, Spread, TextInput, json_number
-from kglink.workspace.link import LinkJob, fresh_linker, job_of, refuse_columns
+from kglink.records import Candidate, EntityId, Span, TextInput, json_number
+from kglink.workspace.link import LinkerJob, fresh_linker, refuse_columns
 from kglink.workspace.opened import Opened
 
 Status = Literal["match", "ambiguous", "new"]
 Answer = TypeVar("Answer")
+#: What an answer adds to a table: its cells, in the order of `COLUMNS`.
+Cells = list[str | float]
+#: Gives the answers to batches of rows, in their order.
+Ask = Callable[[Iterable[Sequence["Row"]]], Iterator[Mapping["Row", Answer]]]
+
+#: What a table gets, behind the name of its column.
+COLUMNS = ("status", "id", "title", "probability", "also", "candidates")
 
 #: The least probability of a match. `benchmarks/resolve.py` measures others on names of diseases
 #: and of everyday things.
@@ -74,6 +81,19 @@ class Resolved:
     def also(self) -> tuple[EntityId, ...]:
         """The same thing in other KBs."""
         return self.entity.also if self.entity else ()
+
+    def as_cells(self) -> Cells:
+        """What is added to a table; cells of what there is not are empty."""
+        entity = self.entity
+        others = self.candidates if self.status == "ambiguous" else ()
+        return [
+            self.status,
+            str(entity.id) if entity else "",
+            entity.title if entity else "",
+            round(self.probability, 4),
+            "|".join(map(str, self.also)),
+            "|".join(str(one.id) for one in others),
+        ]
 
     def as_json(self) -> dict[str, object]:
         """A plain dictionary, as `kglink resolve --json` prints it; what there is not is None."""
@@ -137,62 +157,37 @@ def resolved_rows(
     linker: Linker, rows: Iterable[Row], threshold: float | None = None, longest: int = 32_768
 ) -> Iterator[Resolved | None]:
     """The answers to some rows, as they come; equal rows are answered once."""
-    least = MATCH if threshold is None else threshold
-    ask = _Resolver(linker.with_threshold(least), least)
-    return _answered(rows, longest, lambda batches: map(ask.answers, batches))
+    resolver = Resolver(linker, threshold)
+    return _answered(rows, longest, partial(map, resolver.answers), _nothing_like)
 
 
-def resolved_on_ray(
-    opened: Opened,
-    spread: Spread,
-    rows: Iterable[Row],
-    threshold: float | None = None,
-) -> Iterator[Resolved | None]:
-    """The same answers to some rows, by workers of a cluster."""
-    job = ResolveJob(job_of(opened), MATCH if threshold is None else threshold)
-
-    def answers(batches: Iterable[Sequence[Row]]) -> Iterator[Mapping[Row, Resolved]]:
-        named = ((f"rows {BATCH * at + 1:,} on", one) for at, one in enumerate(batches))
-        return spread(job, named)
-
-    return _answered(rows, opened.settings.ingest.max_name_chars, answers)
+def resolved_cells(rows: Iterable[Row], longest: int, ask: Ask[Cells]) -> Iterator[Cells | None]:
+    """What the same answers add to a table, whoever is asked for them."""
+    return _answered(rows, longest, ask, lambda name: _nothing_like(name).as_cells())
 
 
 @dataclass(frozen=True)
-class ResolveJob:
-    """Answers rows in any process that sees the workspace."""
+class ResolveJob(LinkerJob):
+    """Answers rows of a table in any process that sees the workspace."""
 
-    job: LinkJob
-    threshold: float
-
-    @property
-    def threads(self) -> int:
-        """The cores that a process of it takes."""
-        return self.job.resolved.values.encoder.threads
-
-    @property
-    def device(self) -> str:
-        """Where it computes."""
-        return self.job.resolved.values.encoder.device
+    threshold: float | None
 
     @cached_property
-    def _resolver(self) -> _Resolver:
-        return _Resolver(self.job.kept_linker().with_threshold(self.threshold), self.threshold)
+    def _resolver(self) -> Resolver:
+        return Resolver(self.job.kept_linker(), self.threshold)
 
     def load(self) -> None:
         """Load the linker, with its models."""
         self.do([Row(".")])
 
-    def do(self, rows: Sequence[Row]) -> dict[Row, Resolved]:
-        """The answers to some rows."""
-        return self._resolver.answers(rows)
+    def do(self, rows: Sequence[Row]) -> dict[Row, Cells]:
+        """What the answers to some rows add to their table."""
+        return self._resolver.cells(rows)
 
 
 def _answered(
-    rows: Iterable[Row],
-    longest: int,
-    answers: Callable[[Iterable[Sequence[Row]]], Iterator[Mapping[Row, Resolved]]],
-) -> Iterator[Resolved | None]:
+    rows: Iterable[Row], longest: int, ask: Ask[Answer], no_match: Callable[[str], Answer]
+) -> Iterator[Answer | None]:
     """The answers to rows, batch by batch: the same batches whoever answers them."""
     waiting: deque[tuple[list[Row], list[Row]]] = deque()
 
@@ -204,14 +199,16 @@ def _answered(
             _keep(known, asked)
             yield [one for one in asked if len(one.name) <= longest]
 
-    kept: dict[Row, Resolved] = {}
-    for found in answers(batches()):
+    kept: dict[Row, Answer] = {}
+    for found in ask(batches()):
         batch, asked = waiting.popleft()
-        fresh = {
-            one: found.get(one) or Resolved(one.name, "new", 0.0, why=(_UNLIKE,)) for one in asked
-        }
+        fresh = {one: found.get(one) or no_match(one.name) for one in asked}
         yield from (kept.get(one) or fresh.get(one) for one in batch)
         _keep(kept, fresh)
+
+
+def _nothing_like(name: str) -> Resolved:
+    return Resolved(name, "new", 0.0, why=(_UNLIKE,))
 
 
 def _keep(kept: dict[Row, Answer], fresh: Mapping[Row, Answer]) -> None:
@@ -220,15 +217,20 @@ def _keep(kept: dict[Row, Answer], fresh: Mapping[Row, Answer]) -> None:
         del kept[next(iter(kept))]
 
 
-class _Resolver:
+class Resolver:
     """Answers rows: those whose name one thing alone bears first, the others by all evidence."""
 
-    def __init__(self, linker: Linker, threshold: float) -> None:
-        self._linker = linker
-        self._exact = linker.exact_names()
-        self._threshold = threshold
+    def __init__(self, linker: Linker, threshold: float | None = None) -> None:
+        self._threshold = MATCH if threshold is None else threshold
+        self._linker = linker.with_threshold(self._threshold)
+        self._exact = self._linker.exact_names()
+
+    def cells(self, rows: Sequence[Row]) -> dict[Row, Cells]:
+        """What the answers to some rows add to their table."""
+        return {row: answer.as_cells() for row, answer in self.answers(rows).items()}
 
     def answers(self, rows: Sequence[Row]) -> dict[Row, Resolved]:
+        """The answers to some rows."""
         known = self._exact.find([one.name for one in rows]) if self._exact else [None] * len(rows)
         found = {
             row: self._resolved(row, (one.candidate,), one.probability)

@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -521,7 +522,19 @@ def test_a_table_that_a_cluster_resolves_has_the_bytes_of_one_process(
     table.write_text("\n".join(["name,place", *rows]) + "\n")
     command = ("resolve", "--column", "name", "--context", "place", table, "-o")
     kglink(*command, alone)
-    said = kglink(*command, output, "--engine", "ray", "--workers", 2).err
+    ray = ("--engine", "ray", "--workers", 2)
+    in_order = RayWorkers.in_order
+
+    def stop(self: RayWorkers, chunks: Iterator[Chunk]) -> Iterator[tuple[Chunk, Any]]:
+        yield from islice(in_order(self, chunks), 7)
+        raise SpaceError("stopped")
+
+    with monkeypatch.context() as stopped:
+        stopped.setattr(RayWorkers, "in_order", stop)
+        kglink(*command, output, *ray, code=1)
+    assert not output.exists()
+    said = kglink(*command, output, *ray).err
+    assert "of an interrupted run" in said
     assert output.read_bytes() == alone.read_bytes()
     assert alone.read_bytes().count(b",match,") > 20
     assert "of 900 rows" in said

@@ -11,6 +11,7 @@ import re
 import sys
 import tracemalloc
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,12 @@ import pyarrow.parquet as pq
 import pytest
 from conftest import Kglink
 
+from kglink.errors import UsageError
 from kglink.records import Entity
 from kglink.sources import Source
 from kglink.workspace import Workspace, init_workspace
+from kglink.workspace import resolve as resolving
+from kglink.workspace.resolve import Cells, Resolver, Row
 from kglink_cli.table_files import opened_table
 
 ADDED = ["status", "id", "title", "probability", "also", "candidates"]
@@ -204,7 +208,8 @@ def test_a_bad_table_leaves_nothing(
     ran = kglink("resolve", "--column", "bird", tmp_path / "t.csv", "-o", out, *more, code=code)
     assert re.search(said, " ".join(ran.err.split())), ran.err
     assert out.read_text() == "before"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["out.csv", "t.csv"]
+    there = {path.name for path in tmp_path.iterdir() if path.suffix != ".partial"}
+    assert there == {"out.csv", "t.csv"}  # beside answers to the rows before a bad one
 
 
 def test_an_output_belongs_to_a_table_and_is_not_the_table(kglink: Kglink, tmp_path: Path) -> None:
@@ -406,3 +411,57 @@ def test_a_missing_library_is_named(
     ran = kglink("resolve", "--column", "bird", tmp_path / name, code=2)
     assert f"need {library}" in ran.err
     assert "pip install 'kglink[tables]'" in ran.err
+
+
+# ------------------------------------------------------------------------- an interrupted run
+@pytest.mark.parametrize("batches", [0, 1, 3])
+def test_an_interrupted_run_goes_on_after_what_it_has_answered(
+    kglink: Kglink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batches: int
+) -> None:
+    monkeypatch.setattr(resolving, "BATCH", 10)
+    table, alone, out = (tmp_path / f"{name}.csv" for name in ("t", "alone", "out"))
+    names = ["Heron", "osprey", "dodo", "", "crane", "Heron the second", "h" * 40_000]
+    rows = [f"{names[at % 7]}{at % 13 or ''},{at}" for at in range(60)]
+    table.write_text("\n".join(["bird,n", *rows]) + "\n", encoding="utf-8")
+    command = ("resolve", "--column", "bird", table, "-o")
+    kglink(*command, alone)
+    answer, asked = Resolver.cells, list[int]()
+
+    def stop_after(self: Resolver, rows: Sequence[Row]) -> dict[Row, Cells]:
+        if len(asked) == batches:
+            raise UsageError("stopped")
+        asked.append(len(rows))
+        return answer(self, rows)
+
+    monkeypatch.setattr(Resolver, "cells", stop_after)
+    kglink(*command, out, code=2)
+    assert not out.exists()
+    assert [path.suffix for path in tmp_path.glob(".out*")] == [".partial"] * (batches > 0)
+    done = sum(asked)
+    asked = [-1] * 10  # another list, whose length is never that of the batches
+
+    def count(self: Resolver, rows: Sequence[Row]) -> dict[Row, Cells]:
+        asked.append(len(rows))
+        return answer(self, rows)
+
+    monkeypatch.setattr(Resolver, "cells", count)
+    said = kglink(*command, out).err
+    assert out.read_bytes() == alone.read_bytes()
+    assert (f"resumed    after {done} name" in said) == bool(batches)
+    assert len(asked) == 10 + 6 - batches
+    assert not list(tmp_path.glob(".out*"))
+
+
+def test_what_changed_since_an_interrupted_run_is_answered_anew(
+    kglink: Kglink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resolving, "BATCH", 2)
+    table, out = tmp_path / "t.csv", tmp_path / "out.csv"
+    table.write_text("bird,n\nHeron,1\nOsprey,2\nCrane,3\nHeron,4,5\n", encoding="utf-8")
+    command = ("resolve", "--column", "bird", table, "-o", out)
+    kglink(*command, code=1)
+    table.write_text("bird,n\nHeron,1\nOsprey,2\ndodo,3\nOsprey,4\n", encoding="utf-8")
+    assert "after 2 names" in kglink(*command).err
+    assert [line.split(",")[2] for line in out.read_text(encoding="utf-8").splitlines()[1:]] == [
+        "match", "match", "new", "match",
+    ]  # fmt: skip
