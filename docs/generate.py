@@ -12,12 +12,12 @@ import inspect
 import os
 import re
 import sys
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from functools import cache
 from html import escape
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -87,6 +87,7 @@ KIND_WORDS: Mapping[object, str] = {
     int: "whole number",
     float: "number",
     str: "text",
+    dict: "table",
 }
 
 
@@ -251,25 +252,31 @@ def settings_page() -> Iterator[str]:
 
 def kind_of(field: FieldInfo) -> str:
     """What values a field takes, in words."""
+    return _limited(field.annotation, field.metadata)
+
+
+def _limited(annotation: Any, metadata: Iterable[Any]) -> str:
+    """An annotation and the limits of its metadata, in words."""
     limits = {
         name: getattr(item, name)
-        for item in field.metadata
+        for item in metadata
         for name in ("ge", "gt", "le", "lt", "pattern", "min_length")
         if getattr(item, name, None) is not None
     }
-    return " ".join(filter(None, [_words(field.annotation), _limits(limits)]))
+    return " ".join(filter(None, [_words(annotation), _limits(limits)]))
 
 
 def _words(annotation: Any) -> str:
-    if annotation in KIND_WORDS:
-        return KIND_WORDS[annotation]
     origin, parts = get_origin(annotation), get_args(annotation)
+    if words := KIND_WORDS.get(annotation) or KIND_WORDS.get(origin):
+        return words
     if origin is Literal:
         return " or ".join(f"`{part}`" for part in parts)
     if origin in (tuple, list, set, frozenset):
         return f"list of {_words(parts[0])}"
-    if origin is dict or annotation is dict:
-        return "table"
+    if origin is Annotated:
+        (field,) = parts[1:]
+        return _limited(parts[0], field.metadata)
     if parts:
         return " or ".join(_words(part) for part in parts if part is not type(None))
     return f"`{getattr(annotation, '__name__', annotation)}`"
