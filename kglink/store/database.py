@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy import (
     URL,
-    Column,
     ColumnElement,
     Select,
     Table,
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 Row = tuple[Any, ...]
 Item = TypeVar("Item")
+#: What no database text can hold: NUL, and half of a surrogate pair.
+NEVER_STORED = re.compile("[\0\ud800-\udfff]")
 
 
 class Database:
@@ -131,10 +133,9 @@ class Database:
         return connection.exec_driver_sql(self._compiled(statement), values).all()
 
     def _compiled(self, statement: UpdateBase | Select[Any]) -> str:
-        sql = self._sql.get(statement)
-        if sql is None:
-            sql = self._sql[statement] = str(statement.compile(dialect=self._engine.dialect))
-        return sql
+        if statement not in self._sql:
+            self._sql[statement] = str(statement.compile(dialect=self._engine.dialect))
+        return self._sql[statement]
 
     def rows(self, statement: Select[Any]) -> list[Row]:
         """All rows of a query, in a transaction of their own."""
@@ -219,25 +220,14 @@ def alembic_config() -> Config:
     return config
 
 
-class KeyRange(NamedTuple):
-    """All keys from ``first`` to ``last``, both included."""
-
-    first: str
-    last: str
-
-    def holds(self, column: Column[Any]) -> ColumnElement[bool]:
-        """Whether a key is in the range."""
-        return (column >= self.first) & (column <= self.last)
-
-
 def key_ranges(
     connection: Connection, table: Table, kb_id: int, size: int, *where: ColumnElement[bool]
-) -> Iterator[KeyRange]:
-    """Cut the rows of a KB that ``where`` chooses into pages, in the order of their keys."""
+) -> Iterator[ColumnElement[bool]]:
+    """Cut the rows of a KB that ``where`` chooses into pages: conditions on keys, in order."""
     key = table.c.key
     query = select(key).where(table.c.kb_id == kb_id, *where)
     for page in pages(connection, query, size, key):
-        yield KeyRange(page[0][0], page[-1][0])
+        yield key.between(page[0][0], page[-1][0])
 
 
 def pages(
@@ -271,14 +261,6 @@ def keys_by_kb(ids: Iterable[EntityId], kbs: Collection[str]) -> dict[str, dict[
     """The keys of entities of ``kbs``, each once, without those that no database text can hold."""
     wanted: dict[str, dict[str, None]] = defaultdict(dict)
     for name in ids:
-        if name.kb in kbs and _is_storable(name.key):
+        if name.kb in kbs and not NEVER_STORED.search(name.key):
             wanted[name.kb][name.key] = None
     return wanted
-
-
-def _is_storable(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return "\0" not in text

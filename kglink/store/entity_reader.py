@@ -55,7 +55,7 @@ def read_entities(connection: Connection, kb: str) -> Iterator[FoldedEntity]:
     """All entities of a KB in the order of their keys."""
     number = kb_id(connection, kb)
     for page in key_ranges(connection, entities, number, PAGE):
-        yield from _entities_where(connection, number, page.holds(entities.c.key))
+        yield from _entities_where(connection, number, page)
 
 
 class Changes(NamedTuple):
@@ -169,7 +169,7 @@ def read_aliases(connection: Connection, kb: str) -> Iterator[StoredAlias]:
         .order_by(entities.c.key, a.position)
     )
     for page in key_ranges(connection, entities, number, PAGE):
-        for row in connection.execute(query.where(page.holds(entities.c.key))):
+        for row in connection.execute(query.where(page)):
             yield StoredAlias(*row)
 
 

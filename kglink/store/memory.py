@@ -10,12 +10,11 @@ Memory names entities by KB and key, so it survives updates of a KB.
 
 from __future__ import annotations
 
-import re
 import secrets
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import chain, groupby, islice
+from itertools import chain, groupby
 from typing import Any, NamedTuple, Protocol
 
 from sqlalchemy import Column, Select, delete, func, insert, select, update
@@ -33,7 +32,7 @@ from kglink.records import (
     OnProgress,
     Progress,
 )
-from kglink.store.database import Database, pages
+from kglink.store.database import NEVER_STORED, Database, chunks, pages
 from kglink.store.document_reader import GoldRow, learning_split, read_annotated
 from kglink.store.kbs import kb_ids
 from kglink.store.kinds import Kind, count_kinds, kind_of
@@ -141,8 +140,6 @@ _LOOKUP = 500
 _JUDGED_MENTIONS, _JUDGED_WORDS, _LEAST_AGREEING = 30, 10, 0.2
 #: Less than the smallest part of a mention: what is left of sums that should be zero.
 _NOTHING = 1e-6
-#: What no text of a store has: NUL, and half of a surrogate pair.
-_NEVER_STORED = re.compile("[\0\ud800-\udfff]")
 
 
 class Learnt(NamedTuple):
@@ -327,7 +324,7 @@ class MemoryTable:
                 for table in (memories, learnt_table, source_words, source_kinds):
                     gone = table.c.source.in_([*names, *forgotten])
                     connection.execute(delete(table).where(gone))
-                while batch := list(islice(rows, _BATCH)):
+                for batch in chunks(rows, _BATCH):
                     self._db.bulk(connection, insert(memories), batch)
                 facts = [
                     (one.name, one.asked, one.revision, surfaces.get(number, 0))
@@ -377,10 +374,8 @@ class MemoryTable:
 
     def learnt(self) -> list[Learnt]:
         """The sources that memory was learnt from, by their names."""
-        return [
-            Learnt(*row)
-            for row in self._db.rows(select(learnt_table).order_by(learnt_table.c.source))
-        ]
+        query = select(learnt_table).order_by(learnt_table.c.source)
+        return [Learnt(*row) for row in self._db.rows(query)]
 
     def memory_sources(self) -> dict[str, int]:
         """The sources that were learnt from, and how many surfaces each told."""
@@ -433,11 +428,10 @@ class MemoryTable:
 
     def meanings(self, keys: Iterable[str]) -> Mapping[str, list[Meaning]]:
         """What surfaces with these keys (`kglink.text.name_words.name_key`) meant, by source."""
-        wanted = sorted(key for key in set(keys) if not _NEVER_STORED.search(key))
+        wanted = sorted(key for key in set(keys) if not NEVER_STORED.search(key))
         found: dict[str, list[Meaning]] = defaultdict(list)
         m = memories.c
-        for first in range(0, len(wanted), _LOOKUP):
-            part = wanted[first : first + _LOOKUP]
+        for part in chunks(wanted, _LOOKUP):
             for one in self._read(self._query(m.source).where(m.key.in_(part)), m.source):
                 found[one.key].append(one)
         return found

@@ -45,11 +45,6 @@ _set_said = (
     .ordered_values(*((column, bindparam(f"{column.name}_")) for column in _SAID))
     .where(*(column == bindparam(f"{column.name}_") for column in PAIR_COLUMNS))
 )
-_set_verdict = (
-    update(overlaps)
-    .ordered_values((o.verdict, bindparam("verdict_")), (o.source, bindparam("source_")))
-    .where(*(column == bindparam(f"{column.name}_") for column in PAIR_COLUMNS))
-)
 
 
 def touch(connection: Connection) -> None:
@@ -60,77 +55,77 @@ def touch(connection: Connection) -> None:
     connection.execute(update(store_state).values(overlaps=secrets.token_hex(8)))
 
 
-def judge(db: Database, judged: Iterable[JudgedPair], source: str) -> int:
-    """Set or clear verdicts, batch by batch, whether the pairs were found before or not.
+class VerdictTable:
+    """What people say of pairs of entities, as a part of a store."""
 
-    Says how many there were. Of a pair that comes twice the later verdict counts.
-    """
-    if source.startswith(KB_SOURCE):
-        raise UsageError(
-            f"{source!r} is no source of a verdict", hint=f"{KB_SOURCE} stands for mappings."
-        )
-    count = 0
-    for batch in chunks(judged, BATCH):
-        _judge_batch(db, batch, source)
-        count += len(batch)
-    return count
+    _db: Database
 
+    def set_verdict(
+        self, left: EntityId, right: EntityId, verdict: Verdict | None, source: str = "review"
+    ) -> None:
+        """Set or clear what people say of a pair of entities as they are now."""
+        self.set_verdicts([(left, right, verdict)], source)
 
-def _judge_batch(db: Database, batch: Sequence[JudgedPair], source: str) -> None:
-    for _, _, verdict in batch:
-        if verdict is not None and verdict not in get_args(Verdict):
+    def set_verdicts(self, judged: Iterable[JudgedPair], source: str = "review") -> int:
+        """Set or clear many verdicts, batch by batch, whether the pairs were found before or not.
+
+        Says how many there were. Of a pair that comes twice the later verdict counts.
+        """
+        if source.startswith(KB_SOURCE):
             raise UsageError(
-                f"{verdict!r} is no verdict", hint=f"One of: {', '.join(get_args(Verdict))}."
+                f"{source!r} is no source of a verdict", hint=f"{KB_SOURCE} stands for mappings."
             )
-    said = {pair_of(left, right): verdict for left, right, verdict in batch}
-    with db.read() as connection:
-        hashes = text_hashes(connection, (name for one in batch for name in one[:2]))
-    for left, right, _ in batch:
-        for name in (left, right):
+        count = 0
+        for batch in chunks(judged, BATCH):
+            self._judge(batch, source)
+            count += len(batch)
+        return count
+
+    def judgement(self, left: EntityId, right: EntityId) -> Judgement | None:
+        """What stands as said of a pair, with where it comes from and what it was judged by."""
+        query = select(*_SAID).where(tuple_(*PAIR_COLUMNS) == pair_of(left, right))
+        for verdict, source, left_text, right_text in self._db.rows(query):
+            texts = (left_text, right_text) if left_text and right_text else None
+            return Judgement(verdict, source, texts) if verdict else None
+        return None
+
+    def put_back(self, left: EntityId, right: EntityId, before: Judgement | None) -> None:
+        """Let stand of a pair what `judgement` said before; None: nothing."""
+        self._put({pair_of(left, right): before})
+
+    def _judge(self, batch: Sequence[JudgedPair], source: str) -> None:
+        names = [name for one in batch for name in one[:2]]
+        with self._db.read() as connection:
+            hashes = text_hashes(connection, names)
+        for name in names:
             if name not in hashes:
                 raise UsageError(f"there is no entity {name}", hint="kglink search finds its id.")
-    _put(
-        db,
-        {
-            pair: verdict
-            and Judgement(
-                verdict, source, (hashes[EntityId(*pair[:2])], hashes[EntityId(*pair[2:])])
-            )
-            for pair, verdict in said.items()
-        },
-    )
+        said: dict[Pair, Judgement | None] = {}
+        for left, right, verdict in batch:
+            if verdict is not None and verdict not in get_args(Verdict):
+                raise UsageError(
+                    f"{verdict!r} is no verdict", hint=f"One of: {', '.join(get_args(Verdict))}."
+                )
+            pair = pair_of(left, right)
+            texts = hashes[EntityId(*pair[:2])], hashes[EntityId(*pair[2:])]
+            said[pair] = verdict and Judgement(verdict, source, texts)
+        self._put(said)
 
-
-def judgement_of(db: Database, left: EntityId, right: EntityId) -> Judgement | None:
-    """What stands as said of a pair."""
-    pair = pair_of(left, right)
-    query = select(*_SAID).where(tuple_(*PAIR_COLUMNS) == pair)
-    for verdict, source, left_text, right_text in db.rows(query):
-        texts = (left_text, right_text) if left_text and right_text else None
-        return Judgement(verdict, source, texts) if verdict else None
-    return None
-
-
-def put_back(db: Database, left: EntityId, right: EntityId, before: Judgement | None) -> None:
-    """Let stand what stood before, as it was given then."""
-    _put(db, {pair_of(left, right): before})
-
-
-def _put(db: Database, said: Mapping[Pair, Judgement | None]) -> None:
-    with db.write() as connection:
-        touch(connection)
-        standing = standing_verdicts(connection, list(said))
-        known, new = [], []
-        for pair, one in said.items():
-            texts = (one.texts if one else None) or (None, None)
-            columns = (one.verdict, one.source, *texts) if one else (None, "", None, None)
-            if pair in standing:
-                known.append((*columns, *pair))
-            elif one:
-                probability = 1.0 if one.verdict == "correct" else 0.0
-                new.append((*pair, probability, "{}", *columns))
-        db.bulk(connection, _set_said, known)
-        db.bulk(connection, _insert, new)
+    def _put(self, said: Mapping[Pair, Judgement | None]) -> None:
+        with self._db.write() as connection:
+            touch(connection)
+            standing = standing_verdicts(connection, list(said))
+            known, new = [], []
+            for pair, one in said.items():
+                texts = (one.texts if one else None) or (None, None)
+                columns = (one.verdict, one.source, *texts) if one else (None, "", None, None)
+                if pair in standing:
+                    known.append((*columns, *pair))
+                elif one:
+                    probability = 1.0 if one.verdict == "correct" else 0.0
+                    new.append((*pair, probability, "{}", *columns))
+            self._db.bulk(connection, _set_said, known)
+            self._db.bulk(connection, _insert, new)
 
 
 def standing_verdicts(connection: Connection, pairs: Sequence[Pair]) -> dict[Pair, str | None]:
@@ -218,22 +213,13 @@ def _apply(
     touch(connection)
     source = KB_SOURCE + name
     standing = standing_verdicts(connection, list(found))
-    db.bulk(
-        connection,
-        _set_verdict,
-        [
-            (verdict, source, *pair)
-            for pair, (_, verdict) in found.items()
-            if pair in standing and standing[pair] is None
-        ],
-    )
-    db.bulk(
-        connection,
-        _insert,
-        [
-            (*pair, sure, json.dumps({MAPPING_EVIDENCE: sure}), verdict, source, None, None)
-            for pair, (sure, verdict) in found.items()
-            if pair not in standing
-        ],
-    )
+    known, new = [], []
+    for pair, (sure, verdict) in found.items():
+        said = (verdict, source, None, None)
+        if pair not in standing:
+            new.append((*pair, sure, json.dumps({MAPPING_EVIDENCE: sure}), *said))
+        elif standing[pair] is None:
+            known.append((*said, *pair))
+    db.bulk(connection, _set_said, known)
+    db.bulk(connection, _insert, new)
     return open_ends
