@@ -6,18 +6,16 @@ Codes are compared in their one form (`kglink.text.codes`), in pages, by index.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
 
-from sqlalchemy import ColumnElement, Row, Select, select
+from sqlalchemy import select
 from sqlalchemy.engine import Connection
 
 from kglink.records import CONSIDER, REPLACED_BY, EntityId
-from kglink.store.database import chunks
+from kglink.store.database import rows_in
 from kglink.store.schema import entities, kbs, mappings, xrefs
 from kglink.text.codes import code_of, spellings
-
-LOOKUP_PAGE = 250
 
 K = TypeVar("K")
 #: What was found for each thing that was asked for.
@@ -57,16 +55,9 @@ class CodeLookup:
         found: Found[str] = defaultdict(dict)
         query = select(entities.c.key, entities.c.kb_id)
         query = query.where(entities.c.kb_id.in_(self._names))
-        for key, number in self._rows(query, entities.c.key, asked):
+        for key, number in sorted(rows_in(self._connection, query, entities.c.key, asked)):
             found[asked[key]][EntityId(self._names[number], key)] = None
         return found
-
-    def _rows(
-        self, query: Select[Any], column: ColumnElement[str], codes: Iterable[str]
-    ) -> Iterator[Row[Any]]:
-        """The rows of a query whose ``column`` is one of some codes, page by page."""
-        for page in chunks(codes, LOOKUP_PAGE):
-            yield from sorted(self._connection.execute(query.where(column.in_(page))).all())
 
     def _referring(self, codes: Iterable[str]) -> Found[str]:
         """The entities that have the code among their cross-references."""
@@ -74,7 +65,7 @@ class CodeLookup:
         query = select(xrefs.c.code, entities.c.kb_id, entities.c.key)
         query = query.join_from(xrefs, entities, entities.c.id == xrefs.c.entity_id)
         query = query.where(entities.c.kb_id.in_(self._names))
-        for code, number, key in self._rows(query, xrefs.c.code, codes):
+        for code, number, key in sorted(rows_in(self._connection, query, xrefs.c.code, codes)):
             found[code][EntityId(self._names[number], key)] = None
         return found
 
@@ -97,17 +88,15 @@ class CodeLookup:
         """The codes that mappings join to each code, as codes of one thing."""
         partners: dict[str, dict[str, None]] = defaultdict(dict)
         m, wanted = mappings.c, list(codes)
-        for mine, other in (
-            (m.subject_code, m.object_code),
-            (m.object_code, m.subject_code),
-        ):
+        sides = (m.subject_code, m.object_code), (m.object_code, m.subject_code)
+        for mine, other in sides:
             query = select(mine, other).join(kbs, kbs.c.id == m.kb_id)
             query = query.where(
                 kbs.c.removing == 0,
                 m.verdict.in_(("", "correct")),
                 m.predicate.not_in((REPLACED_BY, CONSIDER)),
             )
-            for code, partner in self._rows(query, mine, wanted):
+            for code, partner in sorted(rows_in(self._connection, query, mine, wanted)):
                 partners[code][partner] = None
         return partners
 
@@ -131,7 +120,7 @@ class CodeLookup:
             query = query.join_from(entities, xrefs, entities.c.id == xrefs.c.entity_id)
             query = query.where(entities.c.kb_id == numbers[kb], xrefs.c.code != "")
             own = sorted(name.key for name in names if name.kb == kb)
-            for key, code in self._rows(query, entities.c.key, own):
+            for key, code in sorted(rows_in(self._connection, query, entities.c.key, own)):
                 found[EntityId(kb, key)][code] = None
         return found
 

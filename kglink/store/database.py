@@ -8,7 +8,7 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from sqlalchemy import (
     URL,
@@ -19,7 +19,6 @@ from sqlalchemy import (
     inspect,
     make_url,
     select,
-    text,
     tuple_,
     update,
 )
@@ -31,10 +30,15 @@ from sqlalchemy.sql.dml import UpdateBase
 from kglink.errors import StoreError, UsageError
 from kglink.records import EntityId
 from kglink.store.backends import RESTORE, RIGHTS, backend_for
-from kglink.store.schema import SCHEMA_VERSION, VERSION_TABLE, make_tables, metadata, store_state
-
-if TYPE_CHECKING:
-    from alembic.config import Config
+from kglink.store.migrations import upgrade
+from kglink.store.schema import (
+    SCHEMA_VERSION,
+    VERSION_TABLE,
+    make_tables,
+    metadata,
+    schema_version,
+    store_state,
+)
 
 Row = tuple[Any, ...]
 Item = TypeVar("Item")
@@ -147,10 +151,9 @@ class Database:
         """The schema of the tables; None where there are none."""
         tables = inspect(connection).get_table_names()
         if VERSION_TABLE in tables:
-            query = select(text("version_num")).select_from(text(VERSION_TABLE))
-            version: str | None = connection.scalar(query)
-            return version
-        if self.backend.is_foreign(tables, list(metadata.tables)):
+            return connection.scalar(select(schema_version.c.version_num))
+        foreign = metadata.tables.keys() & tables if self.backend.is_shared else tables
+        if foreign:
             raise StoreError(
                 f"{self.where} holds tables of another program",
                 hint="Give the store a database or file of its own.",
@@ -164,17 +167,12 @@ class Database:
         with self.write() as connection:
             self.backend.lock_schema(connection)
             if not self._is_current(connection):  # another process may have been faster
-                # Make the tables, or run the missing scripts: all takes effect, or nothing.
-                is_new = self.version(connection) is None
-                from alembic import command
-
-                config = alembic_config()
-                config.attributes["connection"] = connection
-                if is_new:
+                # Make the tables, or take the missing steps: all takes effect, or nothing.
+                version = self.version(connection)
+                if version is None:
                     make_tables(connection)
-                    command.stamp(config, SCHEMA_VERSION)
                 else:
-                    command.upgrade(config, SCHEMA_VERSION)
+                    upgrade(connection, version, self.backend.words)
 
     def problems(self) -> list[str]:
         """What is broken in the database itself."""
@@ -210,16 +208,6 @@ class Database:
         return version == SCHEMA_VERSION
 
 
-def alembic_config() -> Config:
-    """Alembic's settings: the scripts lie in the package, no file is read."""
-    from alembic.config import Config
-
-    config = Config()
-    config.set_main_option("script_location", "kglink.store:migrations")
-    config.set_main_option("path_separator", "os")
-    return config
-
-
 def key_ranges(
     connection: Connection, table: Table, kb_id: int, size: int, *where: ColumnElement[bool]
 ) -> Iterator[ColumnElement[bool]]:
@@ -227,7 +215,7 @@ def key_ranges(
     key = table.c.key
     query = select(key).where(table.c.kb_id == kb_id, *where)
     for page in pages(connection, query, size, key):
-        yield key.between(page[0][0], page[-1][0])
+        yield (key >= page[0][0]) & (key <= page[-1][0])
 
 
 def pages(
@@ -255,6 +243,18 @@ def chunks(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
     remaining = iter(items)
     while chunk := list(islice(remaining, size)):
         yield chunk
+
+
+def rows_in(
+    connection: Connection,
+    query: Select[Any],
+    column: ColumnElement[Any],
+    values: Iterable[Any],
+    size: int = 250,
+) -> Iterator[SQLRow[Any]]:
+    """The rows of a query whose ``column`` is one of some values, each of which comes once."""
+    for some in chunks(dict.fromkeys(values), size):
+        yield from connection.execute(query.where(column.in_(some)))
 
 
 def keys_by_kb(ids: Iterable[EntityId], kbs: Collection[str]) -> dict[str, dict[str, None]]:

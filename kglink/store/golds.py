@@ -22,7 +22,7 @@ from sqlalchemy.engine import Connection
 
 from kglink.records import EntityId
 from kglink.store.code_lookup import CodeLookup
-from kglink.store.database import Database, chunks
+from kglink.store.database import Database, chunks, rows_in
 from kglink.store.entity_reader import at_addresses, existing
 from kglink.store.kbs import entity_exists, kb_id, kb_ids
 from kglink.store.prepared import folded_name
@@ -31,7 +31,6 @@ from kglink.store.values import Resolve
 from kglink.text.codes import code_of
 
 PAGE = 1000
-TITLES_PAGE = 250
 #: How many golds that were not found are looked at, to name a few that differ.
 _LOOKED_AT, _SHOWN = 20, 3
 _KINDS = ("title", "redirect")
@@ -107,7 +106,11 @@ def _found(
     """The entities that each gold names."""
     match resolve:
         case "key":
-            wanted = {text: candidates(text, numbers, list(targets)) for text in texts}
+            named = {text: EntityId.parse(text) for text in texts}
+            wanted = {
+                text: [one] if one.kb in numbers else [EntityId(kb, text) for kb in targets]
+                for text, one in named.items()
+            }
             exist = existing(connection, chain.from_iterable(wanted.values()), numbers)
             found = {text: [one for one in names if one in exist] for text, names in wanted.items()}
             addresses = sorted(text for text in texts if not found[text] and "://" in text)
@@ -117,18 +120,10 @@ def _found(
             return found
         case "xref":
             codes = {text: code_of(text) for text in texts}
-            named = CodeLookup(connection, targets).entities_of(codes.values())
-            return {text: list(named.get(code, ())) for text, code in codes.items()}
+            coded = CodeLookup(connection, targets).entities_of(codes.values())
+            return {text: list(coded.get(code, ())) for text, code in codes.items()}
         case "title":
             return _titled(connection, texts, numbers, targets)
-
-
-def candidates(text: str, known: Collection[str], links_to: Sequence[str]) -> list[EntityId]:
-    """The entities that a gold may name, ``known`` being the names of all KBs."""
-    named = EntityId.parse(text)
-    if named.kb in known:
-        return [named]
-    return [EntityId(kb, text) for kb in links_to]
 
 
 def count_unresolved(connection: Connection, kb_id: int) -> int:
@@ -227,11 +222,9 @@ def _titled(
     query = query.join_from(aliases, entities, e.id == a.entity_id)
     query = query.where(e.kb_id.in_(names), a.kind.in_(_KINDS)).order_by(e.key)
     keys: dict[tuple[str, str, str], list[str]] = defaultdict(list)
-    for page in chunks(sorted(by_fold), TITLES_PAGE):
-        rows = connection.execute(query.where(a.folded.in_(page)))
-        for folded, surface, kind, number, key in rows:
-            if surface in by_fold[folded]:
-                keys[surface, names[number], kind].append(key)
+    for folded, surface, kind, number, key in rows_in(connection, query, a.folded, by_fold):
+        if surface in by_fold[folded]:
+            keys[surface, names[number], kind].append(key)
     return {
         text: [
             EntityId(kb, key)

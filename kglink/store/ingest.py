@@ -16,6 +16,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 
 from sqlalchemy import delete, exists, insert, select, update
 from sqlalchemy.engine import Connection
@@ -41,7 +42,7 @@ from kglink.store.kbs import (
     kb_id,
     stored_totals,
 )
-from kglink.store.prepared import RecordBatch, batches
+from kglink.store.prepared import Batch, batches
 from kglink.store.schema import RETIRED, STAGED, entities, ingests, kbs, removed_kbs
 from kglink.store.values import IngestJob, IngestSummary, Tally, Totals, json_of
 from kglink.store.verdicts import apply_verdicts
@@ -87,8 +88,13 @@ class Ingest:
 
     def __init__(self, db: Database, job: IngestJob, progress: OnProgress = lambda _: None) -> None:
         self._db = db
-        self._job = _joined(db, job) if job.merge else job
         self._progress = progress
+        if job.merge:  # the KBs that the KB's documents link to already stay
+            query = select(kbs.c.links_to).where(kbs.c.name == job.kb)
+            before = [json_of(row[0], list, "kbs.links_to") for row in db.rows(query)]
+            names = [*map(str, chain.from_iterable(before)), *job.links_to]
+            job = replace(job, links_to=tuple(dict.fromkeys(names)))
+        self._job = job
         query = select(kbs.c.id).where(kbs.c.name == self._job.kb, kbs.c.removing == 1)
         for (half_gone,) in self._db.rows(query):
             remove_kb(self._db, half_gone, self._job.kb)
@@ -169,18 +175,18 @@ class Ingest:
 
     # ----------------------------------------------------------------------------- reading
     def _read(self, records: Iterable[Record]) -> None:
-        for batch in batches(records, self._job, self._at.read):
-            self._write(batch)
+        for read, batch in batches(records, self._job, self._at.read):
+            self._write(read, batch)
             self._progress(Progress("reading", self._at.read))
         with self._db.write() as connection:
             after = _saved(connection, replace(self._at, complete=True))
         self._at = after
 
-    def _write(self, batch: RecordBatch) -> None:
+    def _write(self, read: int, batch: Batch) -> None:
         db, at = self._db, self._at
         tallies = list(at.tallies)
         with db.write() as connection:
-            for kind, (writer, records) in enumerate(zip(WRITERS, batch.kinds, strict=True)):
+            for kind, (writer, records) in enumerate(zip(WRITERS, batch, strict=True)):
                 if not records:
                     continue
                 has_staged = not at.is_new and at.tallies[kind].altered > 0
@@ -193,7 +199,7 @@ class Ingest:
                 place = at.kb_id if at.is_new else at.kb_id + STAGED
                 writer.write(db, connection, place, at.run, plan)
                 tallies[kind] += plan.tally
-            after = _saved(connection, replace(at, read=batch.read, tallies=tuple(tallies)))
+            after = _saved(connection, replace(at, read=read, tallies=tuple(tallies)))
         self._at = after
 
     # --------------------------------------------------------------------------- finishing
@@ -267,16 +273,6 @@ class Ingest:
                         )
             tallies.append(tally + Tally(removed=gone))
         return tuple(tallies)
-
-
-def _joined(db: Database, job: IngestJob) -> IngestJob:
-    """A job that adds to a KB, with the KBs that the KB's documents link to already."""
-    before = [
-        str(name)
-        for (names,) in db.rows(select(kbs.c.links_to).where(kbs.c.name == job.kb))
-        for name in json_of(names, list, "kbs.links_to")
-    ]
-    return replace(job, links_to=tuple(dict.fromkeys([*before, *job.links_to])))
 
 
 # --------------------------------------------------------------------------------- state

@@ -17,7 +17,7 @@ Three rules make the store fast and kill-proof.
 from __future__ import annotations
 
 import secrets
-from typing import Any, NamedTuple
+from typing import Any
 
 from sqlalchemy import (
     BigInteger,
@@ -29,6 +29,7 @@ from sqlalchemy import (
     Integer,
     MetaData,
     SmallInteger,
+    String,
     Table,
     Text,
     UniqueConstraint,
@@ -38,8 +39,8 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.schema import SchemaItem
 from sqlalchemy.types import TypeEngine
 
-#: The Alembic revision that this code reads and writes; the last of ``migrations/versions``. A new
-#: store is made by `make_tables` and has it at once.
+#: The schema that this code reads and writes, to which the last step of `kglink.store.migrations`
+#: leads. A new store is made by `make_tables` and has it at once.
 SCHEMA_VERSION = "0005"
 VERSION_TABLE = "kglink_schema"
 
@@ -56,16 +57,9 @@ _ID_BITS = 32
 UNKNOWN, NIL, GIVEN = 0, 1, 2
 
 
-class IdRange(NamedTuple):
-    """The half-open range of ids that belong to one KB."""
-
-    first: int
-    stop: int
-
-
-def id_range(kb_id: int) -> IdRange:
-    """The ids of the entities and of the documents of a KB."""
-    return IdRange(kb_id << _ID_BITS, (kb_id + 1) << _ID_BITS)
+def id_range(kb_id: int) -> tuple[int, int]:
+    """The half-open range of the ids of a KB's entities, and of its documents."""
+    return kb_id << _ID_BITS, (kb_id + 1) << _ID_BITS
 
 
 # SQLite only makes a column called INTEGER its row id; PostgreSQL needs 64 bits for it.
@@ -105,6 +99,10 @@ def _part(owner: str, table: str) -> list[Column[Any]]:
 
 
 metadata = MetaData()
+#: It stands beside the tables of any schema, and says which that is.
+schema_version = Table(
+    VERSION_TABLE, MetaData(), Column("version_num", String(32), primary_key=True)
+)
 
 
 def _keyed_table(name: str, *items: SchemaItem) -> Table:
@@ -315,5 +313,7 @@ store_state = Table(
 def make_tables(connection: Connection) -> None:
     """Make all tables of a new store."""
     metadata.create_all(connection)
+    schema_version.create(connection)
+    connection.execute(insert(schema_version).values(version_num=SCHEMA_VERSION))
     tokens = {name: secrets.token_hex(8) for name in ("identity", "overlaps", "memory")}
     connection.execute(insert(store_state).values(id=1, origin="", **tokens))

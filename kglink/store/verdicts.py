@@ -19,12 +19,12 @@ from kglink.errors import UsageError
 from kglink.files.digest import text_digest
 from kglink.records import EntityId, Judgement, Verdict
 from kglink.store.code_lookup import CodeLookup
-from kglink.store.database import Database, chunks, keys_by_kb, pages
+from kglink.store.database import Database, chunks, keys_by_kb, pages, rows_in
 from kglink.store.kbs import kb_ids
 from kglink.store.schema import entities, mappings, overlaps, store_state
 
 BATCH = 2000
-LOOKUP_PAGE = 250
+MAPPINGS_PAGE = 250
 #: The evidence of an overlap that nothing but a mapping speaks for; a search that finds it as
 #: well writes its own.
 MAPPING_EVIDENCE = "mapping"
@@ -131,10 +131,9 @@ class VerdictTable:
 def standing_verdicts(connection: Connection, pairs: Sequence[Pair]) -> dict[Pair, str | None]:
     """The verdicts of the pairs that are known as overlaps."""
     standing: dict[Pair, str | None] = {}
-    for some in chunks(pairs, LOOKUP_PAGE):
-        query = select(*PAIR_COLUMNS, o.verdict).where(tuple_(*PAIR_COLUMNS).in_(some))
-        for *pair, verdict in connection.execute(query):
-            standing[pair[0], pair[1], pair[2], pair[3]] = verdict
+    query = select(*PAIR_COLUMNS, o.verdict)
+    for *pair, verdict in rows_in(connection, query, tuple_(*PAIR_COLUMNS), pairs):
+        standing[pair[0], pair[1], pair[2], pair[3]] = verdict
     return standing
 
 
@@ -144,11 +143,9 @@ def text_hashes(connection: Connection, ids: Iterable[EntityId]) -> dict[EntityI
     e = entities.c
     found: dict[EntityId, str] = {}
     for kb, keys in keys_by_kb(ids, numbers).items():
-        for page in chunks(keys, LOOKUP_PAGE):
-            query = select(e.key, e.title, e.description)
-            query = query.where(e.kb_id == numbers[kb], e.key.in_(page))
-            for key, title, description in connection.execute(query):
-                found[EntityId(kb, key)] = text_digest(f"{title}\0{description}")
+        query = select(e.key, e.title, e.description).where(e.kb_id == numbers[kb])
+        for key, title, description in rows_in(connection, query, e.key, keys):
+            found[EntityId(kb, key)] = text_digest(f"{title}\0{description}")
     return found
 
 
@@ -176,7 +173,7 @@ def apply_verdicts(
     m = mappings.c
     query = select(m.id, m.subject_code, m.object_code, m.confidence, m.verdict)
     query = query.where(m.kb_id == kb_id, m.verdict != "")
-    read = pages(connection, query, LOOKUP_PAGE, m.id)
+    read = pages(connection, query, MAPPINGS_PAGE, m.id)
     return sum(_apply(db, connection, page, name, numbers) for page in read)
 
 

@@ -168,7 +168,7 @@ def plan_batch(
         for row in db.raw_rows(connection, query, (*owners, *_filled(keys))):
             if row.run == run or row.key not in known:  # the staged one of two
                 known[row.key] = row
-    next_id = max(id_range(kb_id).first, highest_id(connection, kb_id, table) + 1)
+    next_id = max(id_range(kb_id)[0], highest_id(connection, kb_id, table) + 1)
     if table is entities:  # the ids of entities that were removed do not come again
         used = connection.scalar(select(kbs.c.last_id).where(kbs.c.id == kb_id)) or 0
         next_id = max(next_id, used + 1)
