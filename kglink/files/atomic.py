@@ -106,7 +106,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
     but a regular file or a link is refused.
     """
     _mode_of(path)  # What must not be replaced is refused before it is written.
-    with _locked_draft(path, is_folder=False) as (draft, _):
+    with _locked_draft(path, is_folder=False) as draft:
         yield draft
         replace_file(draft, path)
 
@@ -117,7 +117,7 @@ def replace_file(draft: Path, path: Path) -> None:
         draft.chmod(mode)
     sync_file(draft)
     draft.replace(path)
-    sync_folder(path.parent)
+    sync_file(path.parent)
 
 
 @contextlib.contextmanager
@@ -125,7 +125,7 @@ def atomic_folder(path: Path) -> Iterator[Path]:
     """Give an empty folder that takes the place of ``path`` when the block ends without error."""
     path.parent.mkdir(parents=True, exist_ok=True)
     sweep_drafts(path.parent)
-    with _locked_draft(path, is_folder=True) as (draft, _):
+    with _locked_draft(path, is_folder=True) as draft:
         yield draft
         replace_folder(draft, path)
 
@@ -151,7 +151,7 @@ def replace_folder(draft: Path, path: Path) -> None:
             # A reader has called `recover_folder` between the two renames: once more.
             if not path.exists():
                 raise
-    sync_folder(path.parent)
+    sync_file(path.parent)
     for old in (spare, kept):
         shutil.rmtree(old, ignore_errors=True)
 
@@ -184,13 +184,12 @@ def sweep_drafts(folder: Path) -> list[Path]:
 
 
 def sync_file(path: Path) -> None:
-    """Wait until a file's content is on the disk."""
-    _sync(path, os.O_RDONLY)
-
-
-def sync_folder(path: Path) -> None:
-    """Wait until the names in a folder are on the disk."""
-    _sync(path, os.O_RDONLY | os.O_DIRECTORY)
+    """Wait until a file's content, or the names in a folder, are on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def sync_tree(path: Path) -> None:
@@ -198,15 +197,7 @@ def sync_tree(path: Path) -> None:
     for folder, _, names in os.walk(path, topdown=False):
         for name in names:
             sync_file(Path(folder, name))
-        sync_folder(Path(folder))
-
-
-def _sync(path: Path, flags: int) -> None:
-    descriptor = os.open(path, flags)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        sync_file(Path(folder))
 
 
 def _mode_of(path: Path) -> int | None:
@@ -223,11 +214,11 @@ def _mode_of(path: Path) -> int | None:
 
 
 @contextlib.contextmanager
-def _locked_draft(path: Path, *, is_folder: bool) -> Iterator[tuple[Path, int]]:
+def _locked_draft(path: Path, *, is_folder: bool) -> Iterator[Path]:
     """A new draft of ``path`` that no other process takes for abandoned."""
     draft, descriptor = _new_draft(path, is_folder=is_folder)
     try:
-        yield draft, descriptor
+        yield draft
     finally:
         with contextlib.suppress(FileNotFoundError):  # it has got its final name
             _remove(draft)
@@ -237,9 +228,18 @@ def _locked_draft(path: Path, *, is_folder: bool) -> Iterator[tuple[Path, int]]:
 def _new_draft(path: Path, *, is_folder: bool) -> tuple[Path, int]:
     while True:
         draft = _draft_name(path)
-        descriptor = _made_folder(draft) if is_folder else _made_file(draft)
-        if descriptor is None:
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+        if is_folder:
+            draft.mkdir()
+            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+        try:
+            descriptor = os.open(draft, flags, 0o666)
+        except FileExistsError:
             continue
+        except FileNotFoundError:
+            if is_folder:  # swept before it was locked
+                continue
+            raise
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:  # somebody sweeps it
@@ -250,21 +250,6 @@ def _new_draft(path: Path, *, is_folder: bool) -> tuple[Path, int]:
         if draft.exists():
             return draft, descriptor
         os.close(descriptor)  # swept before it was locked
-
-
-def _made_file(draft: Path) -> int | None:
-    try:
-        return os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)
-    except FileExistsError:
-        return None
-
-
-def _made_folder(draft: Path) -> int | None:
-    draft.mkdir()
-    try:
-        return os.open(draft, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    except FileNotFoundError:  # swept before it was locked
-        return None
 
 
 def _draft_name(path: Path) -> Path:

@@ -43,6 +43,11 @@ def file_info(path: Path) -> FileInfo:
     return FileInfo(bytes=path.stat().st_size, blake2b=file_digest(path))
 
 
+def files_in(folder: Path) -> dict[str, FileInfo]:
+    """Measure the files of a folder, by their names."""
+    return {path.name: file_info(path) for path in sorted(folder.iterdir())}
+
+
 def note_checked(folder: Path, files: Mapping[str, FileInfo]) -> None:
     """Keep when files were last written, now that they are known to be right."""
     times = {name: _times((folder / name).stat()) for name in files}

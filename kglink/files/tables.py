@@ -117,9 +117,7 @@ class StringTable(Sequence[str]):
 
     def __init__(self, stem: Path, *, checked: bool = False) -> None:
         self._path = stem.with_suffix(".utf8")
-        self._blob = _map_values(self._path, np.uint8)
-        offsets = stem.with_suffix(".offsets.npy")
-        self._offsets = map_offsets(offsets, len(self._blob), checked=checked)
+        self._blob, self._offsets = _map_table(self._path, np.uint8, checked=checked)
 
     def __len__(self) -> int:
         return len(self._offsets) - 1
@@ -226,8 +224,7 @@ class RowTable(Sequence[npt.NDArray[Any]]):
     """Rows of numbers of different lengths; only the pages that are read come into memory."""
 
     def __init__(self, stem: Path, kind: npt.DTypeLike) -> None:
-        self._values = _map_values(stem.with_suffix(".bin"), kind)
-        self._offsets = map_offsets(stem.with_suffix(".offsets.npy"), len(self._values))
+        self._values, self._offsets = _map_table(stem.with_suffix(".bin"), kind)
 
     def __len__(self) -> int:
         return len(self._offsets) - 1
@@ -286,13 +283,15 @@ def write_rows(stem: Path, values: npt.NDArray[Any], offsets: IntArray) -> None:
     np.save(stem.with_suffix(".offsets.npy"), offsets)
 
 
-def _map_values(path: Path, kind: npt.DTypeLike) -> npt.NDArray[Any]:
+def _map_table(
+    path: Path, kind: npt.DTypeLike, *, checked: bool = False
+) -> tuple[npt.NDArray[Any], IntArray]:
+    """The values of all rows, and the offsets at which these begin."""
     try:
         size = path.stat().st_size
         if size % np.dtype(kind).itemsize:
             raise DamagedFileError(f"{path}: cut off")
-        if not size:
-            return np.empty(0, kind)
-        return np.memmap(path, dtype=kind, mode="r").view(np.ndarray)
+        mapped = np.memmap(path, kind, "r").view(np.ndarray) if size else np.empty(0, kind)
     except OSError as error:
         raise DamagedFileError(f"{path}: {error.strerror}") from error
+    return mapped, map_offsets(path.with_suffix(".offsets.npy"), len(mapped), checked=checked)

@@ -14,6 +14,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote
 
@@ -33,6 +34,11 @@ CACHE_KIB = 65_536
 
 class Backend(ABC):
     """One kind of database."""
+
+    words: Mapping[str, str]
+    """How it writes what statements of `kglink.store.migrations` leave open."""
+    is_shared = False
+    """Whether other programs may have tables beside ours, of other names."""
 
     def __init__(self, url: URL) -> None:
         self.url = url
@@ -62,10 +68,6 @@ class Backend(ABC):
 
     def lock_schema(self, connection: Connection) -> None:  # noqa: B027 - a write may be alone already
         """Keep other processes from migrating until this transaction ends."""
-
-    @abstractmethod
-    def is_foreign(self, tables: Sequence[str], own: Sequence[str]) -> bool:
-        """Whether a database with ``tables`` and no schema version belongs to someone else."""
 
     @abstractmethod
     def exclusive(self, engine: Engine, name: str) -> contextlib.AbstractContextManager[bool]:
@@ -116,6 +118,8 @@ def backend_for(url: URL) -> Backend:
 
 class SQLite(Backend):
     """A file, in write-ahead mode: readers never wait, one writer at a time."""
+
+    words: Mapping[str, str] = MappingProxyType({"name": "TEXT", "by_key": "WITHOUT ROWID"})
 
     def __init__(self, url: URL) -> None:
         super().__init__(url)
@@ -218,10 +222,6 @@ class SQLite(Backend):
         rows = connection.exec_driver_sql("PRAGMA quick_check(1)").scalars()
         return [str(row) for row in rows if row != "ok"]
 
-    def is_foreign(self, tables: Sequence[str], own: Sequence[str]) -> bool:
-        """A file with any table in it is another program's."""
-        return bool(tables)
-
     @contextlib.contextmanager
     def exclusive(self, engine: Engine, name: str) -> Iterator[bool]:
         """Lock a file beside the store; where nothing can be written nobody is to be kept away."""
@@ -300,6 +300,9 @@ _INSERT = re.compile(
 class PostgreSQL(Backend):
     """A database of a server."""
 
+    words: Mapping[str, str] = MappingProxyType({"name": 'TEXT COLLATE "C"', "by_key": ""})
+    is_shared = True
+
     def engine(self, *, create: bool) -> Engine:
         """Make the engine; the database exists, its tables may not."""
         del create
@@ -321,10 +324,6 @@ class PostgreSQL(Backend):
     def lock_schema(self, connection: Connection) -> None:
         """One advisory lock for all migrations of this database."""
         connection.execute(select(func.pg_advisory_xact_lock(_lock_number("schema"))))
-
-    def is_foreign(self, tables: Sequence[str], own: Sequence[str]) -> bool:
-        """A server's database may be shared, as long as no table has our name."""
-        return not set(tables).isdisjoint(own)
 
     @contextlib.contextmanager
     def exclusive(self, engine: Engine, name: str) -> Iterator[bool]:

@@ -44,10 +44,8 @@ def read_wanted(connection: Connection, kb: str, wanted: WantedEntities) -> Iter
     """The keys of the wanted entities, in their order."""
     number = kb_id(connection, kb)
     inside, outside = (
-        _ids_of(connection, kb, number, keys) for keys in (wanted.under, wanted.not_under)
+        _branches(connection, kb, number, keys) for keys in (wanted.under, wanted.not_under)
     )
-    links = _parent_links(connection, number) if len(inside) or len(outside) else _NO_LINKS
-    inside, outside = _with_all_below(inside, links), _with_all_below(outside, links)
     asked = {name.casefold() for name in wanted.types}
     e = entities.c
     query = select(e.key, e.id, e.type).where(e.kb_id == number)
@@ -61,65 +59,31 @@ def read_wanted(connection: Connection, kb: str, wanted: WantedEntities) -> Iter
                 yield key
 
 
-class _Links(NamedTuple):
-    """An entity and a parent of it, in order of the parents."""
-
-    parents: IntArray
-    children: IntArray
-
-
-_NO_LINKS = _Links(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
-
-
-def _ids_of(connection: Connection, kb: str, number: int, keys: Sequence[str]) -> IntArray:
-    """The numbers of entities by their keys."""
-    ids = []
-    for key in dict.fromkeys(keys):
-        query = select(entities.c.id).where(entities.c.kb_id == number, entities.c.key == key)
-        found = connection.scalar(query)
-        if found is None:
+def _branches(connection: Connection, kb: str, number: int, keys: Sequence[str]) -> IntArray:
+    """The numbers of some entities and of all below them, each once and in order."""
+    if not keys:
+        return np.empty(0, dtype=np.int64)
+    e = entities.c
+    top = select(e.id).where(e.kb_id == number, e.key.in_(keys))
+    found = set(connection.scalars(select(e.key).where(e.id.in_(top))))
+    for key in keys:
+        if key not in found:
             raise UsageError(
                 f"there is no entity {EntityId(kb, key)} whose branch could be looked for",
                 hint="`kglink search NAME` shows the ids of entities.",
             )
-        ids.append(found)
-    return np.array(ids, dtype=np.int64)
-
-
-def _parent_links(connection: Connection, number: int) -> _Links:
-    """All parents in a KB that the KB itself holds, as numbers: 16 bytes for each."""
-    first, stop = id_range(number)
+    (first, stop), owner = id_range(number), parents.c.entity_id
     broader = entities.alias("broader")
-    owner = parents.c.entity_id
-    query = (
-        select(broader.c.id, owner)
-        .join_from(parents, entities, entities.c.id == owner)
+    links = (
+        select(broader.c.id.label("parent"), owner.label("child"))
+        .join_from(parents, entities, e.id == owner)
         .join(broader, (broader.c.kb_id == number) & (broader.c.key == parents.c.key))
-        .where(owner >= first, owner < stop, entities.c.kb_id == number)
-        .execution_options(yield_per=_PAGE)
+        .where(owner >= first, owner < stop, e.kb_id == number)
+        .cte("links")
+        .prefix_with("MATERIALIZED")
     )
-    parts = [
-        np.array([tuple(row) for row in part], dtype=np.int64)
-        for part in connection.execute(query).partitions()
-    ]
-    if not parts:
-        return _NO_LINKS
-    pairs = np.concatenate(parts)
-    pairs = pairs[np.argsort(pairs[:, 0], kind="stable")]
-    return _Links(pairs[:, 0], pairs[:, 1])
-
-
-def _with_all_below(roots: IntArray, links: _Links) -> IntArray:
-    """Some entities and all below them, each once: parents that lead in a circle do no harm."""
-    numbers = np.unique(np.concatenate([roots, links.children]))
-    places = np.searchsorted(numbers, links.children)
-    found = np.zeros(len(numbers), dtype=np.bool_)
-    newest = np.searchsorted(numbers, roots)
-    while len(newest):
-        found[newest] = True
-        first = np.searchsorted(links.parents, numbers[newest], side="left")
-        counts = np.searchsorted(links.parents, numbers[newest], side="right") - first
-        offset = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-        children = places[np.repeat(first, counts) + offset]
-        newest = np.unique(children[~found[children]])
-    return numbers[found]
+    below = top.cte("below", recursive=True)
+    # Each entity once: parents that lead in a circle do no harm.
+    below = below.union(select(links.c.child).join(below, links.c.parent == below.c.id))
+    query = select(below.c.id).execution_options(yield_per=_PAGE)
+    return np.sort(np.fromiter(connection.scalars(query), np.int64))

@@ -13,11 +13,9 @@ from sqlalchemy import select
 from sqlalchemy.engine import Connection
 
 from kglink.records import CONSIDER, REPLACED_BY, EntityId
-from kglink.store.database import chunks
+from kglink.store.database import rows_in
 from kglink.store.schema import entities, kbs, mappings, xrefs
 from kglink.text.codes import code_of, spellings
-
-LOOKUP_PAGE = 250
 
 K = TypeVar("K")
 #: What was found for each thing that was asked for.
@@ -57,10 +55,8 @@ class CodeLookup:
         found: Found[str] = defaultdict(dict)
         query = select(entities.c.key, entities.c.kb_id)
         query = query.where(entities.c.kb_id.in_(self._names))
-        for page in chunks(asked, LOOKUP_PAGE):
-            rows = self._connection.execute(query.where(entities.c.key.in_(page)))
-            for key, number in sorted(rows.all()):
-                found[asked[key]][EntityId(self._names[number], key)] = None
+        for key, number in sorted(rows_in(self._connection, query, entities.c.key, asked)):
+            found[asked[key]][EntityId(self._names[number], key)] = None
         return found
 
     def _referring(self, codes: Iterable[str]) -> Found[str]:
@@ -69,10 +65,8 @@ class CodeLookup:
         query = select(xrefs.c.code, entities.c.kb_id, entities.c.key)
         query = query.join_from(xrefs, entities, entities.c.id == xrefs.c.entity_id)
         query = query.where(entities.c.kb_id.in_(self._names))
-        for page in chunks(codes, LOOKUP_PAGE):
-            rows = self._connection.execute(query.where(xrefs.c.code.in_(page)))
-            for code, number, key in sorted(rows.all()):
-                found[code][EntityId(self._names[number], key)] = None
+        for code, number, key in sorted(rows_in(self._connection, query, xrefs.c.code, codes)):
+            found[code][EntityId(self._names[number], key)] = None
         return found
 
     def _mapped(self, codes: Iterable[str]) -> Found[str]:
@@ -93,19 +87,17 @@ class CodeLookup:
     def _partners(self, codes: Iterable[str]) -> dict[str, dict[str, None]]:
         """The codes that mappings join to each code, as codes of one thing."""
         partners: dict[str, dict[str, None]] = defaultdict(dict)
-        m = mappings.c
-        sides = ((m.subject_code, m.object_code), (m.object_code, m.subject_code))
-        for page in chunks(codes, LOOKUP_PAGE):
-            for mine, other in sides:
-                query = select(mine, other).join(kbs, kbs.c.id == m.kb_id)
-                query = query.where(
-                    mine.in_(page),
-                    kbs.c.removing == 0,
-                    m.verdict.in_(("", "correct")),
-                    m.predicate.not_in((REPLACED_BY, CONSIDER)),
-                )
-                for code, partner in sorted(self._connection.execute(query).all()):
-                    partners[code][partner] = None
+        m, wanted = mappings.c, list(codes)
+        sides = (m.subject_code, m.object_code), (m.object_code, m.subject_code)
+        for mine, other in sides:
+            query = select(mine, other).join(kbs, kbs.c.id == m.kb_id)
+            query = query.where(
+                kbs.c.removing == 0,
+                m.verdict.in_(("", "correct")),
+                m.predicate.not_in((REPLACED_BY, CONSIDER)),
+            )
+            for code, partner in sorted(rows_in(self._connection, query, mine, wanted)):
+                partners[code][partner] = None
         return partners
 
     def _beside(self, names: set[EntityId]) -> Found[EntityId]:
@@ -127,10 +119,9 @@ class CodeLookup:
             query = select(entities.c.key, xrefs.c.code)
             query = query.join_from(entities, xrefs, entities.c.id == xrefs.c.entity_id)
             query = query.where(entities.c.kb_id == numbers[kb], xrefs.c.code != "")
-            for page in chunks(sorted(name.key for name in names if name.kb == kb), LOOKUP_PAGE):
-                rows = self._connection.execute(query.where(entities.c.key.in_(page)))
-                for key, code in sorted(rows.all()):
-                    found[EntityId(kb, key)][code] = None
+            own = sorted(name.key for name in names if name.kb == kb)
+            for key, code in sorted(rows_in(self._connection, query, entities.c.key, own)):
+                found[EntityId(kb, key)][code] = None
         return found
 
 

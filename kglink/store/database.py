@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from sqlalchemy import (
     URL,
-    Column,
     ColumnElement,
     Select,
     Table,
@@ -19,7 +19,6 @@ from sqlalchemy import (
     inspect,
     make_url,
     select,
-    text,
     tuple_,
     update,
 )
@@ -31,13 +30,20 @@ from sqlalchemy.sql.dml import UpdateBase
 from kglink.errors import StoreError, UsageError
 from kglink.records import EntityId
 from kglink.store.backends import RESTORE, RIGHTS, backend_for
-from kglink.store.schema import SCHEMA_VERSION, VERSION_TABLE, make_tables, metadata, store_state
-
-if TYPE_CHECKING:
-    from alembic.config import Config
+from kglink.store.migrations import upgrade
+from kglink.store.schema import (
+    SCHEMA_VERSION,
+    VERSION_TABLE,
+    make_tables,
+    metadata,
+    schema_version,
+    store_state,
+)
 
 Row = tuple[Any, ...]
 Item = TypeVar("Item")
+#: What no database text can hold: NUL, and half of a surrogate pair.
+NEVER_STORED = re.compile("[\0\ud800-\udfff]")
 
 
 class Database:
@@ -131,10 +137,9 @@ class Database:
         return connection.exec_driver_sql(self._compiled(statement), values).all()
 
     def _compiled(self, statement: UpdateBase | Select[Any]) -> str:
-        sql = self._sql.get(statement)
-        if sql is None:
-            sql = self._sql[statement] = str(statement.compile(dialect=self._engine.dialect))
-        return sql
+        if statement not in self._sql:
+            self._sql[statement] = str(statement.compile(dialect=self._engine.dialect))
+        return self._sql[statement]
 
     def rows(self, statement: Select[Any]) -> list[Row]:
         """All rows of a query, in a transaction of their own."""
@@ -146,10 +151,9 @@ class Database:
         """The schema of the tables; None where there are none."""
         tables = inspect(connection).get_table_names()
         if VERSION_TABLE in tables:
-            query = select(text("version_num")).select_from(text(VERSION_TABLE))
-            version: str | None = connection.scalar(query)
-            return version
-        if self.backend.is_foreign(tables, list(metadata.tables)):
+            return connection.scalar(select(schema_version.c.version_num))
+        foreign = metadata.tables.keys() & tables if self.backend.is_shared else tables
+        if foreign:
             raise StoreError(
                 f"{self.where} holds tables of another program",
                 hint="Give the store a database or file of its own.",
@@ -163,17 +167,12 @@ class Database:
         with self.write() as connection:
             self.backend.lock_schema(connection)
             if not self._is_current(connection):  # another process may have been faster
-                # Make the tables, or run the missing scripts: all takes effect, or nothing.
-                is_new = self.version(connection) is None
-                from alembic import command
-
-                config = alembic_config()
-                config.attributes["connection"] = connection
-                if is_new:
+                # Make the tables, or take the missing steps: all takes effect, or nothing.
+                version = self.version(connection)
+                if version is None:
                     make_tables(connection)
-                    command.stamp(config, SCHEMA_VERSION)
                 else:
-                    command.upgrade(config, SCHEMA_VERSION)
+                    upgrade(connection, version, self.backend.words)
 
     def problems(self) -> list[str]:
         """What is broken in the database itself."""
@@ -209,35 +208,14 @@ class Database:
         return version == SCHEMA_VERSION
 
 
-def alembic_config() -> Config:
-    """Alembic's settings: the scripts lie in the package, no file is read."""
-    from alembic.config import Config
-
-    config = Config()
-    config.set_main_option("script_location", "kglink.store:migrations")
-    config.set_main_option("path_separator", "os")
-    return config
-
-
-class KeyRange(NamedTuple):
-    """All keys from ``first`` to ``last``, both included."""
-
-    first: str
-    last: str
-
-    def holds(self, column: Column[Any]) -> ColumnElement[bool]:
-        """Whether a key is in the range."""
-        return (column >= self.first) & (column <= self.last)
-
-
 def key_ranges(
     connection: Connection, table: Table, kb_id: int, size: int, *where: ColumnElement[bool]
-) -> Iterator[KeyRange]:
-    """Cut the rows of a KB that ``where`` chooses into pages, in the order of their keys."""
+) -> Iterator[ColumnElement[bool]]:
+    """Cut the rows of a KB that ``where`` chooses into pages: conditions on keys, in order."""
     key = table.c.key
     query = select(key).where(table.c.kb_id == kb_id, *where)
     for page in pages(connection, query, size, key):
-        yield KeyRange(page[0][0], page[-1][0])
+        yield (key >= page[0][0]) & (key <= page[-1][0])
 
 
 def pages(
@@ -267,18 +245,22 @@ def chunks(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
         yield chunk
 
 
+def rows_in(
+    connection: Connection,
+    query: Select[Any],
+    column: ColumnElement[Any],
+    values: Iterable[Any],
+    size: int = 250,
+) -> Iterator[SQLRow[Any]]:
+    """The rows of a query whose ``column`` is one of some values, each of which comes once."""
+    for some in chunks(dict.fromkeys(values), size):
+        yield from connection.execute(query.where(column.in_(some)))
+
+
 def keys_by_kb(ids: Iterable[EntityId], kbs: Collection[str]) -> dict[str, dict[str, None]]:
     """The keys of entities of ``kbs``, each once, without those that no database text can hold."""
     wanted: dict[str, dict[str, None]] = defaultdict(dict)
     for name in ids:
-        if name.kb in kbs and _is_storable(name.key):
+        if name.kb in kbs and not NEVER_STORED.search(name.key):
             wanted[name.kb][name.key] = None
     return wanted
-
-
-def _is_storable(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return "\0" not in text

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
-from sqlalchemy import Row, Select, case, func, select
+from sqlalchemy import case, func, select
 from sqlalchemy.engine import Connection
 
 from kglink.records import CodeMapping, Document, EntityId, Mention
@@ -20,9 +20,8 @@ MAPPINGS_PAGE = 2000
 #: Characters of the text on each side of a mention that is shown.
 AROUND = 60
 
-#: The golds of a document's mention.
-_Golds = dict[tuple[int, int], dict[EntityId, None]]
-_ReadGolds = Callable[[Connection, list[int]], _Golds]
+#: The golds of each mention, by the number of its document and its position.
+_Golds = dict[tuple[int, int], list["GoldRow"]]
 
 
 def read_documents(
@@ -39,9 +38,8 @@ def read_documents(
     """
     numbers = list(kb_ids(connection).values()) if kb is None else [kb_id(connection, kb)]
     for number in numbers:
-        for query in _pages(connection, number, split):
-            found = _documents(connection, query, _kept_golds if unresolved else _golds)
-            yield from found.values()
+        for document, _ in _annotated(connection, number, split, unresolved=unresolved):
+            yield document
 
 
 class GoldRow(NamedTuple):
@@ -50,6 +48,8 @@ class GoldRow(NamedTuple):
     position: int
     kb: str
     key: str
+    is_there: bool = True
+    """Whether its entity is there now."""
 
 
 class Annotated(NamedTuple):
@@ -61,28 +61,13 @@ class Annotated(NamedTuple):
 
 def read_annotated(connection: Connection, kb: str, split: str | None) -> Iterator[Annotated]:
     """The documents of a KB with what its golds were before their entities were found."""
-    for query in _pages(connection, kb_id(connection, kb), split):
-        found = _documents(connection, query, _golds)
-        rows: dict[tuple[int, int], list[GoldRow]] = defaultdict(list)
-        for row in _gold_rows(connection, list(found)):
-            rows[row.document_id, row.mention].append(GoldRow(row.position, row.kb, row.key))
-        for number, document in found.items():
-            yield Annotated(document, [rows[number, at] for at in range(len(document.mentions))])
+    return _annotated(connection, kb_id(connection, kb), split)
 
 
 def learning_split(connection: Connection, kb: str, split: str) -> str | None:
     """The split that is learnt from; of none named train, or all documents where there is none."""
     has_train = not split and count_documents(connection, kb, "train") > 0
     return split or ("train" if has_train else None)
-
-
-def _pages(connection: Connection, number: int, split: str | None) -> Iterator[Select[Any]]:
-    """Queries for the documents of a KB, a page each."""
-    d = documents.c
-    chosen = [] if split is None else [d.split == split]
-    for page in key_ranges(connection, documents, number, DOCUMENTS_PAGE, *chosen):
-        where = [d.kb_id == number, page.holds(d.key), *chosen]
-        yield select(d.id, d.key, d.text, d.title, d.split).where(*where).order_by(d.key)
 
 
 def count_documents(connection: Connection, kb: str, split: str | None = None) -> int:
@@ -150,31 +135,44 @@ def read_mappings(connection: Connection, kb: str) -> Iterator[CodeMapping]:
     query = select(m.subject, m.object, m.predicate, m.confidence, m.verdict)
     query = query.where(m.kb_id == number).order_by(m.key)
     for page in key_ranges(connection, mappings, number, MAPPINGS_PAGE):
-        for row in connection.execute(query.where(page.holds(m.key))):
+        for row in connection.execute(query.where(page)):
             yield CodeMapping(row[0], row[1], row[2], row[3], row[4] or None)
 
 
-def _documents(
-    connection: Connection, query: Select[Any], read_golds: _ReadGolds
-) -> dict[int, Document]:
-    """The documents of a page by their ids, in its order."""
-    rows = connection.execute(query).all()
-    ids = [row.id for row in rows]
-    found = _mentions(connection, ids, read_golds(connection, ids))
-    return {
-        row.id: Document(row.key, row.text, tuple(found[row.id]), row.title, row.split)
-        for row in rows
-    }
+def _annotated(
+    connection: Connection, number: int, split: str | None, *, unresolved: bool = False
+) -> Iterator[Annotated]:
+    """The documents of a KB, in the order of their keys."""
+    d = documents.c
+    chosen = [] if split is None else [d.split == split]
+    query = select(d.id, d.key, d.text, d.title, d.split).where(d.kb_id == number, *chosen)
+    for page in key_ranges(connection, documents, number, DOCUMENTS_PAGE, *chosen):
+        rows = connection.execute(query.where(page).order_by(d.key)).all()
+        golds_of = _golds(connection, [row.id for row in rows])
+        mentions_of = _mentions(connection, [row.id for row in rows], golds_of, unresolved)
+        for row in rows:
+            own = mentions_of[row.id]
+            document = Document(row.key, row.text, tuple(own), row.title, row.split)
+            yield Annotated(document, [golds_of[row.id, at] for at in range(len(own))])
 
 
-def _mentions(connection: Connection, ids: list[int], named: _Golds) -> dict[int, list[Mention]]:
+def _mentions(
+    connection: Connection, ids: list[int], golds_of: _Golds, unresolved: bool
+) -> dict[int, list[Mention]]:
+    """The mentions of each document."""
     m = mentions.c
     query = select(mentions).where(m.document_id.in_(ids)).order_by(m.document_id, m.position)
     found: dict[int, list[Mention]] = defaultdict(list)
     for row in connection.execute(query).mappings():
-        golds_ = named.get((row["document_id"], row["position"]))
+        stored = golds_of[row["document_id"], row["position"]]
+        answered = {one.position for one in stored if one.kb}
+        kept = (
+            EntityId(one.kb, one.key)
+            for one in stored
+            if one.is_there or (unresolved and (one.kb or one.position not in answered))
+        )
         # A gold whose entities are all gone, or never came, says nothing: it is no NIL.
-        known = tuple(golds_) if row["gold"] == GIVEN and golds_ else None
+        known = (tuple(dict.fromkeys(kept)) or None) if row["gold"] == GIVEN else None
         gold = () if row["gold"] == NIL else known
         found[row["document_id"]].append(
             Mention(row["start"], row["end"], row["surface"], gold, row["type"], row["quality"])
@@ -184,30 +182,9 @@ def _mentions(connection: Connection, ids: list[int], named: _Golds) -> dict[int
 
 def _golds(connection: Connection, ids: list[int]) -> _Golds:
     g = golds.c
-    query = (
-        select(g.document_id, g.mention, g.kb, g.key)
-        .where(g.document_id.in_(ids), gold_exists())
-        .order_by(g.document_id, g.mention, g.position, g.kb, g.key)
-    )
-    found: dict[tuple[int, int], dict[EntityId, None]] = defaultdict(dict)
-    for document, mention, kb, key in connection.execute(query):
-        found[document, mention][EntityId(kb, key)] = None
-    return found
-
-
-def _kept_golds(connection: Connection, ids: list[int]) -> _Golds:
-    """All golds: the entities that were found, else the source's own words."""
-    places: dict[tuple[int, int, int], list[EntityId]] = defaultdict(list)
-    for document, mention, position, kb, key in _gold_rows(connection, ids):
-        places[document, mention, position].append(EntityId(kb, key))
-    kept: _Golds = defaultdict(dict)
-    for (document, mention, _), names in places.items():
-        named = [name for name in names if name.kb]
-        kept[document, mention].update(dict.fromkeys(named or names))
-    return kept
-
-
-def _gold_rows(connection: Connection, ids: list[int]) -> Sequence[Row[int, int, int, str, str]]:
-    g = golds.c
     place = (g.document_id, g.mention, g.position, g.kb, g.key)
-    return connection.execute(select(*place).where(g.document_id.in_(ids)).order_by(*place)).all()
+    query = select(*place, gold_exists()).where(g.document_id.in_(ids)).order_by(*place)
+    found: _Golds = defaultdict(list)
+    for document, mention, *gold in connection.execute(query):
+        found[document, mention].append(GoldRow(*gold))
+    return found

@@ -10,7 +10,7 @@ from sqlalchemy import Column, ColumnElement, Select, Table, exists, func, liter
 from sqlalchemy.engine import Connection
 
 from kglink.records import CONSIDER, REPLACED_BY, Alias, Entity, EntityId
-from kglink.store.database import Row, chunks, key_ranges, keys_by_kb, pages
+from kglink.store.database import Row, chunks, key_ranges, keys_by_kb, pages, rows_in
 from kglink.store.kbs import kb_id, kb_ids
 from kglink.store.prepared import folded_name
 from kglink.store.schema import (
@@ -55,7 +55,7 @@ def read_entities(connection: Connection, kb: str) -> Iterator[FoldedEntity]:
     """All entities of a KB in the order of their keys."""
     number = kb_id(connection, kb)
     for page in key_ranges(connection, entities, number, PAGE):
-        yield from _entities_where(connection, number, page.holds(entities.c.key))
+        yield from _entities_where(connection, number, page)
 
 
 class Changes(NamedTuple):
@@ -126,10 +126,9 @@ def existing(
     numbers = kb_ids(connection) if numbers is None else numbers
     e = entities.c
     return {
-        EntityId(kb, key)
+        EntityId(kb, row.key)
         for kb, keys in keys_by_kb(ids, numbers).items()
-        for chunk in chunks(keys, LOOKUP_PAGE)
-        for key in connection.scalars(select(e.key).where(e.kb_id == numbers[kb], e.key.in_(chunk)))
+        for row in rows_in(connection, select(e.key).where(e.kb_id == numbers[kb]), e.key, keys)
     }
 
 
@@ -138,11 +137,10 @@ def at_addresses(connection: Connection, urls: Iterable[str]) -> dict[str, list[
     names = {number: kb for kb, number in kb_ids(connection).items()}
     e = entities.c
     found: dict[str, list[EntityId]] = defaultdict(list)
-    for chunk in chunks(dict.fromkeys(urls), ADDRESSES_PAGE):
-        rows = connection.execute(select(e.kb_id, e.key, e.url).where(e.url.in_(chunk)))
-        for number, key, url in rows:
-            if number in names:
-                found[url].append(EntityId(names[number], key))
+    query = select(e.kb_id, e.key, e.url)
+    for number, key, url in rows_in(connection, query, e.url, urls, ADDRESSES_PAGE):
+        if number in names:
+            found[url].append(EntityId(names[number], key))
     return dict(found)
 
 
@@ -169,28 +167,21 @@ def read_aliases(connection: Connection, kb: str) -> Iterator[StoredAlias]:
         .order_by(entities.c.key, a.position)
     )
     for page in key_ranges(connection, entities, number, PAGE):
-        for row in connection.execute(query.where(page.holds(entities.c.key))):
+        for row in connection.execute(query.where(page)):
             yield StoredAlias(*row)
 
 
 def count_bearers(connection: Connection, kb: str, names: Iterable[str]) -> dict[str, int]:
     """How many names of a KB fold to each of ``names``; those with none are left out."""
-    number = kb_id(connection, kb)
-    counts: dict[str, int] = {}
-    for page in chunks(dict.fromkeys(names), LOOKUP_PAGE):
-        query = _bearing(number, a.folded, func.count()).where(a.folded.in_(page))
-        rows = connection.execute(query.group_by(a.folded))
-        counts.update((name, count) for name, count in rows)
-    return counts
+    query = _bearing(kb_id(connection, kb), a.folded, func.count()).group_by(a.folded)
+    return {row[0]: row[1] for row in rows_in(connection, query, a.folded, names)}
 
 
 def read_bearers(connection: Connection, kb: str, names: Iterable[str]) -> Iterator[Bearer]:
     """Every name of a KB that folds to one of ``names``, in no special order."""
-    number = kb_id(connection, kb)
-    query = _bearing(number, a.folded, entities.c.key, a.surface, a.kind)
-    for page in chunks(dict.fromkeys(names), LOOKUP_PAGE):
-        for row in connection.execute(query.where(a.folded.in_(page))):
-            yield Bearer(*row)
+    query = _bearing(kb_id(connection, kb), a.folded, entities.c.key, a.surface, a.kind)
+    for row in rows_in(connection, query, a.folded, names):
+        yield Bearer(*row)
 
 
 def read_bracketed_titles(connection: Connection, kb: str) -> Iterator[tuple[str, str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import NamedTuple
+from itertools import chain
 
 from sqlalchemy import (
     ColumnElement,
@@ -22,7 +22,7 @@ from sqlalchemy.engine import Connection
 
 from kglink.records import EntityId
 from kglink.store.code_lookup import CodeLookup
-from kglink.store.database import Database, chunks
+from kglink.store.database import Database, chunks, rows_in
 from kglink.store.entity_reader import at_addresses, existing
 from kglink.store.kbs import entity_exists, kb_id, kb_ids
 from kglink.store.prepared import folded_name
@@ -31,36 +31,17 @@ from kglink.store.values import Resolve
 from kglink.text.codes import code_of
 
 PAGE = 1000
-TITLES_PAGE = 250
 #: How many golds that were not found are looked at, to name a few that differ.
 _LOOKED_AT, _SHOWN = 20, 3
 _KINDS = ("title", "redirect")
 
-_delete_open = delete(golds).where(
-    golds.c.document_id == bindparam("document"),
-    golds.c.mention == bindparam("mention_"),
-    golds.c.position == bindparam("position_"),
-    golds.c.kb == literal_column("''"),
-)
-_delete_answers = delete(golds).where(
-    golds.c.document_id == bindparam("document"),
-    golds.c.mention == bindparam("mention_"),
-    golds.c.position == bindparam("position_"),
-    golds.c.kb != literal_column("''"),
-)
+#: The place of a gold among all.
+_PLACE = (golds.c.document_id, golds.c.mention, golds.c.position)
 _insert_golds = insert(golds)
-
-
-class _Open(NamedTuple):
-    """A gold whose entity was not found yet."""
-
-    document: int
-    mention: int
-    position: int
-    text: str
-
-
-_Found = dict[_Open, list[EntityId]]
+_delete_open, _delete_answers = (
+    delete(golds).where(*(column == bindparam(f"{column.name}_") for column in _PLACE), which)
+    for which in (golds.c.kb == literal_column("''"), golds.c.kb != literal_column("''"))
+)
 
 
 def resolve_golds(
@@ -84,30 +65,23 @@ def resolve_golds(
         numbers = kb_ids(connection, also=kb_id)
     targets = {name: numbers[name] for name in links_to if name in numbers}
     after = (-1, -1, -1)
+    query = select(*_PLACE, golds.c.key).where(_of_kb(kb_id), golds.c.kb == "")
+    query = query.order_by(*_PLACE).limit(PAGE)
     while True:
         with transaction() as connection:
-            c = golds.c
-            place = (c.document_id, c.mention, c.position)
-            query = (
-                select(*place, c.key)
-                .where(_of_kb(kb_id), c.kb == "", tuple_(*place) > after)
-                .order_by(*place)
-                .limit(PAGE)
-            )
-            page = [_Open(*row) for row in connection.execute(query)]
-            found = _found(connection, page, numbers, targets, resolve)
-            db.bulk(connection, _delete_answers, [gold[:3] for gold in found])
-            rows = [
-                (*gold[:3], name.kb, name.key) for gold, names in found.items() for name in names
-            ]
-            db.bulk(connection, _insert_golds, rows)
+            rows = connection.execute(query.where(tuple_(*_PLACE) > after))
+            page = {(row[0], row[1], row[2]): row[3] for row in rows}
+            found = _found(connection, set(page.values()), numbers, targets, resolve)
+            db.bulk(connection, _delete_answers, list(page))
+            answers = [(*at, *name) for at, text in page.items() for name in found[text]]
+            db.bulk(connection, _insert_golds, answers)
             if resolve == "key":
                 # Here the answers stand in the place of the golds that name them.
-                answered = [gold[:3] for gold, names in found.items() if names]
+                answered = [at for at, text in page.items() if found[text]]
                 db.bulk(connection, _delete_open, answered)
         if len(page) < PAGE:
             return
-        after = page[-1][:3]
+        after = max(page)
 
 
 def named_entities(
@@ -118,50 +92,38 @@ def named_entities(
     targets = {name: numbers[name] for name in links_to if name in numbers}
     found: dict[str, list[EntityId]] = {}
     for some in chunks(dict.fromkeys(texts), PAGE):
-        page = [_Open(0, 0, at, text) for at, text in enumerate(some)]
-        meant = _found(connection, page, numbers, targets, resolve)
-        found |= {gold.text: names for gold, names in meant.items()}
+        found |= _found(connection, some, numbers, targets, resolve)
     return found
 
 
 def _found(
     connection: Connection,
-    page: Sequence[_Open],
-    numbers: dict[str, int],
+    texts: Collection[str],
+    numbers: Mapping[str, int],
     targets: Mapping[str, int],
     resolve: Resolve,
-) -> _Found:
+) -> dict[str, list[EntityId]]:
+    """The entities that each gold names."""
     match resolve:
         case "key":
-            wanted = {gold: candidates(gold.text, numbers.keys(), list(targets)) for gold in page}
-            names = {name for found in wanted.values() for name in found}
-            exist = existing(connection, names, numbers)
-            found = {
-                gold: [name for name in names if name in exist] for gold, names in wanted.items()
+            named = {text: EntityId.parse(text) for text in texts}
+            wanted = {
+                text: [one] if one.kb in numbers else [EntityId(kb, text) for kb in targets]
+                for text, one in named.items()
             }
-            addresses = {
-                gold.text for gold, some in found.items() if not some and "://" in gold.text
-            }
-            at = at_addresses(connection, sorted(addresses)) if addresses else {}
-            for gold in found:
-                found[gold] += [one for one in at.get(gold.text, ()) if one.kb in targets]
+            exist = existing(connection, chain.from_iterable(wanted.values()), numbers)
+            found = {text: [one for one in names if one in exist] for text, names in wanted.items()}
+            addresses = sorted(text for text in texts if not found[text] and "://" in text)
+            at = at_addresses(connection, addresses) if addresses else {}
+            for text, names in at.items():
+                found[text] = [one for one in names if one.kb in targets]
             return found
         case "xref":
-            codes = {gold: code_of(gold.text) for gold in page}
-            named = CodeLookup(connection, targets).entities_of(codes.values())
-            return {gold: list(named.get(code, ())) for gold, code in codes.items()}
+            codes = {text: code_of(text) for text in texts}
+            coded = CodeLookup(connection, targets).entities_of(codes.values())
+            return {text: list(coded.get(code, ())) for text, code in codes.items()}
         case "title":
-            asked = {gold: asked_title(gold.text, numbers) for gold in page}
-            titled = titled_entities(connection, asked.values(), numbers, targets)
-            return {gold: titled[one] for gold, one in asked.items()}
-
-
-def candidates(text: str, known: Collection[str], links_to: Sequence[str]) -> list[EntityId]:
-    """The entities that a gold may name, ``known`` being the names of all KBs."""
-    named = EntityId.parse(text)
-    if named.kb in known:
-        return [named]
-    return [EntityId(kb, text) for kb in links_to]
+            return _titled(connection, texts, numbers, targets)
 
 
 def count_unresolved(connection: Connection, kb_id: int) -> int:
@@ -171,9 +133,8 @@ def count_unresolved(connection: Connection, kb_id: int) -> int:
 
 def count_found(connection: Connection, kb_id: int, links_to: Sequence[str]) -> dict[str, int]:
     """How many golds of a KB's documents were found in each of the KBs ``links_to``."""
-    c = golds.c
-    place = (c.kb, c.document_id, c.mention, c.position)
-    found = select(*place).distinct().where(_of_kb(kb_id), c.kb.in_(links_to)).subquery()
+    kb = golds.c.kb
+    found = select(kb, *_PLACE).distinct().where(_of_kb(kb_id), kb.in_(links_to)).subquery()
     query = select(found.c.kb, func.count()).group_by(found.c.kb)
     counts: dict[str, int] = {row[0]: row[1] for row in connection.execute(query)}
     return {kb: counts.get(kb, 0) for kb in links_to}
@@ -181,8 +142,7 @@ def count_found(connection: Connection, kb_id: int, links_to: Sequence[str]) -> 
 
 def count_golds(connection: Connection, kb_id: int) -> int:
     """How many golds the documents of a KB have."""
-    c = golds.c
-    places = select(c.document_id, c.mention, c.position).distinct().where(_of_kb(kb_id))
+    places = select(*_PLACE).distinct().where(_of_kb(kb_id))
     return connection.scalar(select(func.count()).select_from(places.subquery())) or 0
 
 
@@ -214,22 +174,17 @@ def first_unresolved(connection: Connection, kb_id: int) -> tuple[str, ...]:
     """A few of them, as their source or `EntityId` writes them, in the order of the documents."""
     c = golds.c
     query = select(c.kb, c.key).where(*_unresolved(kb_id))
-    place = (c.document_id, c.mention, c.position)
-    rows = connection.execute(query.order_by(*place).limit(_LOOKED_AT))
+    rows = connection.execute(query.order_by(*_PLACE).limit(_LOOKED_AT))
     texts = dict.fromkeys(f"{row.kb}:{row.key}" if row.kb else row.key for row in rows)
     return tuple(texts)[:_SHOWN]
 
 
 def _unresolved(kb_id: int) -> tuple[ColumnElement[bool], ...]:
     """The golds of a KB's documents that name no entity that exists."""
-    return _of_kb(kb_id), ~gold_exists(), ~_is_answered()
-
-
-def _is_answered() -> ColumnElement[bool]:
-    """Whether a gold as the source has it has entities beside it."""
-    beside = golds.alias("beside")
-    same = [beside.c[name] == golds.c[name] for name in ("document_id", "mention", "position")]
-    return (golds.c.kb == "") & exists().where(*same, beside.c.kb != "")
+    beside = golds.alias("beside")  # the entities of a gold as the source has it
+    same = [beside.c[column.name] == column for column in _PLACE]
+    is_answered = (golds.c.kb == "") & exists().where(*same, beside.c.kb != "")
+    return _of_kb(kb_id), ~gold_exists(), ~is_answered
 
 
 def gold_exists() -> ColumnElement[bool]:
@@ -244,62 +199,37 @@ def _of_kb(kb_id: int) -> ColumnElement[bool]:
     return (owner >= first) & (owner < stop) & visible
 
 
-# ------------------------------------------------------------------------------- by title
-class Asked(NamedTuple):
-    """A title, and the KB it is looked up in; all of them where that is empty."""
-
-    kb: str
-    title: str
-
-
-def asked_title(text: str, known: Mapping[str, int]) -> Asked:
-    """What a gold asks for: ``kb:title`` where there is a KB of that name, else a title."""
-    named = EntityId.parse(text)
-    return Asked(named.kb, named.key) if named.kb in known else Asked("", text)
-
-
-def titled_entities(
+def _titled(
     connection: Connection,
-    asked: Iterable[Asked],
+    texts: Iterable[str],
     known: Mapping[str, int],
-    links_to: Iterable[str],
-) -> dict[Asked, list[EntityId]]:
-    """The entities of each title; in a KB where one has it as its own, redirects do not count.
+    links_to: Collection[str],
+) -> dict[str, list[EntityId]]:
+    """The entities of each title, ``kb:title`` where there is a KB of that name.
 
-    Titles are compared to the letter: ``Bill`` and ``bill`` are different pages.
+    In a KB where an entity has it as its own, redirects do not count. Titles are compared to the
+    letter: ``Bill`` and ``bill`` are different pages.
     """
-    wanted = list(dict.fromkeys(asked))
-    names = {known[kb]: kb for kb in (*links_to, *(one.kb for one in wanted if one.kb))}
-    by_kind = _by_kind(connection, {one.title for one in wanted}, names)
-    order = list(names.values())
-    found = {}
-    for one in wanted:
-        kbs = [one.kb] if one.kb else [kb for kb in order if kb in set(links_to)]
-        found[one] = [
-            EntityId(kb, key)
-            for kb in kbs
-            for key in next(filter(None, (by_kind[one.title, kb, kind] for kind in _KINDS)), [])
-        ]
-    return found
-
-
-def _by_kind(
-    connection: Connection, titles: Iterable[str], names: Mapping[int, str]
-) -> Mapping[tuple[str, str, str], list[str]]:
-    """The keys of entities by title, KB and kind of name."""
+    asked = {text: EntityId.parse(text) for text in texts}
+    asked = {text: one if one.kb in known else EntityId("", text) for text, one in asked.items()}
+    names = {known[kb]: kb for kb in (*links_to, *(one.kb for one in asked.values() if one.kb))}
     by_fold: dict[str, set[str]] = defaultdict(set)
-    for title in titles:
+    for _, title in asked.values():
         if folded := folded_name(title):  # the index holds the folded form
             by_fold[folded].add(title)
     a, e = aliases.c, entities.c
     query = select(a.folded, a.surface, a.kind, e.kb_id, e.key)
     query = query.join_from(aliases, entities, e.id == a.entity_id)
     query = query.where(e.kb_id.in_(names), a.kind.in_(_KINDS)).order_by(e.key)
-    found: dict[tuple[str, str, str], list[str]] = defaultdict(list)
-    for page in chunks(sorted(by_fold), TITLES_PAGE):
-        for folded, surface, kind, number, key in connection.execute(
-            query.where(a.folded.in_(page))
-        ):
-            if surface in by_fold[folded]:
-                found[surface, names[number], kind].append(key)
-    return found
+    keys: dict[tuple[str, str, str], list[str]] = defaultdict(list)
+    for folded, surface, kind, number, key in rows_in(connection, query, a.folded, by_fold):
+        if surface in by_fold[folded]:
+            keys[surface, names[number], kind].append(key)
+    return {
+        text: [
+            EntityId(kb, key)
+            for kb in ([one.kb] if one.kb else links_to)
+            for key in next(filter(None, (keys[one.key, kb, kind] for kind in _KINDS)), [])
+        ]
+        for text, one in asked.items()
+    }

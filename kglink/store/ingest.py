@@ -16,6 +16,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 
 from sqlalchemy import delete, exists, insert, select, update
 from sqlalchemy.engine import Connection
@@ -41,8 +42,8 @@ from kglink.store.kbs import (
     kb_id,
     stored_totals,
 )
-from kglink.store.prepared import RecordBatch, batches
-from kglink.store.schema import STAGED, entities, ingests, kbs, removed_kbs
+from kglink.store.prepared import Batch, batches
+from kglink.store.schema import RETIRED, STAGED, entities, ingests, kbs, removed_kbs
 from kglink.store.values import IngestJob, IngestSummary, Tally, Totals, json_of
 from kglink.store.verdicts import apply_verdicts
 from kglink.store.writers import (
@@ -87,8 +88,13 @@ class Ingest:
 
     def __init__(self, db: Database, job: IngestJob, progress: OnProgress = lambda _: None) -> None:
         self._db = db
-        self._job = _joined(db, job) if job.merge else job
         self._progress = progress
+        if job.merge:  # the KBs that the KB's documents link to already stay
+            query = select(kbs.c.links_to).where(kbs.c.name == job.kb)
+            before = [json_of(row[0], list, "kbs.links_to") for row in db.rows(query)]
+            names = [*map(str, chain.from_iterable(before)), *job.links_to]
+            job = replace(job, links_to=tuple(dict.fromkeys(names)))
+        self._job = job
         query = select(kbs.c.id).where(kbs.c.name == self._job.kb, kbs.c.removing == 1)
         for (half_gone,) in self._db.rows(query):
             remove_kb(self._db, half_gone, self._job.kb)
@@ -121,15 +127,11 @@ class Ingest:
                 return state
         remove_hidden(self._db, state.kb_id, all_of_it=state.is_new)
         with self._db.write() as connection:
-            values = {
-                "kb_id": state.kb_id,
-                "fingerprint": fingerprint(self._job),
-                **dict.fromkeys(("read", "complete"), 0),
-                "counts": "[]",
-                "holder": holder(),
-                "started_at": now(),
-            }
-            connection.execute(insert(ingests).values(**values))
+            begun = insert(ingests).values(
+                kb_id=state.kb_id, fingerprint=fingerprint(self._job), read=0, complete=0,
+                counts="[]", holder=holder(), started_at=now(),
+            )  # fmt: skip
+            connection.execute(begun)
             mine = kbs.c.id == state.kb_id
             connection.execute(update(kbs).where(mine).values(run=state.run))
         return state
@@ -139,15 +141,13 @@ class Ingest:
         job = self._job
         row = connection.execute(select(kbs).where(kbs.c.name == job.kb)).mappings().first()
         if row is None:
-            values = {
-                "name": job.kb,
-                "licence": job.licence,
-                "updated_at": now(),
-                **_described(job),
-                **dict.fromkeys(("revision", "run", "removing", "last_id"), 0),
-                **dataclasses.asdict(Totals()),
-            }
-            made = insert(kbs).values(**values).returning(kbs.c.id)
+            none = dict.fromkeys(("revision", "run", "removing", "last_id"), 0)
+            values = _described(job) | none | dataclasses.asdict(Totals())
+            made = (
+                insert(kbs)
+                .values(name=job.kb, licence=job.licence, updated_at=now(), **values)
+                .returning(kbs.c.id)
+            )
             return IngestState(connection.execute(made).scalar_one(), run=1, is_new=True)
         kb_id, is_new = row["id"], row["revision"] == 0
         mine = ingests.c.kb_id == kb_id
@@ -175,19 +175,18 @@ class Ingest:
 
     # ----------------------------------------------------------------------------- reading
     def _read(self, records: Iterable[Record]) -> None:
-        for batch in batches(records, self._job, self._at.read):
-            self._write(batch)
+        for read, batch in batches(records, self._job, self._at.read):
+            self._write(read, batch)
             self._progress(Progress("reading", self._at.read))
-        after = replace(self._at, complete=True)
         with self._db.write() as connection:
-            save(connection, after)
+            after = _saved(connection, replace(self._at, complete=True))
         self._at = after
 
-    def _write(self, batch: RecordBatch) -> None:
+    def _write(self, read: int, batch: Batch) -> None:
         db, at = self._db, self._at
         tallies = list(at.tallies)
         with db.write() as connection:
-            for kind, (writer, records) in enumerate(zip(WRITERS, batch.kinds, strict=True)):
+            for kind, (writer, records) in enumerate(zip(WRITERS, batch, strict=True)):
                 if not records:
                     continue
                 has_staged = not at.is_new and at.tallies[kind].altered > 0
@@ -200,8 +199,7 @@ class Ingest:
                 place = at.kb_id if at.is_new else at.kb_id + STAGED
                 writer.write(db, connection, place, at.run, plan)
                 tallies[kind] += plan.tally
-            after = replace(at, read=batch.read, tallies=tuple(tallies))
-            save(connection, after)
+            after = _saved(connection, replace(at, read=read, tallies=tuple(tallies)))
         self._at = after
 
     # --------------------------------------------------------------------------- finishing
@@ -227,18 +225,16 @@ class Ingest:
             remove_hidden(db, at.kb_id)
             with db.write() as connection:
                 db.backend.settle(connection)
-        done, of_documents, of_mappings = at.tallies
+        of_entities, of_documents, of_mappings = at.tallies
+        held = dataclasses.asdict(totals)
         return IngestSummary(
             kb=job.kb,
             revision=revision,
-            added=done.added,
-            changed=done.changed,
-            removed=done.removed,
-            unchanged=done.unchanged,
-            aliases=totals.aliases,
-            with_description=totals.with_description,
-            documents=totals.documents,
-            mentions=totals.mentions,
+            **dataclasses.asdict(of_entities),
+            **{
+                name: held[name]
+                for name in ("aliases", "with_description", "documents", "mentions")
+            },
             gold_unresolved=unresolved,
             resumed_from=self._resumed_from,
             document_tally=of_documents,
@@ -250,48 +246,33 @@ class Ingest:
         )
 
     def _show_staged(self, connection: Connection) -> tuple[Tally, ...]:
-        at = self._at
+        job, at = self._job, self._at
         tallies = []
         for writer, tally in zip(WRITERS, at.tallies, strict=True):
             gone = 0
             # A source of documents alone takes no entity away, and the other way round.
             if tally.seen:
-                if writer is ENTITIES and not self._job.merge:
+                if writer is ENTITIES and not job.merge:
                     # Keep the keys that this run did not see.
                     staged = entities.alias("staged")
                     comes = staged.c.kb_id == at.kb_id + STAGED, staged.c.key == entities.c.key
                     unseen = (entities.c.run != at.run) & ~exists().where(*comes)
                     note_removed(connection, at.kb_id, unseen)
-                retired = writer.publish_staged(
-                    self._db, connection, at.kb_id, at.run, merge=self._job.merge
+                gone = -tally.changed + writer.publish_staged(
+                    self._db, connection, at.kb_id, at.run, merge=job.merge
                 )
-                gone = retired - tally.changed
                 if writer is ENTITIES:
                     forget_returned(connection, at.kb_id)
-                    if not self._job.allow_shrink:
-                        self._refuse_to_shrink(gone, gone + tally.changed + tally.unchanged)
+                    before = gone + tally.changed + tally.unchanged
+                    if not job.allow_shrink and gone > MOST_GONE and 2 * gone > before:
+                        raise ShrinkError(
+                            f"{job.source} would remove {gone:,} of the {before:,} entities of "
+                            f"{job.kb!r}",
+                            hint="Is it the whole source? If so, run the same command with "
+                            "--allow-shrink; the KB stays as it was.",
+                        )
             tallies.append(tally + Tally(removed=gone))
         return tuple(tallies)
-
-    def _refuse_to_shrink(self, gone: int, before: int) -> None:
-        if gone <= MOST_GONE or 2 * gone <= before:
-            return
-        job = self._job
-        raise ShrinkError(
-            f"{job.source} would remove {gone:,} of the {before:,} entities of {job.kb!r}",
-            hint="Is it the whole source? If so, run the same command with --allow-shrink; "
-            "the KB stays as it was.",
-        )
-
-
-def _joined(db: Database, job: IngestJob) -> IngestJob:
-    """A job that adds to a KB, with the KBs that the KB's documents link to already."""
-    before = [
-        str(name)
-        for (names,) in db.rows(select(kbs.c.links_to).where(kbs.c.name == job.kb))
-        for name in json_of(names, list, "kbs.links_to")
-    ]
-    return replace(job, links_to=tuple(dict.fromkeys([*before, *job.links_to])))
 
 
 # --------------------------------------------------------------------------------- state
@@ -311,14 +292,13 @@ class IngestState:
     tallies: tuple[Tally, ...] = (Tally(), Tally(), Tally())
 
 
-def save(connection: Connection, state: IngestState) -> None:
+def _saved(connection: Connection, state: IngestState) -> IngestState:
     """Write down how far the ingest has come, in the transaction that brought it there."""
-    values = {
-        "read": state.read,
-        "complete": int(state.complete),
-        "counts": _json([dataclasses.astuple(tally) for tally in state.tallies]),
-    }
-    connection.execute(update(ingests).where(ingests.c.kb_id == state.kb_id).values(**values))
+    counts = _json([dataclasses.astuple(tally) for tally in state.tallies])
+    mine = update(ingests).where(ingests.c.kb_id == state.kb_id)
+    values = mine.values(read=state.read, complete=int(state.complete), counts=counts)
+    connection.execute(values)
+    return state
 
 
 def finish(
@@ -362,9 +342,11 @@ def remove_entities(db: Database, kb: str, keys: Sequence[str]) -> int:
     with db.write() as connection:
         totals = stored_totals(connection, number)
         for chunk in chunks(dict.fromkeys(keys), LOOKUP_SIZE):
-            totals -= count_entities(connection, number, entities.c.key.in_(chunk))
-            note_removed(connection, number, entities.c.key.in_(chunk))
-            ENTITIES.retire(connection, number, chunk)
+            gone = entities.c.key.in_(chunk)
+            totals -= count_entities(connection, (entities.c.kb_id == number) & gone)
+            note_removed(connection, number, gone)
+            retired = update(entities).where(entities.c.kb_id == number, gone)
+            connection.execute(retired.values(kb_id=number + RETIRED))
         values = dataclasses.asdict(totals) | {"updated_at": now()}
         mine = kbs.c.id == number
         changed = update(kbs).where(mine).values(revision=kbs.c.revision + 1, **values)

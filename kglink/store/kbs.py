@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from sqlalchemy import Column, ColumnElement, Table, case, func, select
-from sqlalchemy.engine import Connection, RowMapping
+from sqlalchemy.engine import Connection
 
 from kglink.errors import StoreError, UnknownNameError
 from kglink.store.database import Database
@@ -25,6 +25,9 @@ from kglink.store.schema import (
 )
 from kglink.store.values import KBInfo, Totals, json_of
 
+#: The columns that say how much a KB holds.
+_TOTALS = tuple(one.name for one in dataclasses.fields(Totals))
+
 
 def read_kbs(db: Database) -> list[KBInfo]:
     """All KBs in the order in which they were added."""
@@ -35,7 +38,21 @@ def read_kbs(db: Database) -> list[KBInfo]:
         .order_by(kbs.c.id)
     )
     with db.read() as connection:
-        return [_kb_info(row) for row in connection.execute(query).mappings()]
+        rows = connection.execute(query).mappings().all()
+    found = []
+    for row in rows:
+        options = json_of(row["settings"], dict, "kbs.settings").get("options")
+        same = ("name", "adapter", "source", "revision", "licence", "updated_at", "last_id")
+        found.append(
+            KBInfo(
+                **{name: row[name] for name in (*same, *_TOTALS)},
+                links_to=tuple(map(str, json_of(row["links_to"], list, "kbs.links_to"))),
+                complete=row["revision"] > 0,
+                updating=row["revision"] > 0 and row["running"] is not None,
+                options=options if isinstance(options, dict) else {},
+            )
+        )
+    return found
 
 
 def is_readable() -> ColumnElement[bool]:
@@ -105,10 +122,8 @@ def count(connection: Connection, kb_id: int) -> Totals:
 
 def stored_totals(connection: Connection, kb_id: int) -> Totals:
     """What a KB held when it was counted last."""
-    names = [field.name for field in dataclasses.fields(Totals)]
-    return Totals(
-        *connection.execute(select(*(kbs.c[n] for n in names)).where(kbs.c.id == kb_id)).one()
-    )
+    query = select(*(kbs.c[name] for name in _TOTALS)).where(kbs.c.id == kb_id)
+    return Totals(*connection.execute(query).one())
 
 
 def count_after_merge(connection: Connection, kb_id: int) -> Totals:
@@ -129,11 +144,6 @@ def count_after_merge(connection: Connection, kb_id: int) -> Totals:
     return before + _count_where(connection, staged) - _count_where(connection, replaced)
 
 
-def count_entities(connection: Connection, kb_id: int, which: ColumnElement[bool]) -> Totals:
-    """Count some entities of a KB with what belongs to them."""
-    return _count_entities(connection, (entities.c.kb_id == kb_id) & which)
-
-
 def _count_where(connection: Connection, which: Callable[[Table], ColumnElement[bool]]) -> Totals:
     def number(table: Table, part: Table | None = None) -> int:
         query = select(func.count()).select_from(table).where(which(table))
@@ -141,14 +151,15 @@ def _count_where(connection: Connection, which: Callable[[Table], ColumnElement[
             query = query.join(part, part.c[0] == table.c.id)
         return connection.scalar(query) or 0
 
-    return _count_entities(connection, which(entities)) + Totals(
+    return count_entities(connection, which(entities)) + Totals(
         documents=number(documents),
         mentions=number(documents, mentions),
         mappings=number(mappings),
     )
 
 
-def _count_entities(connection: Connection, which: ColumnElement[bool]) -> Totals:
+def count_entities(connection: Connection, which: ColumnElement[bool]) -> Totals:
+    """Count some entities with what belongs to them."""
     e = entities.c
     described = func.coalesce(func.sum(case((e.description != "", 1), else_=0)), 0)
     found, with_description = connection.execute(select(func.count(), described).where(which)).one()
@@ -168,20 +179,16 @@ def highest_id(connection: Connection, kb_id: int, table: Table = entities) -> i
 
 def find_problems(db: Database) -> list[str]:
     """All that is broken or unfinished and not at work; an empty list for a healthy store."""
-    try:
-        return db.problems() + _unfinished(db)
-    except StoreError as error:
-        return [str(error)]
-
-
-def _unfinished(db: Database) -> list[str]:
     query = (
         select(kbs.c.name, kbs.c.removing, kbs.c.revision, ingests.c.read, ingests.c.started_at)
         .join_from(kbs, ingests, ingests.c.kb_id == kbs.c.id, isouter=True)
         .order_by(kbs.c.id)
     )
-    found = []
-    for name, removing, revision, read, started_at in db.rows(query):
+    try:
+        found, rows = db.problems(), db.rows(query)
+    except StoreError as error:
+        return [str(error)]
+    for name, removing, revision, read, started_at in rows:
         if removing:
             text = f"KB {name!r}: its removal stopped half-way; run kglink kbs remove again"
         elif read is not None:
@@ -197,22 +204,3 @@ def _unfinished(db: Database) -> list[str]:
             if idle:
                 found.append(text)
     return found
-
-
-def _kb_info(row: RowMapping) -> KBInfo:
-    totals = {field.name: row[field.name] for field in dataclasses.fields(Totals)}
-    options = json_of(row["settings"], dict, "kbs.settings").get("options")
-    return KBInfo(
-        name=row["name"],
-        adapter=row["adapter"],
-        source=row["source"],
-        revision=row["revision"],
-        licence=row["licence"],
-        links_to=tuple(map(str, json_of(row["links_to"], list, "kbs.links_to"))),
-        updated_at=row["updated_at"],
-        complete=row["revision"] > 0,
-        updating=row["revision"] > 0 and row["running"] is not None,
-        last_id=row["last_id"],
-        options=options if isinstance(options, dict) else {},
-        **totals,
-    )

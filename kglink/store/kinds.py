@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterator
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from sqlalchemy import Select, and_, select
+from sqlalchemy import and_, select
 from sqlalchemy.engine import Connection
 
 from kglink.records import CORRECTIONS, NO_MENTION
@@ -46,33 +46,15 @@ def count_kinds(
 
     marked: dict[tuple[str, str, str], float] = defaultdict(float)
     unmarked: dict[tuple[str, str, str], float] = defaultdict(float)
-    for source, kb, title, times in connection.execute(_meant(sources)):
+    m, e, a = memories.c, entities.c, aliases.c
+    # The titles of what mentions meant, and how often.
+    meant = select(m.source, m.kb, e.title, m.count).join(kbs, kbs.c.name == m.kb)
+    meant = meant.join(entities, and_(e.kb_id == kbs.c.id, e.key == m.entity))
+    for source, kb, title, times in connection.execute(meant.where(m.source.in_(sources))):
         marked[source, kb, kind_of(title)] += counted(source, times)
     known = {(source, kb) for source, kb, _ in marked}
-    for (source, _), rows in groupby(connection.execute(_not_meant(sources)), lambda row: row[:2]):
-        titles = [row for row in rows if source == CORRECTIONS or (source, row.name) in known]
-        kinds = {(row.name, kind_of(row.title)) for row in titles}
-        for kind in kinds:
-            unmarked[source, *kind] += counted(source, titles[0].times) / len(kinds)
-    for what, times in sorted(unmarked.items()):
-        yield (*what, marked.get(what, 0.0), times)
-
-
-def _meant(sources: Collection[str]) -> Select[Any]:
-    """The titles of what mentions meant, and how often."""
-    m, e = memories.c, entities.c
-    return (
-        select(m.source, m.kb, e.title, m.count)
-        .join(kbs, kbs.c.name == m.kb)
-        .join(entities, and_(e.kb_id == kbs.c.id, e.key == m.entity))
-        .where(m.source.in_(sources))
-    )
-
-
-def _not_meant(sources: Collection[str]) -> Select[Any]:
-    """The titles of those whose names stood where nothing is marked, name by name."""
-    m, e, a = memories.c, entities.c, aliases.c
-    return (
+    # The titles of those whose names stood where nothing is marked, name by name.
+    others = (
         select(m.source, m.folded, m.count.label("times"), kbs.c.name, e.title)
         .join(aliases, a.folded == m.folded)
         .join(entities, e.id == a.entity_id)
@@ -80,3 +62,10 @@ def _not_meant(sources: Collection[str]) -> Select[Any]:
         .where(m.source.in_(sources), m.kb == NO_MENTION.kb, m.entity == NO_MENTION.key)
         .order_by(m.source, m.folded)
     )
+    for (source, _), rows in groupby(connection.execute(others), lambda row: row[:2]):
+        titles = [row for row in rows if source == CORRECTIONS or (source, row.name) in known]
+        kinds = {(row.name, kind_of(row.title)) for row in titles}
+        for kind in kinds:
+            unmarked[source, *kind] += counted(source, titles[0].times) / len(kinds)
+    for what, times in sorted(unmarked.items()):
+        yield (*what, marked.get(what, 0.0), times)

@@ -10,13 +10,11 @@ Memory names entities by KB and key, so it survives updates of a KB.
 
 from __future__ import annotations
 
-import re
 import secrets
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import partial
-from itertools import chain, groupby, islice
-from typing import Any, NamedTuple, Protocol
+from itertools import chain, groupby
+from typing import Any, NamedTuple
 
 from sqlalchemy import Column, Select, delete, func, insert, select, update
 from sqlalchemy.engine import Connection
@@ -33,7 +31,7 @@ from kglink.records import (
     OnProgress,
     Progress,
 )
-from kglink.store.database import Database, pages
+from kglink.store.database import NEVER_STORED, Database, chunks, pages
 from kglink.store.document_reader import GoldRow, learning_split, read_annotated
 from kglink.store.kbs import kb_ids
 from kglink.store.kinds import Kind, count_kinds, kind_of
@@ -85,7 +83,13 @@ class Witnesses:
     @classmethod
     def of(cls, connection: Connection, kb_id: int, links_to: Sequence[str]) -> Witnesses:
         """Of the documents of a KB."""
-        return cls(links_to, _mentions(connection, kb_id))
+        g, d = golds.c, documents.c
+        place = (g.document_id, g.mention, g.position, g.kb, g.key)
+        query = select(*place).join_from(documents, golds, g.document_id == d.id)
+        query = query.where(d.kb_id == kb_id).order_by(*place)
+        rows = connection.execute(query.execution_options(yield_per=_PAGE))
+        mentions = groupby(rows, key=lambda row: (row.document_id, row.mention))
+        return cls(links_to, ([GoldRow(*row[2:]) for row in own] for _, own in mentions))
 
     def lacking(self, rows: Sequence[GoldRow]) -> list[str]:
         """The KBs that lack what a mention with these golds means."""
@@ -116,21 +120,6 @@ def _group(codes: Iterable[str], others: frozenset[str]) -> _Group:
     return frozenset(code_of(code).partition(":")[0] for code in codes), others
 
 
-def _mentions(connection: Connection, kb_id: int) -> Iterator[list[GoldRow]]:
-    """The golds of each mention of a KB's documents."""
-    g, d = golds.c, documents.c
-    query = (
-        select(g.document_id, g.mention, g.position, g.kb, g.key)
-        .join_from(documents, golds, g.document_id == d.id)
-        .where(d.kb_id == kb_id)
-        .order_by(g.document_id, g.mention, g.position, g.kb, g.key)
-        .execution_options(yield_per=_PAGE)
-    )
-    rows = connection.execute(query)
-    for _, of_mention in groupby(rows, key=lambda row: (row.document_id, row.mention)):
-        yield [GoldRow(row.position, row.kb, row.key) for row in of_mention]
-
-
 #: A place that people corrected counts so many mentions: who corrects one means all like it.
 CORRECTED = 10.0
 _BATCH = 2000
@@ -141,8 +130,6 @@ _LOOKUP = 500
 _JUDGED_MENTIONS, _JUDGED_WORDS, _LEAST_AGREEING = 30, 10, 0.2
 #: Less than the smallest part of a mention: what is left of sums that should be zero.
 _NOTHING = 1e-6
-#: What no text of a store has: NUL, and half of a surrogate pair.
-_NEVER_STORED = re.compile("[\0\ud800-\udfff]")
 
 
 class Learnt(NamedTuple):
@@ -161,21 +148,9 @@ class Learnt(NamedTuple):
 Places = Callable[[Document], Iterable[tuple[int, int]]]
 
 
-class Unmarked(Protocol):
-    """Finds the places that look like mentions and are none, once mentions are known."""
-
-    def __call__(
-        self, source: str, split: str | None, known: Callable[[], Iterator[Meaning]]
-    ) -> Places | None:
-        """How they are found in a source, of some split; None: it is annotated in part."""
-        ...
-
-
-def nothing_unmarked(
-    source: str, split: str | None, known: Callable[[], Iterator[Meaning]]
-) -> Places | None:
-    """Count no place that is not annotated."""
-    return None
+#: Tells, of a source and a split and once mentions are known, how the places are found that look
+#: like mentions and are none; None: the source is annotated in part.
+Unmarked = Callable[[str, str | None, Callable[[], Iterator[Meaning]]], Places | None]
 
 
 def is_random(agreement: Agreement) -> bool:
@@ -230,25 +205,6 @@ def _meaning(surface: str, entity: EntityId, times: float) -> Meaning:
     return Meaning(name_key(folded), folded, entity, times, surface)
 
 
-def _count_unmarked(
-    connection: Connection,
-    one: _Source,
-    number: int,
-    seen: Occurrences,
-    unmarked: Callable[[str, str | None], Places | None],
-    progress: OnProgress,
-) -> None:
-    """Note which places of a source look like mentions and are none."""
-    places = unmarked(one.name, one.split)
-    if places is None:
-        return
-    for done, (document, _) in enumerate(read_annotated(connection, one.name, one.split), 1):
-        progress(Progress(f"counting {one.name}", done))
-        for start, end in places(document):
-            none = _meaning(document.text[start:end], NO_MENTION, one.times)
-            seen.add(number, document.text, (start, end), [none])
-
-
 class _SourcesOfMemory(NamedTuple):
     """What is known of all sources of memory, in one of its states."""
 
@@ -267,7 +223,7 @@ class MemoryTable:
     def learn(
         self,
         sources: Mapping[str, str],
-        unmarked: Unmarked = nothing_unmarked,
+        unmarked: Unmarked = lambda *_: None,
         *,
         forgotten: Collection[str] = (),
         progress: OnProgress = lambda _: None,
@@ -303,8 +259,7 @@ class MemoryTable:
                 def known() -> Iterator[Meaning]:
                     return chain(seen.known(), self._read(kept))
 
-                finding = partial(unmarked, known=known)
-                words = self._count(connection, sources, seen, finding, progress)
+                words = self._count(connection, sources, seen, unmarked, known, progress)
             surfaces = seen.surfaces()
             at_random = {one.name for one in sources if one.name not in words}
             for number, one in enumerate(sources):
@@ -327,7 +282,7 @@ class MemoryTable:
                 for table in (memories, learnt_table, source_words, source_kinds):
                     gone = table.c.source.in_([*names, *forgotten])
                     connection.execute(delete(table).where(gone))
-                while batch := list(islice(rows, _BATCH)):
+                for batch in chunks(rows, _BATCH):
                     self._db.bulk(connection, insert(memories), batch)
                 facts = [
                     (one.name, one.asked, one.revision, surfaces.get(number, 0))
@@ -347,7 +302,8 @@ class MemoryTable:
         connection: Connection,
         sources: Sequence[_Source],
         seen: Occurrences,
-        unmarked: Callable[[str, str | None], Places | None],
+        unmarked: Unmarked,
+        known: Callable[[], Iterator[Meaning]],
         progress: OnProgress,
     ) -> dict[str, Counter[str]]:
         """Note what mentions mean, then which places that look like mentions are none.
@@ -370,17 +326,22 @@ class MemoryTable:
                 seen.leave_out(number)
                 del words[sources[number].name]
         progress(Progress("reading the names of KBs"))
-        counted = ((number, one) for number, one in enumerate(sources) if one.name in words)
-        for number, one in counted:
-            _count_unmarked(connection, one, number, seen, unmarked, progress)
+        for number, one in enumerate(sources):
+            places = unmarked(one.name, one.split, known) if one.name in words else None
+            if places is None:
+                continue
+            annotated = read_annotated(connection, one.name, one.split)
+            for done, (document, _) in enumerate(annotated, 1):
+                progress(Progress(f"counting {one.name}", done))
+                for start, end in places(document):
+                    none = _meaning(document.text[start:end], NO_MENTION, one.times)
+                    seen.add(number, document.text, (start, end), [none])
         return words
 
     def learnt(self) -> list[Learnt]:
         """The sources that memory was learnt from, by their names."""
-        return [
-            Learnt(*row)
-            for row in self._db.rows(select(learnt_table).order_by(learnt_table.c.source))
-        ]
+        query = select(learnt_table).order_by(learnt_table.c.source)
+        return [Learnt(*row) for row in self._db.rows(query)]
 
     def memory_sources(self) -> dict[str, int]:
         """The sources that were learnt from, and how many surfaces each told."""
@@ -433,11 +394,10 @@ class MemoryTable:
 
     def meanings(self, keys: Iterable[str]) -> Mapping[str, list[Meaning]]:
         """What surfaces with these keys (`kglink.text.name_words.name_key`) meant, by source."""
-        wanted = sorted(key for key in set(keys) if not _NEVER_STORED.search(key))
+        wanted = sorted(key for key in set(keys) if not NEVER_STORED.search(key))
         found: dict[str, list[Meaning]] = defaultdict(list)
         m = memories.c
-        for first in range(0, len(wanted), _LOOKUP):
-            part = wanted[first : first + _LOOKUP]
+        for part in chunks(wanted, _LOOKUP):
             for one in self._read(self._query(m.source).where(m.key.in_(part)), m.source):
                 found[one.key].append(one)
         return found

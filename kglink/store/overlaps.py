@@ -73,6 +73,7 @@ class OverlapTable:
         with _room(), tempfile.TemporaryFile("w+", encoding="utf-8") as spool:
             saved = _spool(found, {left, right}, spool)
             spool.seek(0)
+            left, right = sorted((left, right))
             with self._db.write() as connection:
                 touch(connection)
                 made = run(saved) if callable(run) else run
@@ -80,11 +81,17 @@ class OverlapTable:
                     raise UsageError(
                         f"a run of {made.left} and {made.right} for {left} and {right}"
                     )
-                self._replace(connection, min(left, right), max(left, right), spool)
+                self._replace(connection, left, right, spool)
+                if run is not None:
+                    of_both = (r.left_kb == left) & (r.right_kb == right)
+                    connection.execute(delete(overlap_runs).where(of_both))
+                if made is not None and made.left > made.right:
+                    made = replace(
+                        made, left=left, left_revision=made.right_revision,
+                        right=right, right_revision=made.left_revision,
+                    )  # fmt: skip
                 if made is not None:
-                    save_run(connection, made)
-                elif run is not None:
-                    forget_run(connection, min(left, right), max(left, right))
+                    connection.execute(insert(overlap_runs).values(astuple(made)))
         return saved
 
     def _replace(self, connection: Connection, left: str, right: str, spool: IO[str]) -> None:
@@ -185,40 +192,23 @@ class OverlapTable:
         """
         with self._db.read() as connection:
             order = {kb: rank for rank, kb in enumerate(kb_ids(connection))}
-        wanted = keys_by_kb(ids, order)
-        found: dict[EntityId, list[tuple[float, EntityId]]] = defaultdict(list)
-        for name, other, probability, verdict in self._partners(wanted, min_probability):
-            found[name].append((1.0 if verdict == "correct" else probability, other))
-        return {
-            name: tuple(
-                other
-                for _, other in sorted(
-                    others, key=lambda pair: (-pair[0], order[pair[1].kb], pair[1].key)
-                )
-            )
-            for name, others in found.items()
-        }
-
-    def _partners(
-        self, wanted: dict[str, dict[str, None]], least: float
-    ) -> Iterator[tuple[EntityId, EntityId, float, str | None]]:
+        found: dict[EntityId, list[tuple[float, int, str, str]]] = defaultdict(list)
         good = or_(
             o.verdict == "correct",
-            (o.probability >= least) & or_(o.verdict.is_(None), o.verdict != "wrong"),
+            (o.probability >= min_probability) & or_(o.verdict.is_(None), o.verdict != "wrong"),
         )
-        for kb, keys in wanted.items():
+        for kb, keys in keys_by_kb(ids, order).items():
             for chunk in chunks(keys, LOOKUP_PAGE):
                 for mine, other in ((_LEFT, _RIGHT), (_RIGHT, _LEFT)):
-                    query = select(mine[1], *other, o.probability, o.verdict).where(
-                        mine[0] == kb,
-                        mine[1].in_(chunk),
-                        good,
-                        entity_exists(*mine),
-                        entity_exists(*other),
-                    )
-                    for key, other_kb, other_key, probability, verdict in self._db.rows(query):
-                        pair = EntityId(kb, key), EntityId(other_kb, other_key)
-                        yield *pair, probability, verdict
+                    query = select(mine[1], *other, o.probability, o.verdict)
+                    query = query.where(mine[0] == kb, mine[1].in_(chunk), good, *_ARE_THERE)
+                    for key, its_kb, its_key, probability, verdict in self._db.rows(query):
+                        sure = 1.0 if verdict == "correct" else probability
+                        found[EntityId(kb, key)].append((-sure, order[its_kb], its_key, its_kb))
+        return {
+            name: tuple(EntityId(its_kb, key) for _, _, key, its_kb in sorted(others))
+            for name, others in found.items()
+        }
 
 
 def _spool(found: Iterable[Overlap], names: set[str], out: IO[str]) -> int:
@@ -277,25 +267,6 @@ def _overlap(row: Row, left: str | None, right: str | None, stale: bool) -> Over
 
 
 # --------------------------------------------------------------------------------- runs
-def save_run(connection: Connection, run: OverlapRun) -> None:
-    """Put ``run`` in the place of the last one of its two KBs."""
-    if run.left > run.right:
-        run = replace(
-            run,
-            left=run.right,
-            right=run.left,
-            left_revision=run.right_revision,
-            right_revision=run.left_revision,
-        )
-    forget_run(connection, run.left, run.right)
-    connection.execute(insert(overlap_runs).values(astuple(run)))
-
-
-def forget_run(connection: Connection, left: str, right: str) -> None:
-    """Forget the run of two KBs, the first in the alphabet on the left."""
-    connection.execute(delete(overlap_runs).where(r.left_kb == left, r.right_kb == right))
-
-
 def forget_runs(connection: Connection, kb: str) -> None:
     """Forget the runs of a KB."""
     connection.execute(delete(overlap_runs).where(or_(r.left_kb == kb, r.right_kb == kb)))

@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from typing import NamedTuple
@@ -146,42 +145,36 @@ def prepare_mapping(number: int, mapping: CodeMapping) -> Prepared:
     return Prepared(number, key, _digest(text), fields, len(text))
 
 
-@dataclass(slots=True)
-class RecordBatch:
-    """Records made ready to be written in one transaction."""
-
-    read: int = 0
-    """The number of the last one that was read, good or bad."""
-    kinds: tuple[list[Prepared], ...] = field(default_factory=lambda: ([], [], []))
-    """Entities, documents and mappings."""
+#: Entities, documents and mappings, made ready to be written in one transaction.
+Batch = tuple[list[Prepared], list[Prepared], list[Prepared]]
 
 
-def batches(records: Iterable[Record], job: IngestJob, skip: int) -> Iterator[RecordBatch]:
-    """Cut a stream into batches, without the first ``skip`` records and without bad ones."""
-    batch, size, characters = RecordBatch(), 0, 0
+def batches(records: Iterable[Record], job: IngestJob, skip: int) -> Iterator[tuple[int, Batch]]:
+    """Cut a stream into batches, without the first ``skip`` records and without bad ones.
+
+    With each comes the number of the last record that was read, good or bad.
+    """
+    batch: Batch = [], [], []
+    size = characters = number = 0
     for number, record in islice(enumerate(records, start=1), skip, None):
-        batch.read = number
         try:
-            kind, prepared = _prepare(number, record, job)
+            if isinstance(record, Document):
+                kind, prepared = 1, prepare_document(number, record, job.split, job.longest_name)
+            elif isinstance(record, CodeMapping):
+                kind, prepared = 2, prepare_mapping(number, record)
+            else:
+                kind = 0
+                prepared = prepare_entity(number, record, job.language, job.longest_name)
         except RecordError as error:
             job.problems.report(error)
             continue
-        batch.kinds[kind].append(prepared)
+        batch[kind].append(prepared)
         size, characters = size + 1, characters + prepared.size
         if size >= job.batch_size or characters >= BATCH_CHARACTERS:
-            yield batch
-            batch, size, characters = RecordBatch(), 0, 0
-    if batch.read:
-        yield batch
-
-
-def _prepare(number: int, record: Record, job: IngestJob) -> tuple[int, Prepared]:
-    """The place of a record among the kinds of a batch, and the record made ready."""
-    if isinstance(record, Document):
-        return 1, prepare_document(number, record, job.split, job.longest_name)
-    if isinstance(record, CodeMapping):
-        return 2, prepare_mapping(number, record)
-    return 0, prepare_entity(number, record, job.language, job.longest_name)
+            yield number, batch
+            batch, size, characters = ([], [], []), 0, 0
+    if number:
+        yield number, batch
 
 
 def completed_names(entity: Entity) -> dict[tuple[str, AliasKind], int]:

@@ -17,7 +17,7 @@ Three rules make the store fast and kill-proof.
 from __future__ import annotations
 
 import secrets
-from typing import Any, NamedTuple
+from typing import Any
 
 from sqlalchemy import (
     BigInteger,
@@ -29,16 +29,18 @@ from sqlalchemy import (
     Integer,
     MetaData,
     SmallInteger,
+    String,
     Table,
     Text,
     UniqueConstraint,
     insert,
 )
 from sqlalchemy.engine import Connection
+from sqlalchemy.schema import SchemaItem
 from sqlalchemy.types import TypeEngine
 
-#: The Alembic revision that this code reads and writes; the last of ``migrations/versions``. A new
-#: store is made by `make_tables` and has it at once.
+#: The schema that this code reads and writes, to which the last step of `kglink.store.migrations`
+#: leads. A new store is made by `make_tables` and has it at once.
 SCHEMA_VERSION = "0005"
 VERSION_TABLE = "kglink_schema"
 
@@ -55,16 +57,9 @@ _ID_BITS = 32
 UNKNOWN, NIL, GIVEN = 0, 1, 2
 
 
-class IdRange(NamedTuple):
-    """The half-open range of ids that belong to one KB."""
-
-    first: int
-    stop: int
-
-
-def id_range(kb_id: int) -> IdRange:
-    """The ids of the entities and of the documents of a KB."""
-    return IdRange(kb_id << _ID_BITS, (kb_id + 1) << _ID_BITS)
+def id_range(kb_id: int) -> tuple[int, int]:
+    """The half-open range of the ids of a KB's entities, and of its documents."""
+    return kb_id << _ID_BITS, (kb_id + 1) << _ID_BITS
 
 
 # SQLite only makes a column called INTEGER its row id; PostgreSQL needs 64 bits for it.
@@ -104,6 +99,16 @@ def _part(owner: str, table: str) -> list[Column[Any]]:
 
 
 metadata = MetaData()
+#: It stands beside the tables of any schema, and says which that is.
+schema_version = Table(
+    VERSION_TABLE, MetaData(), Column("version_num", String(32), primary_key=True)
+)
+
+
+def _keyed_table(name: str, *items: SchemaItem) -> Table:
+    """A table that SQLite keeps in the order of its primary key."""
+    return Table(name, metadata, *items, sqlite_with_rowid=False)
+
 
 kbs = Table(
     "kbs",
@@ -128,13 +133,11 @@ kbs = Table(
 removed_kbs = Table("removed_kbs", metadata, *_key("name"), *_columns(Integer, "revision"))
 
 # Which revision took an entity away that has not come back.
-removed_entities = Table(
+removed_entities = _keyed_table(
     "removed_entities",
-    metadata,
     Column("kb_id", Integer, ForeignKey("kbs.id"), primary_key=True, autoincrement=False),
     *_key("key"),
     *_columns(Integer, "revision"),
-    sqlite_with_rowid=False,
 )
 
 ingests = Table(
@@ -158,36 +161,30 @@ entities = Table(
     UniqueConstraint("kb_id", "key", name="uq_entities_kb_key"),
 )
 
-aliases = Table(
+aliases = _keyed_table(
     "aliases",
-    metadata,
     *_part("entity_id", "entities"),
     *_columns(Text, "surface"),
     *_columns(_Name, "folded"),
     *_columns(Text, "kind"),
     *_columns(BigInteger, "count"),
     Index("ix_aliases_folded", "folded", "entity_id"),
-    sqlite_with_rowid=False,
 )
 
-xrefs = Table(
+xrefs = _keyed_table(
     "xrefs",
-    metadata,
     *_part("entity_id", "entities"),
     *_columns(Text, "xref"),
     # Its one form (`kglink.text.codes`), by which it is found; empty where it is no code.
     *_columns(_Name, "code"),
     Index("ix_xrefs_code", "code", "entity_id"),
-    sqlite_with_rowid=False,
 )
 
 # Keys, not ids: a parent need not be there, and may come later.
-parents = Table(
+parents = _keyed_table(
     "parents",
-    metadata,
     *_part("entity_id", "entities"),
     *_columns(Text, "key"),
-    sqlite_with_rowid=False,
 )
 
 documents = Table(
@@ -199,22 +196,19 @@ documents = Table(
     UniqueConstraint("kb_id", "key", name="uq_documents_kb_key"),
 )
 
-mentions = Table(
+mentions = _keyed_table(
     "mentions",
-    metadata,
     *_part("document_id", "documents"),
     *_columns(BigInteger, "start", "end"),
     *_columns(Text, "surface", "type", "quality"),
     *_columns(SmallInteger, "gold"),
-    sqlite_with_rowid=False,
 )
 
 # A gold as the source has it stands under the KB name "", with its full text as key. Entities
 # found by key take its place; those found through cross-references stand beside it, so that a
 # later run looks for them anew.
-golds = Table(
+golds = _keyed_table(
     "golds",
-    metadata,
     Column("document_id", _Id, primary_key=True, autoincrement=False),
     Column("mention", Integer, primary_key=True, autoincrement=False),
     Column("position", Integer, primary_key=True, autoincrement=False),
@@ -224,7 +218,6 @@ golds = Table(
         ["mentions.document_id", "mentions.position"],
         name="fk_golds_mention",
     ),
-    sqlite_with_rowid=False,
 )
 
 # What a source says of two codes, whichever KBs they are of. ``verdict`` is empty for a mere
@@ -247,9 +240,8 @@ mappings = Table(
 )
 
 # ``left_kb < right_kb`` always; the reader turns a pair round where it was asked for so.
-overlaps = Table(
+overlaps = _keyed_table(
     "overlaps",
-    metadata,
     *_key("left_kb", "left_key", "right_kb", "right_key"),
     *_columns(Float(53), "probability"),
     *_columns(Text, "evidence"),  # JSON
@@ -260,62 +252,51 @@ overlaps = Table(
     Column("left_text_hash", Text),
     Column("right_text_hash", Text),
     Index("ix_overlaps_right", "right_kb", "right_key"),
-    sqlite_with_rowid=False,
 )
 
 # What surfaces meant in the documents of ``source``. ``key`` is one for all inflections of
 # ``folded``. Entities are named by KB and key, so that memory survives updates; NIL has neither.
-memories = Table(
+memories = _keyed_table(
     "memories",
-    metadata,
     *_key("key", "folded", "kb", "entity", "source"),
     *_columns(Float(53), "count"),
     *_columns(Text, "surface"),  # as it was written, once of all times
     Index("ix_memories_source", "source"),
-    sqlite_with_rowid=False,
 )
 
 # The sources that memory was learnt from, and how. ``split`` is empty where none was named, and
 # ``revision`` is that of the documents which were counted.
-learnt = Table(
+learnt = _keyed_table(
     "learnt",
-    metadata,
     *_key("source"),
     *_columns(Text, "split"),
     *_columns(Integer, "revision"),
     *_columns(BigInteger, "surfaces"),
-    sqlite_with_rowid=False,
 )
 
 # How often words stand in the documents of these sources.
-source_words = Table(
+source_words = _keyed_table(
     "source_words",
-    metadata,
     *_key("source", "word"),
     *_columns(BigInteger, "count"),
-    sqlite_with_rowid=False,
 )
 
 # How often names of a KB's entities whose titles end with a word were marked in these sources,
 # and how often not.
-source_kinds = Table(
+source_kinds = _keyed_table(
     "source_kinds",
-    metadata,
     *_key("source", "kb", "word"),
     *_columns(Float(53), "marked", "unmarked"),
-    sqlite_with_rowid=False,
 )
 
 # The last finished search of each pair of KBs, ``left_kb < right_kb``.
-overlap_runs = Table(
+overlap_runs = _keyed_table(
     "overlap_runs",
-    metadata,
     *_key("left_kb", "right_kb"),
     *_columns(Text, "method", "settings_fingerprint"),
     *_columns(BigInteger, "candidates", "kept"),
     *_columns(Integer, "left_revision", "right_revision"),
     *_columns(Text, "finished_at"),
-    sqlite_with_rowid=False,
 )
 
 # One row. ``identity`` is drawn once and tells this store from all others. ``origin`` tells the
@@ -332,5 +313,7 @@ store_state = Table(
 def make_tables(connection: Connection) -> None:
     """Make all tables of a new store."""
     metadata.create_all(connection)
+    schema_version.create(connection)
+    connection.execute(insert(schema_version).values(version_num=SCHEMA_VERSION))
     tokens = {name: secrets.token_hex(8) for name in ("identity", "overlaps", "memory")}
     connection.execute(insert(store_state).values(id=1, origin="", **tokens))

@@ -11,7 +11,7 @@ from sqlalchemy import URL, select
 from sqlalchemy.engine import Connection
 
 from kglink.errors import StoreError, UnknownNameError
-from kglink.records import Entity, EntityId, Judgement, OnProgress, Record, Verdict
+from kglink.records import Entity, OnProgress, Record
 from kglink.store import document_reader, entity_reader
 from kglink.store.branches import read_types, read_wanted
 from kglink.store.database import Database
@@ -22,7 +22,7 @@ from kglink.store.memory import MemoryTable
 from kglink.store.overlaps import OverlapTable
 from kglink.store.schema import ingests, kbs, store_state
 from kglink.store.values import IngestJob, IngestSummary, KBInfo
-from kglink.store.verdicts import judge, judgement_of, put_back
+from kglink.store.verdicts import VerdictTable
 from kglink.store.writers import find_kb, remove_kb
 
 Given = ParamSpec("Given")
@@ -55,7 +55,7 @@ def _streams(
     return method
 
 
-class Store(OverlapTable, MemoryTable):
+class Store(OverlapTable, VerdictTable, MemoryTable):
     """KBs, their entities and documents, and the overlaps between them, in one database.
 
     An iterator sees the store as it was when it began, whatever is written meanwhile. It reads a
@@ -199,27 +199,6 @@ class Store(OverlapTable, MemoryTable):
                 yield from document_reader.read_documents(connection, kb, split, unresolved=True)
             if "mappings" in kinds:
                 yield from document_reader.read_mappings(connection, kb)
-
-    # ---------------------------------------------------------------------------- verdicts
-    def set_verdict(
-        self, left: EntityId, right: EntityId, verdict: Verdict | None, source: str = "review"
-    ) -> None:
-        """Set or clear what people say of a pair of entities as they are now."""
-        judge(self._db, [(left, right, verdict)], source)
-
-    def set_verdicts(
-        self, judged: Iterable[tuple[EntityId, EntityId, Verdict | None]], source: str = "review"
-    ) -> int:
-        """Set or clear many verdicts, batch by batch; says how many there were."""
-        return judge(self._db, judged, source)
-
-    def judgement(self, left: EntityId, right: EntityId) -> Judgement | None:
-        """What stands as said of a pair, with where it comes from and what it was judged by."""
-        return judgement_of(self._db, left, right)
-
-    def put_back(self, left: EntityId, right: EntityId, before: Judgement | None) -> None:
-        """Let stand of a pair what `judgement` said before; None: nothing."""
-        put_back(self._db, left, right, before)
 
     # ------------------------------------------------------------------------------ health
     def check(self) -> list[str]:

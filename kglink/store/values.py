@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
+import operator
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import asdict, astuple, dataclass, field
+from typing import Any, Literal, Self
 
 from kglink.errors import StoreError
 from kglink.records import AliasKind, Split
@@ -51,22 +51,26 @@ class IngestJob:
     problems: Problems = field(default_factory=Problems)
 
 
+class _Counts:
+    """A dataclass of numbers that are added and subtracted one by one."""
+
+    __slots__ = ()
+
+    def __add__(self, other: Self) -> Self:
+        return type(self)(*map(operator.add, astuple(self), astuple(other)))  # type: ignore[call-overload]
+
+    def __sub__(self, other: Self) -> Self:
+        return type(self)(*map(operator.sub, astuple(self), astuple(other)))  # type: ignore[call-overload]
+
+
 @dataclass(frozen=True, slots=True)
-class Tally:
+class Tally(_Counts):
     """How many records of one kind an ingest has added, changed, removed, left alone."""
 
     added: int = 0
     changed: int = 0
     removed: int = 0
     unchanged: int = 0
-
-    def __add__(self, other: Tally) -> Tally:
-        return Tally(
-            self.added + other.added,
-            self.changed + other.changed,
-            self.removed + other.removed,
-            self.unchanged + other.unchanged,
-        )
 
     def __str__(self) -> str:
         return f"+{self.added:,} ~{self.changed:,} -{self.removed:,} ={self.unchanged:,}"
@@ -83,7 +87,7 @@ class Tally:
 
 
 @dataclass(frozen=True, slots=True)
-class Totals:
+class Totals(_Counts):
     """How much a KB holds."""
 
     entities: int = 0
@@ -92,16 +96,6 @@ class Totals:
     documents: int = 0
     mentions: int = 0
     mappings: int = 0
-
-    def __add__(self, other: Totals) -> Totals:
-        return self._with(other, 1)
-
-    def __sub__(self, other: Totals) -> Totals:
-        return self._with(other, -1)
-
-    def _with(self, other: Totals, sign: int) -> Totals:
-        both = zip(dataclasses.astuple(self), dataclasses.astuple(other), strict=True)
-        return Totals(*(mine + sign * theirs for mine, theirs in both))
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +171,7 @@ class KBInfo(Shown):
 
     def as_json(self) -> dict[str, object]:
         """A plain dictionary for machine-readable output."""
-        fields = dataclasses.asdict(self) | {"links_to": list(self.links_to)}
+        fields = asdict(self) | {"links_to": list(self.links_to)}
         del fields["last_id"]
         return fields
 

@@ -19,12 +19,12 @@ from kglink.errors import UsageError
 from kglink.files.digest import text_digest
 from kglink.records import EntityId, Judgement, Verdict
 from kglink.store.code_lookup import CodeLookup
-from kglink.store.database import Database, chunks, keys_by_kb, pages
+from kglink.store.database import Database, chunks, keys_by_kb, pages, rows_in
 from kglink.store.kbs import kb_ids
 from kglink.store.schema import entities, mappings, overlaps, store_state
 
 BATCH = 2000
-LOOKUP_PAGE = 250
+MAPPINGS_PAGE = 250
 #: The evidence of an overlap that nothing but a mapping speaks for; a search that finds it as
 #: well writes its own.
 MAPPING_EVIDENCE = "mapping"
@@ -45,11 +45,6 @@ _set_said = (
     .ordered_values(*((column, bindparam(f"{column.name}_")) for column in _SAID))
     .where(*(column == bindparam(f"{column.name}_") for column in PAIR_COLUMNS))
 )
-_set_verdict = (
-    update(overlaps)
-    .ordered_values((o.verdict, bindparam("verdict_")), (o.source, bindparam("source_")))
-    .where(*(column == bindparam(f"{column.name}_") for column in PAIR_COLUMNS))
-)
 
 
 def touch(connection: Connection) -> None:
@@ -60,86 +55,85 @@ def touch(connection: Connection) -> None:
     connection.execute(update(store_state).values(overlaps=secrets.token_hex(8)))
 
 
-def judge(db: Database, judged: Iterable[JudgedPair], source: str) -> int:
-    """Set or clear verdicts, batch by batch, whether the pairs were found before or not.
+class VerdictTable:
+    """What people say of pairs of entities, as a part of a store."""
 
-    Says how many there were. Of a pair that comes twice the later verdict counts.
-    """
-    if source.startswith(KB_SOURCE):
-        raise UsageError(
-            f"{source!r} is no source of a verdict", hint=f"{KB_SOURCE} stands for mappings."
-        )
-    count = 0
-    for batch in chunks(judged, BATCH):
-        _judge_batch(db, batch, source)
-        count += len(batch)
-    return count
+    _db: Database
 
+    def set_verdict(
+        self, left: EntityId, right: EntityId, verdict: Verdict | None, source: str = "review"
+    ) -> None:
+        """Set or clear what people say of a pair of entities as they are now."""
+        self.set_verdicts([(left, right, verdict)], source)
 
-def _judge_batch(db: Database, batch: Sequence[JudgedPair], source: str) -> None:
-    for _, _, verdict in batch:
-        if verdict is not None and verdict not in get_args(Verdict):
+    def set_verdicts(self, judged: Iterable[JudgedPair], source: str = "review") -> int:
+        """Set or clear many verdicts, batch by batch, whether the pairs were found before or not.
+
+        Says how many there were. Of a pair that comes twice the later verdict counts.
+        """
+        if source.startswith(KB_SOURCE):
             raise UsageError(
-                f"{verdict!r} is no verdict", hint=f"One of: {', '.join(get_args(Verdict))}."
+                f"{source!r} is no source of a verdict", hint=f"{KB_SOURCE} stands for mappings."
             )
-    said = {pair_of(left, right): verdict for left, right, verdict in batch}
-    with db.read() as connection:
-        hashes = text_hashes(connection, (name for one in batch for name in one[:2]))
-    for left, right, _ in batch:
-        for name in (left, right):
+        count = 0
+        for batch in chunks(judged, BATCH):
+            self._judge(batch, source)
+            count += len(batch)
+        return count
+
+    def judgement(self, left: EntityId, right: EntityId) -> Judgement | None:
+        """What stands as said of a pair, with where it comes from and what it was judged by."""
+        query = select(*_SAID).where(tuple_(*PAIR_COLUMNS) == pair_of(left, right))
+        for verdict, source, left_text, right_text in self._db.rows(query):
+            texts = (left_text, right_text) if left_text and right_text else None
+            return Judgement(verdict, source, texts) if verdict else None
+        return None
+
+    def put_back(self, left: EntityId, right: EntityId, before: Judgement | None) -> None:
+        """Let stand of a pair what `judgement` said before; None: nothing."""
+        self._put({pair_of(left, right): before})
+
+    def _judge(self, batch: Sequence[JudgedPair], source: str) -> None:
+        names = [name for one in batch for name in one[:2]]
+        with self._db.read() as connection:
+            hashes = text_hashes(connection, names)
+        for name in names:
             if name not in hashes:
                 raise UsageError(f"there is no entity {name}", hint="kglink search finds its id.")
-    _put(
-        db,
-        {
-            pair: verdict
-            and Judgement(
-                verdict, source, (hashes[EntityId(*pair[:2])], hashes[EntityId(*pair[2:])])
-            )
-            for pair, verdict in said.items()
-        },
-    )
+        said: dict[Pair, Judgement | None] = {}
+        for left, right, verdict in batch:
+            if verdict is not None and verdict not in get_args(Verdict):
+                raise UsageError(
+                    f"{verdict!r} is no verdict", hint=f"One of: {', '.join(get_args(Verdict))}."
+                )
+            pair = pair_of(left, right)
+            texts = hashes[EntityId(*pair[:2])], hashes[EntityId(*pair[2:])]
+            said[pair] = verdict and Judgement(verdict, source, texts)
+        self._put(said)
 
-
-def judgement_of(db: Database, left: EntityId, right: EntityId) -> Judgement | None:
-    """What stands as said of a pair."""
-    pair = pair_of(left, right)
-    query = select(*_SAID).where(tuple_(*PAIR_COLUMNS) == pair)
-    for verdict, source, left_text, right_text in db.rows(query):
-        texts = (left_text, right_text) if left_text and right_text else None
-        return Judgement(verdict, source, texts) if verdict else None
-    return None
-
-
-def put_back(db: Database, left: EntityId, right: EntityId, before: Judgement | None) -> None:
-    """Let stand what stood before, as it was given then."""
-    _put(db, {pair_of(left, right): before})
-
-
-def _put(db: Database, said: Mapping[Pair, Judgement | None]) -> None:
-    with db.write() as connection:
-        touch(connection)
-        standing = standing_verdicts(connection, list(said))
-        known, new = [], []
-        for pair, one in said.items():
-            texts = (one.texts if one else None) or (None, None)
-            columns = (one.verdict, one.source, *texts) if one else (None, "", None, None)
-            if pair in standing:
-                known.append((*columns, *pair))
-            elif one:
-                probability = 1.0 if one.verdict == "correct" else 0.0
-                new.append((*pair, probability, "{}", *columns))
-        db.bulk(connection, _set_said, known)
-        db.bulk(connection, _insert, new)
+    def _put(self, said: Mapping[Pair, Judgement | None]) -> None:
+        with self._db.write() as connection:
+            touch(connection)
+            standing = standing_verdicts(connection, list(said))
+            known, new = [], []
+            for pair, one in said.items():
+                texts = (one.texts if one else None) or (None, None)
+                columns = (one.verdict, one.source, *texts) if one else (None, "", None, None)
+                if pair in standing:
+                    known.append((*columns, *pair))
+                elif one:
+                    probability = 1.0 if one.verdict == "correct" else 0.0
+                    new.append((*pair, probability, "{}", *columns))
+            self._db.bulk(connection, _set_said, known)
+            self._db.bulk(connection, _insert, new)
 
 
 def standing_verdicts(connection: Connection, pairs: Sequence[Pair]) -> dict[Pair, str | None]:
     """The verdicts of the pairs that are known as overlaps."""
     standing: dict[Pair, str | None] = {}
-    for some in chunks(pairs, LOOKUP_PAGE):
-        query = select(*PAIR_COLUMNS, o.verdict).where(tuple_(*PAIR_COLUMNS).in_(some))
-        for *pair, verdict in connection.execute(query):
-            standing[pair[0], pair[1], pair[2], pair[3]] = verdict
+    query = select(*PAIR_COLUMNS, o.verdict)
+    for *pair, verdict in rows_in(connection, query, tuple_(*PAIR_COLUMNS), pairs):
+        standing[pair[0], pair[1], pair[2], pair[3]] = verdict
     return standing
 
 
@@ -149,11 +143,9 @@ def text_hashes(connection: Connection, ids: Iterable[EntityId]) -> dict[EntityI
     e = entities.c
     found: dict[EntityId, str] = {}
     for kb, keys in keys_by_kb(ids, numbers).items():
-        for page in chunks(keys, LOOKUP_PAGE):
-            query = select(e.key, e.title, e.description)
-            query = query.where(e.kb_id == numbers[kb], e.key.in_(page))
-            for key, title, description in connection.execute(query):
-                found[EntityId(kb, key)] = text_digest(f"{title}\0{description}")
+        query = select(e.key, e.title, e.description).where(e.kb_id == numbers[kb])
+        for key, title, description in rows_in(connection, query, e.key, keys):
+            found[EntityId(kb, key)] = text_digest(f"{title}\0{description}")
     return found
 
 
@@ -181,7 +173,7 @@ def apply_verdicts(
     m = mappings.c
     query = select(m.id, m.subject_code, m.object_code, m.confidence, m.verdict)
     query = query.where(m.kb_id == kb_id, m.verdict != "")
-    read = pages(connection, query, LOOKUP_PAGE, m.id)
+    read = pages(connection, query, MAPPINGS_PAGE, m.id)
     return sum(_apply(db, connection, page, name, numbers) for page in read)
 
 
@@ -218,22 +210,13 @@ def _apply(
     touch(connection)
     source = KB_SOURCE + name
     standing = standing_verdicts(connection, list(found))
-    db.bulk(
-        connection,
-        _set_verdict,
-        [
-            (verdict, source, *pair)
-            for pair, (_, verdict) in found.items()
-            if pair in standing and standing[pair] is None
-        ],
-    )
-    db.bulk(
-        connection,
-        _insert,
-        [
-            (*pair, sure, json.dumps({MAPPING_EVIDENCE: sure}), verdict, source, None, None)
-            for pair, (sure, verdict) in found.items()
-            if pair not in standing
-        ],
-    )
+    known, new = [], []
+    for pair, (sure, verdict) in found.items():
+        said = (verdict, source, None, None)
+        if pair not in standing:
+            new.append((*pair, sure, json.dumps({MAPPING_EVIDENCE: sure}), *said))
+        elif standing[pair] is None:
+            known.append((*said, *pair))
+    db.bulk(connection, _set_said, known)
+    db.bulk(connection, _insert, new)
     return open_ends

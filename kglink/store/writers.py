@@ -136,11 +136,6 @@ class Writer:
         connection.execute(staged.values(kb_id=kb_id))
         return len(gone) + retired
 
-    def retire(self, connection: Connection, kb_id: int, keys: Sequence[str]) -> int:
-        """Hide records from readers; says how many of ``keys`` there were."""
-        gone = update(self.table).where(self.table.c.kb_id == kb_id, self.table.c.key.in_(keys))
-        return connection.execute(gone.values(kb_id=kb_id + RETIRED)).rowcount
-
     def remove(self, db: Database, connection: Connection, ids: Sequence[int]) -> None:
         """Remove records and all that belongs to them: in the order of ids, twice as fast."""
         rows = [tuple(_filled(some)) for some in chunks(sorted(ids), LOOKUP_SIZE)]
@@ -167,8 +162,13 @@ def plan_batch(
 ) -> Plan:
     """Compare a batch with the rows of ``table``, and find the keys that this run saw before."""
     owners = (kb_id, kb_id + STAGED) if has_staged else (kb_id,)
-    known = _known_rows(db, connection, table, owners, run, [record.key for record in batch])
-    next_id = max(id_range(kb_id).first, highest_id(connection, kb_id, table) + 1)
+    query = _lookup(table, len(owners))
+    known: dict[str, Any] = {}
+    for keys in chunks([record.key for record in batch], LOOKUP_SIZE):
+        for row in db.raw_rows(connection, query, (*owners, *_filled(keys))):
+            if row.run == run or row.key not in known:  # the staged one of two
+                known[row.key] = row
+    next_id = max(id_range(kb_id)[0], highest_id(connection, kb_id, table) + 1)
     if table is entities:  # the ids of entities that were removed do not come again
         used = connection.scalar(select(kbs.c.last_id).where(kbs.c.id == kb_id)) or 0
         next_id = max(next_id, used + 1)
@@ -190,24 +190,6 @@ def plan_batch(
         else:
             plan.unchanged.append((row.id, record))
     return plan
-
-
-def _known_rows(
-    db: Database,
-    connection: Connection,
-    table: Table,
-    owners: tuple[int, ...],
-    run: int,
-    keys: Sequence[str],
-) -> dict[str, Any]:
-    """The rows of these keys; where a key was published and staged, the staged one."""
-    query = _lookup(table, len(owners))
-    known: dict[str, Any] = {}
-    for wanted in chunks(keys, LOOKUP_SIZE):
-        for row in db.raw_rows(connection, query, (*owners, *_filled(wanted))):
-            if row.run == run or row.key not in known:
-                known[row.key] = row
-    return known
 
 
 def _filled(some: list[Item]) -> list[Item]:

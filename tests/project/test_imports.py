@@ -21,7 +21,6 @@ HEAVY = (
     "sklearn",
     "sparse_dot_topn",
     "sqlalchemy",
-    "alembic",
 )
 
 LOADED_BY_COMMAND = """
