@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,14 +17,17 @@ from kglink.linking.contexts import (
     TokenSearchOf,
 )
 from kglink.linking.evidence_used import EvidenceUsed
-from kglink.linking.memory import Likeness, Recalled
+from kglink.linking.memory import Recalled
 from kglink.linking.names import Surface
-from kglink.linking.reading import Reader, ReadMentions, long_forms_of
+from kglink.linking.reading import MentionReader, ReadMentions, long_forms_of
 from kglink.records import MentionInText
 from kglink.space.space import Space
 from kglink.text.fold import fold
 from kglink.text.full_names import full_name_of
 from kglink.text.places import place_of
+
+if TYPE_CHECKING:
+    from kglink.store.likeness import Likeness
 
 FloatArray = npt.NDArray[np.float32]
 
@@ -56,7 +59,7 @@ class BatchReader:
     def __init__(
         self,
         space: Space,
-        reader: Reader,
+        reader: MentionReader,
         use: EvidenceUsed,
         measure: Measure,
         token_search: TokenSearchOf | None,

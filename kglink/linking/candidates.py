@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from copy import copy
 from functools import cache, partial
 from itertools import permutations
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -15,12 +16,12 @@ from kglink.files.tables import places_in
 from kglink.linking.asked import AskedKind, ask
 from kglink.linking.batch import Batch, BatchReader
 from kglink.linking.contexts import Measure, TokenSearchOf, measure_of
-from kglink.linking.describe import EntityFacts, described
+from kglink.linking.describe import described
 from kglink.linking.evidence_used import chosen_scoring, evidence_used
 from kglink.linking.kinds import ranked
 from kglink.linking.memory import Memory, Recalled
 from kglink.linking.names import Found, NameSearch
-from kglink.linking.reading import Reader
+from kglink.linking.reading import MentionReader
 from kglink.linking.sameness import Counterparts, Sameness
 from kglink.linking.scoring import Scoring
 from kglink.linking.subject import Fields, spoken_of, with_subject
@@ -29,6 +30,9 @@ from kglink.space.remembered import RememberedVectors
 from kglink.space.segment import Segment
 from kglink.space.space import Space
 from kglink.space.words import MEASURES
+
+if TYPE_CHECKING:
+    from kglink.store import Store
 
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
@@ -50,13 +54,13 @@ class CandidateSearch:
     Without ``scoring`` it is that of a plain or of a trained encoder which was fitted on no
     mentions; for evidence of one kind alone there is but one. ``token_search`` is for a model
     that compares tokens; without it such a model's pooled vectors are compared. ``asked`` are
-    plugins that give evidence besides, of candidates that are described with ``facts``.
+    plugins that give evidence besides, of candidates that are described by ``store``.
     """
 
     def __init__(
         self,
         space: Space,
-        reader: Reader,
+        reader: MentionReader,
         *,
         candidates: int,
         scoring: Scoring | None = None,
@@ -66,15 +70,15 @@ class CandidateSearch:
         remembered: RememberedVectors | None = None,
         counterparts: Counterparts | None = None,
         asked: Sequence[AskedKind] = (),
-        facts: EntityFacts | None = None,
+        store: Store | None = None,
     ) -> None:
         self.space = space
         self.memory = memory
         self._counterparts = counterparts
         self._candidates = candidates
-        self._asked = tuple(asked) if found_by == "all" and facts is not None else ()
+        self._asked = tuple(asked) if found_by == "all" and store is not None else ()
         self._asked_depth = max((one.depth for one in self._asked), default=0)
-        self._facts = facts
+        self._store = store
         self.scoring = chosen_scoring(
             space,
             scoring,
@@ -143,8 +147,8 @@ class CandidateSearch:
         self._add_counterparts(batch, tables)
         if len(kbs) > 1 and self.scoring.counts("subject"):
             tables, places = self._with_subject(mentions, tables, places)
-        if self._asked and self._facts:
-            tables, places = self._with_asked(mentions, tables, places, self._facts)
+        if self._asked and self._store:
+            tables, places = self._with_asked(mentions, tables, places, self._store)
         most = limit or self._candidates
         best = {
             kb: [
@@ -300,7 +304,7 @@ class CandidateSearch:
         mentions: Sequence[MentionInText],
         tables: Mapping[str, list[Found]],
         places: Sequence[int],
-        facts: EntityFacts,
+        store: Store,
     ) -> tuple[dict[str, list[Found]], list[int]]:
         """Ask plugins for evidence of the best candidates that each KB has so far.
 
@@ -315,7 +319,7 @@ class CandidateSearch:
         known = dict(
             zip(
                 named,
-                described(facts, list(named.values()), self._asked_depth * len(tables)),
+                described(store, list(named.values()), self._asked_depth * len(tables)),
                 strict=True,
             )
         )

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from kglink.records import Candidate, Entity, EntityId, Ranking
 
-
-class EntityFacts(Protocol):
-    """What linking reads of the store."""
-
-    def get_entities(self, ids: Iterable[EntityId]) -> dict[EntityId, Entity]:
-        """The entities that are there."""
-        ...
-
-    def counterparts(self, ids: Iterable[EntityId]) -> dict[EntityId, tuple[EntityId, ...]]:
-        """The same things in other KBs."""
-        ...
+if TYPE_CHECKING:
+    from kglink.store import Store
 
 
-def described(facts: EntityFacts, rankings: Sequence[Ranking], depth: int) -> list[Ranking]:
+def described(store: Store, rankings: Sequence[Ranking], depth: int) -> list[Ranking]:
     """The rankings with what the store says of their first candidates.
 
     Of the first of each KB too, and of what is the same as any of these in another KB: those are
@@ -30,15 +21,15 @@ def described(facts: EntityFacts, rankings: Sequence[Ranking], depth: int) -> li
     some = [one for ranking in rankings for one in _first(ranking.candidates, depth)]
     first = {one.id for one in some if not _is_described(one)}
     others = {one.id: one.also for one in some if _is_described(one)}
-    same = {**others, **facts.counterparts(first)}
+    same = {**others, **store.counterparts(first)}
     known = {
         one.id
         for ranking in rankings
         for one in _with_same(_first(ranking.candidates, depth), ranking.candidates, same)
         if not _is_described(one)
     }
-    same = {**same, **facts.counterparts(known - first)}
-    entities = facts.get_entities(known)
+    same = {**same, **store.counterparts(known - first)}
+    entities = store.get_entities(known)
     return [
         replace(
             ranking,

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from rapidfuzz.distance import OSA
 
-from kglink.linking.describe import EntityFacts, described
+from kglink.linking.describe import described
 from kglink.linking.memory import Memory
 from kglink.linking.sameness import Sameness
 from kglink.records import Candidate, EntityId, MentionInText, Ranking
@@ -22,6 +22,9 @@ from kglink.space.names import IntArray, NameIndex
 from kglink.space.space import Space
 from kglink.text.fold import fold
 from kglink.text.name_words import name_key
+
+if TYPE_CHECKING:
+    from kglink.store import Store
 
 #: How often the one bearer of a name is meant by it: where the name is its title (or another of
 #: its names), and written the same to the letter (or but for capitals, accents, punctuation).
@@ -54,7 +57,7 @@ class ExactNames:
 
     space: Space
     sameness: Sameness
-    facts: EntityFacts
+    store: Store
     memory: Memory | None
     kbs: Sequence[str]
     preferred: Sequence[str]
@@ -88,7 +91,7 @@ class ExactNames:
             for name, one in zip(names, found, strict=True)
             if one
         ]
-        answers = iter(described(self.facts, rankings, 1))
+        answers = iter(described(self.store, rankings, 1))
         return [one and one._replace(candidate=next(answers).candidates[0]) for one in found]
 
     def _names(self, kb: str) -> NameIndex:

@@ -8,7 +8,8 @@ significantly better.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import astuple, dataclass
+from dataclasses import astuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,8 +26,7 @@ _FORETOLD = 40
 _LEAST_GAIN = 2.0
 
 
-@dataclass(frozen=True, slots=True)
-class Foretold:
+class Foretold(NamedTuple):
     """What is known of some rankings, and what was to be foretold of each."""
 
     facts: FloatArray
@@ -39,18 +39,11 @@ class Foretold:
     @classmethod
     def joined(cls, some: Collection[Foretold]) -> Foretold:
         """All of them."""
-        return cls(
-            np.concatenate([one.facts for one in some]),
-            np.concatenate([one.true for one in some]),
-            np.concatenate([one.folds for one in some]),
-            np.concatenate([one.words for one in some]),
-        )
+        return cls(*map(np.concatenate, zip(*some, strict=True)))
 
     def part(self, chosen: BoolArray) -> Foretold:
         """Some of the rankings."""
-        return Foretold(
-            self.facts[chosen], self.true[chosen], self.folds[chosen], self.words[chosen]
-        )
+        return Foretold(*(column[chosen] for column in self))
 
     def loss(self, calibration: Calibration) -> FloatArray:
         """How wrong each probability is: minus the logarithm of that of what came true."""

@@ -15,14 +15,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
+from typing import TYPE_CHECKING
 
 from kglink.linking.detect import log_odds, probability
-from kglink.linking.memory import Kind, Memory, Weighed, weighed
+from kglink.linking.memory import Memory, Weighed, weighed
 from kglink.linking.scoring import DEFAULT_THRESHOLD, Scoring
 from kglink.records import NO_MENTION, Candidate, MentionInText, Ranking
 from kglink.text.fold import fold
 from kglink.text.full_names import is_part_of_name
 from kglink.text.name_words import name_key
+
+if TYPE_CHECKING:
+    from kglink.store.kinds import Kind
 
 #: What is known of a proposal, for the weights of `judge.json`:
 #: ``detector``  the log odds of what the detectors say

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
 from itertools import chain
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
@@ -15,39 +15,14 @@ from kglink.space.remembered import LikeSurface, RememberedVectors
 from kglink.space.segment import Segment
 from kglink.text.name_words import name_key
 
+if TYPE_CHECKING:
+    from kglink.store.kinds import Kind
+    from kglink.store.likeness import Likeness
+    from kglink.store.occurrences import Meaning
+
 #: So often must memory have seen a name, for each further thing that it may mean, to be half
 #: believed.
 _DOUBT = 20
-
-
-class Meaning(Protocol):
-    """A surface meant an entity so often."""
-
-    @property
-    def folded(self) -> str:
-        """The surface, folded."""
-        ...
-
-    @property
-    def entity(self) -> EntityId:
-        """What it meant."""
-        ...
-
-    @property
-    def times(self) -> float:
-        """How often."""
-        ...
-
-    @property
-    def source(self) -> str:
-        """Where."""
-        ...
-
-
-#: A source, and how often names of entities of a kind were mentions there, and how often not.
-Kind = tuple[str, float, float]
-#: The weights of memory's sources for a text, by how like it their documents are; empty: all 1.
-Likeness = Sequence[tuple[str, float]]
 
 
 class Memory(Protocol):

@@ -8,14 +8,14 @@ from copy import copy
 from dataclasses import replace
 from functools import cached_property
 from itertools import islice
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kglink.config import LinkSection
 from kglink.errors import UsageError
 from kglink.linking.candidates import CandidateSearch
 from kglink.linking.corrected import Corrected, as_corrected
 from kglink.linking.decide import Decision
-from kglink.linking.describe import EntityFacts, described
+from kglink.linking.describe import described
 from kglink.linking.detect import proposals, proposals_of
 from kglink.linking.exact import ExactNames
 from kglink.linking.judge import SpanJudge, with_scores
@@ -38,6 +38,9 @@ from kglink.records import (
 from kglink.text.abbreviations import long_form_of
 from kglink.text.fold import fold
 from kglink.text.language import language_of
+
+if TYPE_CHECKING:
+    from kglink.store import Store
 
 #: Mentions are encoded and searched together, across documents, up to about this many.
 BATCH_MENTIONS = 256
@@ -79,7 +82,7 @@ class Linker:
         self,
         search: CandidateSearch,
         detectors: Callable[[], Mapping[str, Detector]],
-        facts: EntityFacts,
+        store: Store,
         kbs: Sequence[str],
         settings: LinkSection,
         *,
@@ -101,7 +104,7 @@ class Linker:
         self._search = search
         self._make_detectors = detectors
         self.judge = judge
-        self._facts = facts
+        self._store = store
         self._kbs = tuple(kbs)
         self._preferred = tuple(preferred or kbs)
         self._settings = settings
@@ -156,7 +159,7 @@ class Linker:
         return ExactNames(
             search.space,
             search.sameness,
-            self._facts,
+            self._store,
             search.memory,
             self._kbs,
             self._preferred,
@@ -197,7 +200,7 @@ class Linker:
                 )
                 given = source.spans is not None
                 yield as_corrected(
-                    document, self._corrected, self._facts, self._may_be_answer, given=given
+                    document, self._corrected, self._store, self._may_be_answer, given=given
                 )
 
     def _may_be_answer(self, entity: EntityId) -> bool:
@@ -238,7 +241,7 @@ class Linker:
 
     def described(self, rankings: Sequence[Ranking]) -> list[Ranking]:
         """The rankings with what the store says of their first candidates."""
-        return described(self._facts, rankings, self._depth)
+        return described(self._store, rankings, self._depth)
 
     def _batches(self, texts: Iterable[TextInput]) -> Iterator[list[_Text]]:
         batch: list[_Text] = []
