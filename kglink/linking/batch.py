@@ -96,11 +96,17 @@ class BatchReader:
         kept = alike if self.reads_all else list(dict.fromkeys(alike))
         place_of = {words: place for place, words in enumerate(kept)}
         places = list(range(len(kept))) if self.reads_all else [place_of[one] for one in alike]
+        contexts: Contexts
+        if self._token_search is not None and read.tokens is not None:
+            contexts = TokenContexts(self._space, self._measure, read.tokens, self._token_search)
+        else:
+            names = [surfaces[text].vector for text in own]
+            contexts = PooledContexts(self._space, self._measure, read.contexts, names)
         batch = Batch(
             list(surfaces.values()),
             [surfaces[text] for text, _, _ in kept],
             [surfaces[text] if text else None for _, text, _ in kept],
-            self._contexts(read, [surfaces[text] for text in own]),
+            contexts,
             likeness=[of for _, _, of in kept],
         )
         return batch, places
@@ -190,12 +196,6 @@ class BatchReader:
             contexts=self._use.contexts and self._token_search is None,
             tokens=self._use.contexts and self._token_search is not None,
         )
-
-    def _contexts(self, read: ReadMentions, own: Sequence[Surface]) -> Contexts:
-        if self._token_search is not None and read.tokens is not None:
-            return TokenContexts(self._space, self._measure, read.tokens, self._token_search)
-        names = [surface.vector for surface in own]
-        return PooledContexts(self._space, self._measure, read.contexts, names)
 
 
 def _of_length_one(vectors: FloatArray) -> FloatArray:

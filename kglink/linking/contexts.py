@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -62,31 +62,19 @@ def measure_of(space: Space, *, cosine: bool) -> Measure:
     """The measure of a space."""
     if cosine:
         return Measure()
-    kinds: tuple[RowKind, ...] = ("text", "alias")
-    lengths = {kind: _mean_length(space, kind) for kind in kinds if space.has_rows(kind)}
-    return Measure(lengths, _mean_token_length(space))
+    segments = space.segments.values()
+    lengths: dict[RowKind, float] = {}
+    for kind in get_args(RowKind):
+        rows = [(one, spread(one.row_count(kind))) for one in segments if kind in one.info.rows]
+        if rows:
+            lengths[kind] = _mean_length([one.vectors(kind, own) for one, own in rows])
+    tokens = [one.tokens for one in segments if one.tokens is not None]
+    samples = [widened(one.take(spread(len(one))).bits) for one in tokens]
+    return Measure(lengths, _mean_length(samples) if samples else 1.0)
 
 
-def _mean_length(space: Space, kind: RowKind) -> float:
-    lengths = [
-        np.linalg.norm(segment.vectors(kind, spread(segment.row_count(kind))), axis=1)
-        for segment in space.segments.values()
-        if kind in segment.info.rows
-    ]
-    return float(np.concatenate(lengths).mean())
-
-
-def _mean_token_length(space: Space) -> float:
-    matrices = [
-        segment.tokens.take(spread(len(segment.tokens)))
-        for segment in space.segments.values()
-        if segment.tokens is not None
-    ]
-    if not matrices:
-        return 1.0
-    return float(
-        np.concatenate([np.linalg.norm(widened(one.bits), axis=1) for one in matrices]).mean()
-    )
+def _mean_length(vectors: Sequence[FloatArray]) -> float:
+    return float(np.concatenate([np.linalg.norm(one, axis=1) for one in vectors]).mean())
 
 
 def widened(bits: npt.NDArray[np.int16]) -> FloatArray:

@@ -111,18 +111,15 @@ class ReadOrder:
 
     def rank(self, rankings: Sequence[Ranking]) -> list[Ranking]:
         """Each mention by itself; equal ones stay in their order."""
-        return [
-            replace(one, candidates=_ordered(one.candidates, logits))
-            for one, logits in zip(rankings, self._reader.logits(rankings), strict=True)
-        ]
-
-
-def _ordered(candidates: Sequence[Candidate], logits: FloatArray) -> tuple[Candidate, ...]:
-    ordered = [
-        replace(one, score=value, evidence={**one.evidence, READ.name: value})
-        for one, value in zip(candidates, _values(logits), strict=True)
-    ]
-    return tuple(ordered[at] for at in np.argsort(-logits, kind="stable"))
+        ordered = []
+        for ranking, logits in zip(rankings, self._reader.logits(rankings), strict=True):
+            read = [
+                replace(one, score=value, evidence={**one.evidence, READ.name: value})
+                for one, value in zip(ranking.candidates, _values(logits), strict=True)
+            ]
+            order = np.argsort(-logits, kind="stable")
+            ordered.append(replace(ranking, candidates=tuple(read[at] for at in order)))
+        return ordered
 
 
 def _values(logits: FloatArray) -> list[float]:
