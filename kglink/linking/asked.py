@@ -6,14 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
+from kglink.arrays import FloatArray
 from kglink.errors import PluginError
 from kglink.linking.kinds import EvidenceKind
 from kglink.plugins import CandidateEvidence
 from kglink.records import Ranking
-
-FloatArray = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)

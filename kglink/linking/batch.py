@@ -7,8 +7,8 @@ from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from kglink.arrays import FloatArray
 from kglink.linking.contexts import (
     Contexts,
     Measure,
@@ -29,7 +29,6 @@ from kglink.text.places import place_of
 if TYPE_CHECKING:
     from kglink.store.likeness import Likeness
 
-FloatArray = npt.NDArray[np.float32]
 
 #: Mentions that are read at once where all of a run are compared.
 _READ_TOGETHER = 512

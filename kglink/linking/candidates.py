@@ -9,8 +9,8 @@ from itertools import permutations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
+from kglink.arrays import FloatArray, IntArray
 from kglink.config import FoundBy
 from kglink.files.tables import places_in
 from kglink.linking.asked import AskedKind, ask
@@ -25,7 +25,7 @@ from kglink.linking.reading import MentionReader
 from kglink.linking.sameness import Counterparts, Sameness
 from kglink.linking.scoring import Scoring
 from kglink.linking.subject import Fields, spoken_of, with_subject
-from kglink.records import Candidate, EntityId, MentionInText, Ranking
+from kglink.records import Candidate, MentionInText, Ranking
 from kglink.space.remembered import RememberedVectors
 from kglink.space.segment import Segment
 from kglink.space.space import Space
@@ -34,8 +34,6 @@ from kglink.space.words import MEASURES
 if TYPE_CHECKING:
     from kglink.store import Store
 
-FloatArray = npt.NDArray[np.float32]
-IntArray = npt.NDArray[np.int64]
 #: The best candidates of a mention, each with its KB and its place there.
 _First = list[tuple[Candidate, str, int]]
 
@@ -161,47 +159,32 @@ class CandidateSearch:
 
     def _in_kb(self, batch: Batch, kb: str) -> list[Found]:
         """The candidates of all mentions in one KB, with all evidence but that of other KBs."""
-        segment = self.space.segments[kb]
-        by_surface = dict(
-            zip(
-                (surface.text for surface in batch.surfaces),
-                self._name_search.find(batch.surfaces, kb),
-                strict=True,
-            )
-        )
+        segment, search = self.space.segments[kb], self._name_search
+        texts = [surface.text for surface in batch.surfaces]
+        by_surface = dict(zip(texts, search.find(batch.surfaces, kb), strict=True))
         near = batch.contexts.near(kb, self._candidates) if self._use.texts_bring else None
-        return [
-            self._of_mention(batch, at, segment, by_surface, None if near is None else near[at])
-            for at in range(len(batch.own))
-        ]
-
-    def _of_mention(
-        self,
-        batch: Batch,
-        at: int,
-        segment: Segment,
-        by_surface: Mapping[str, Found],
-        near: IntArray | None,
-    ) -> Found:
-        own, long = batch.own[at], batch.long[at]
-        found = by_surface[own.text]
-        if long is not None:
-            found = self._name_search.with_long_form(found, by_surface[long.text], own, segment)
-        said = batch.recalled.said(filter(None, (own, long)), segment, batch.likeness[at])
-        brought = np.array(sorted({*said.own, *said.like}), dtype=np.int64)
-        if near is not None:
-            brought = np.union1d(brought, near)
-        if len(brought):
-            found = self._name_search.with_more(found, brought, own, segment)
-        count = len(found.entities)
-        more = {
-            "memory": _values_of(found.entities, said.own),
-            "like_memory": _values_of(found.entities, said.like),
-            "nil": np.full(count, said.nil, dtype=np.float32),
-            "counterpart": np.zeros(count, dtype=np.float32),
-            "subject": np.zeros(count, dtype=np.float32),
-        }
-        return Found(found.entities, {**found.evidence, **more})
+        column = []
+        for at, (own, long) in enumerate(zip(batch.own, batch.long, strict=True)):
+            found, forms = by_surface[own.text], [own]
+            if long is not None:
+                found = search.with_long_form(found, by_surface[long.text], own, segment)
+                forms.append(long)
+            said = batch.recalled.said(forms, segment, batch.likeness[at])
+            brought = np.array(sorted({*said.own, *said.like}), dtype=np.int64)
+            if near is not None:
+                brought = np.union1d(brought, near[at])
+            if len(brought):
+                found = search.with_more(found, brought, own, segment)
+            nothing = np.zeros(len(found.entities), dtype=np.float32)
+            more = {
+                "memory": _values_of(found.entities, said.own),
+                "like_memory": _values_of(found.entities, said.like),
+                "nil": np.full_like(nothing, said.nil),
+                "counterpart": nothing,
+                "subject": nothing,
+            }
+            column.append(Found(found.entities, {**found.evidence, **more}))
+        return column
 
     def _doubt_memory(
         self, batch: Batch, tables: Mapping[str, list[Found]], is_open: Callable[[int], bool]
@@ -247,10 +230,9 @@ class CandidateSearch:
                 owner, rows, sure = self._counterparts.of_rows(other, theirs.entities, kb)
                 if len(rows):
                     segment, values = self.space.segments[kb], scores[other][owner] * sure
-                    own = before[kb], scores[kb]
-                    tables[kb][at] = self._shared(
-                        batch, at, segment, tables[kb][at], rows, values - _score_of(*own, rows)
-                    )
+                    places, here = places_in(before[kb].entities, rows)
+                    values[here] -= scores[kb][places[here]]  # what is no candidate scores 0
+                    tables[kb][at] = self._shared(batch, at, segment, tables[kb][at], rows, values)
 
     def _shared(
         self,
@@ -356,10 +338,6 @@ class CandidateSearch:
             chosen += [(one, kb, int(place)) for one, place in zip(best, places, strict=True)]
         return sorted(chosen, key=lambda one: (-one[0].score, -one[0].popularity))
 
-    def leaves_out(self, entity: EntityId) -> bool:
-        """Whether an entity of these KBs is never found, because the space is limited."""
-        return self.space.leaves_out(entity)
-
     def with_memory(self, memory: Memory | None) -> CandidateSearch:
         """The same search with another memory."""
         other = copy(self)
@@ -403,12 +381,4 @@ def _values_of(entities: IntArray, values: Mapping[int, float]) -> FloatArray:
     column = np.zeros(len(entities), dtype=np.float32)
     for row, value in values.items():
         column[np.searchsorted(entities, row)] = value
-    return column
-
-
-def _score_of(found: Found, scores: FloatArray, rows: IntArray) -> FloatArray:
-    """The scores of some entities; 0 of those that are no candidates."""
-    places, here = places_in(found.entities, rows)
-    column = np.zeros(len(rows), dtype=np.float32)
-    column[here] = scores[places[here]]
     return column

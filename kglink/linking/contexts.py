@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol, get_args
 import numpy as np
 import numpy.typing as npt
 
+from kglink.arrays import FloatArray, IntArray
 from kglink.errors import DamagedSpaceError
 from kglink.space.manifest import RowKind
 from kglink.space.segment import Segment
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 #: The search in the token matrices of a KB.
 TokenSearchOf = Callable[["TokenRows"], "TokenSearch"]
 
-FloatArray = npt.NDArray[np.float32]
-IntArray = npt.NDArray[np.int64]
 
 #: The number of rows of each KB that give the mean length.
 _SAMPLE = 1024

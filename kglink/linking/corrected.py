@@ -79,15 +79,13 @@ def _link(text: str, said: Mention, candidates: tuple[Candidate, ...], store: St
     chosen = None
     if said.gold:
         chosen = next((one for one in candidates if one.id == said.gold[0]), None)
-        chosen = chosen or _candidate(text, said, said.gold[0], store)
+        if chosen is None:
+            candidate = Candidate(said.gold[0], said.gold[0].key, 1.0)
+            mention = MentionInText(text, said.start, said.end)
+            (ranking,) = described(store, [Ranking(mention, (candidate,))], 1)
+            chosen = ranking.candidates[0]
         candidates = (chosen, *(one for one in candidates if one.id != chosen.id))
     words = text[said.start : said.end]
     return Link(
         said.start, said.end, words, candidates, chosen, 1.0, probability=float(chosen is not None)
     )
-
-
-def _candidate(text: str, said: Mention, entity: EntityId, store: Store) -> Candidate:
-    mention = MentionInText(text, said.start, said.end)
-    (ranking,) = described(store, [Ranking(mention, (Candidate(entity, entity.key, 1.0),))], 1)
-    return ranking.candidates[0]

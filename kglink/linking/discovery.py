@@ -14,16 +14,14 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 
 import numpy as np
-import numpy.typing as npt
 
+from kglink.arrays import FloatArray
 from kglink.clusters.clustering import NO_ENTITY, ClusteringChoice, MentionGraph, cluster
 from kglink.clusters.neighbours import nearest_others
 from kglink.files.digest import text_digest
 from kglink.records import Candidate, EntityId, LinkedDocument, json_number
 from kglink.text.abbreviations import long_form_of
 from kglink.text.fold import fold
-
-FloatArray = npt.NDArray[np.float32]
 
 #: Names at least so alike mean one thing.
 LEAST_ALIKE = 0.8

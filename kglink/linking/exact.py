@@ -84,7 +84,11 @@ class ExactNames:
         asked = [folded[at] for at in rest]
         alike = {kb: self._names(kb).similar(asked, _ALIKE) for kb in self.kbs if asked}
         for place, at in enumerate(rest):
-            rows = {kb: self._near(folded[at], kb, hits[place][0]) for kb, hits in alike.items()}
+            rows = {}
+            for kb, hits in alike.items():
+                other = self._names(kb).folded
+                near = [row for row in hits[place][0] if letters_off(folded[at], other[row]) == 1]
+                rows[kb] = np.array(near, np.int64)
             found[at] = self._one_thing(names[at], rows, off=1)
         rankings = [
             Ranking(MentionInText(name, 0, len(name)), (one.candidate,))
@@ -96,11 +100,6 @@ class ExactNames:
 
     def _names(self, kb: str) -> NameIndex:
         return self.space.segments[kb].names
-
-    def _near(self, folded: str, kb: str, rows: IntArray) -> IntArray:
-        """Those of some alias rows whose names are one letter off."""
-        names = self._names(kb).folded
-        return np.array([row for row in rows if letters_off(folded, names[row]) == 1], np.int64)
 
     def _one_thing(self, name: str, rows: Mapping[str, IntArray], off: int = 0) -> Known | None:
         """The one thing that some alias rows are of, in the KB that answers first."""

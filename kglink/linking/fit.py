@@ -21,9 +21,9 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from scipy.optimize import minimize
 
+from kglink.arrays import BoolArray, DoubleArray, FloatArray, IntArray
 from kglink.errors import UsageError
 from kglink.files.digest import text_hash
 from kglink.linking.candidates import CandidateSearch
@@ -33,10 +33,6 @@ from kglink.linking.memory import Memory
 from kglink.linking.scoring import Calibration, Scoring
 from kglink.records import Document, EntityId, MentionInText, OnProgress, Progress
 from kglink.text.fold import fold as folded
-
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
-IntArray = npt.NDArray[np.int64]
 
 #: More mentions than this teach nothing new; they are taken from all documents alike.
 MOST_MENTIONS = 4000
@@ -54,7 +50,7 @@ class Rankings:
     """Candidates of many mentions end to end; those of ranking i begin at ``starts[i]``."""
 
     kinds: tuple[str, ...]
-    evidence: FloatArray
+    evidence: DoubleArray
     """A column for each kind."""
     right: BoolArray
     starts: IntArray
@@ -103,7 +99,7 @@ class Rankings:
         """The evidence as scores are made of it."""
         return dict(zip(self.kinds, self.evidence.T.astype(np.float32), strict=True))
 
-    def decisions(self, weights: Weights) -> tuple[FloatArray, FloatArray]:
+    def decisions(self, weights: Weights) -> tuple[DoubleArray, DoubleArray]:
         """For each ranking its best score, its lead and what memory says of NIL; if it is right."""
         scores = weights.score(self.by_kind())
         best = self._best(scores)
@@ -115,7 +111,7 @@ class Rankings:
         facts = np.stack([scores[best], lead, -nil, np.ones(len(best))], axis=1)
         return facts.astype(np.float64), self.right[best].astype(np.float64)
 
-    def _best(self, scores: npt.NDArray[np.float32]) -> IntArray:
+    def _best(self, scores: FloatArray) -> IntArray:
         """The row of the best candidate of each ranking; of equal ones the first."""
         best = np.maximum.reduceat(scores, self.starts)
         places = np.flatnonzero(scores == np.repeat(best, self._counts(len(scores))))
@@ -195,7 +191,7 @@ def conditional_logit(rankings: Rankings, start: Weights) -> Weights:
     owner = np.repeat(np.arange(len(some.starts)), some._counts(len(some.right)))
     first = np.array([start[kind] for kind in some.kinds])
 
-    def cost(weights: FloatArray) -> tuple[float, FloatArray]:
+    def cost(weights: DoubleArray) -> tuple[float, DoubleArray]:
         logits = facts @ weights
         everyone, shares = _shares(logits, owner, some.starts)
         right = np.where(some.right, logits, -np.inf)
@@ -212,7 +208,7 @@ def conditional_logit(rankings: Rankings, start: Weights) -> Weights:
     ).x[0]  # fmt: skip
     centre = first * float(sharp)
 
-    def held(weights: FloatArray) -> tuple[float, FloatArray]:
+    def held(weights: DoubleArray) -> tuple[float, DoubleArray]:
         loss, slope = cost(weights)
         away = (weights - centre) / float(sharp)
         return loss + _PRIOR * float(away @ away), slope + 2 * _PRIOR * away / float(sharp)
@@ -236,7 +232,9 @@ def _in_measure_of(common: Weights, own: Weights, rankings: Rankings) -> Weights
     return Weights({kind: round(weight * factor, 4) for kind, weight in own.by_kind.items()})
 
 
-def _shares(logits: FloatArray, owner: IntArray, starts: IntArray) -> tuple[FloatArray, FloatArray]:
+def _shares(
+    logits: DoubleArray, owner: IntArray, starts: IntArray
+) -> tuple[DoubleArray, DoubleArray]:
     """For each mention the logarithm of the sum of its candidates' odds, and their shares of it."""
     most = np.maximum.reduceat(logits, starts)
     odds = np.exp(logits - most[owner])
@@ -269,7 +267,7 @@ def judged_rankings(
             hint="Give annotated documents that link to its KBs.",
         )
     parts = [[one for one in documents if fold_of(one) == fold] for fold in range(FOLDS)]
-    evidence: list[FloatArray] = []
+    evidence: list[DoubleArray] = []
     right: list[BoolArray] = []
     facts: list[tuple[int, int, bool, int]] = []
     words: dict[str, int] = {}

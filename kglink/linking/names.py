@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
+from kglink.arrays import FloatArray, IntArray
 from kglink.errors import SpaceError
 from kglink.files.tables import places_in
 from kglink.linking.contexts import Measure
@@ -15,9 +15,6 @@ from kglink.records import Candidate
 from kglink.space.segment import Segment
 from kglink.space.space import Space
 from kglink.space.words import WordIndex, WordMeasure
-
-FloatArray = npt.NDArray[np.float32]
-IntArray = npt.NDArray[np.int64]
 
 #: Several rows belong to one entity: ask for more rows than entities are wanted.
 _ROWS_PER_ENTITY = 2

@@ -161,7 +161,7 @@ class Linker:
 
     def leaves_out(self, entity: EntityId) -> bool:
         """Whether an entity cannot be an answer, because only some of its KB are wanted."""
-        return self._search.leaves_out(entity)
+        return self._search.space.leaves_out(entity)
 
     @cached_property
     def detectors(self) -> Mapping[str, Detector]:

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
+from kglink.arrays import FloatArray
 from kglink.errors import UsageError
 from kglink.linking.kinds import EvidenceKind
 from kglink.models.hardware import Hardware
@@ -24,7 +24,6 @@ from kglink.records import Candidate, Ranking
 if TYPE_CHECKING:
     from kglink.models.cross_encoder import CrossEncoder
 
-FloatArray = npt.NDArray[np.float32]
 
 READ = EvidenceKind(
     "read",

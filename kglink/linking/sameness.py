@@ -6,17 +6,13 @@ from collections.abc import Iterable, Mapping
 from itertools import combinations
 
 import numpy as np
-import numpy.typing as npt
 
+from kglink.arrays import FloatArray, IntArray
 from kglink.linking.decide import LEAST_NEARNESS
 from kglink.linking.names import Found
 from kglink.records import EntityId, Overlap
 from kglink.space.segment import Segment
 from kglink.space.space import Space
-
-FloatArray = npt.NDArray[np.float32]
-IntArray = npt.NDArray[np.int64]
-
 
 #: Counterparts of a KB's entities in another: rows in order, theirs there, probabilities.
 _Pairs = tuple[IntArray, IntArray, FloatArray]
