@@ -43,13 +43,6 @@ class Measure:
     tokens: float = 1.0
     """The mean length of the vectors of tokens."""
 
-    def token_evidence(self, sums: FloatArray, query: FloatArray, *, cosine: bool) -> FloatArray:
-        """The sums of the best products, or cosines, of each token of a mention: their means."""
-        if cosine or not self.lengths:
-            return sums / np.float32(max(len(query), 1))
-        length = float(np.linalg.norm(query, axis=1).sum())
-        return sums / np.float32(max(length * self.tokens, 1e-9))
-
     def evidence(self, products: FloatArray, query: FloatArray, kind: RowKind) -> FloatArray:
         """The products of one query with some rows."""
         if not self.lengths:
@@ -160,8 +153,10 @@ class TokenContexts:
         start, stop = self.matrices.offsets[mention : mention + 2]
         search = self.search(tokens_of(segment))
         sums = search.scores(self.matrices, mention, entities)
-        query = widened(self.matrices.bits[start:stop])
-        return self.measure.token_evidence(sums, query, cosine=search.cosine)
+        if search.cosine or not self.measure.lengths:
+            return sums / np.float32(max(stop - start, 1))
+        lengths = np.linalg.norm(widened(self.matrices.bits[start:stop]), axis=1)
+        return sums / np.float32(max(float(lengths.sum()) * self.measure.tokens, 1e-9))
 
 
 def tokens_of(segment: Segment) -> TokenRows:
