@@ -24,7 +24,7 @@ from kglink.linking.names import Found, NameSearch
 from kglink.linking.reading import MentionReader
 from kglink.linking.sameness import Counterparts, Sameness
 from kglink.linking.scoring import Scoring
-from kglink.linking.subject import Fields, spoken_of, with_subject
+from kglink.linking.subject import Fields, spoken_of
 from kglink.records import Candidate, MentionInText, Ranking
 from kglink.space.remembered import RememberedVectors
 from kglink.space.segment import Segment
@@ -176,14 +176,15 @@ class CandidateSearch:
             if len(brought):
                 found = search.with_more(found, brought, own, segment)
             nothing = np.zeros(len(found.entities), dtype=np.float32)
-            more = {
-                "memory": _values_of(found.entities, said.own),
-                "like_memory": _values_of(found.entities, said.like),
-                "nil": np.full_like(nothing, said.nil),
-                "counterpart": nothing,
-                "subject": nothing,
-            }
-            column.append(Found(found.entities, {**found.evidence, **more}))
+            column.append(
+                found.having(
+                    memory=_values_of(found.entities, said.own),
+                    like_memory=_values_of(found.entities, said.like),
+                    nil=np.full_like(nothing, said.nil),
+                    counterpart=nothing,
+                    subject=nothing,
+                )
+            )
         return column
 
     def _doubt_memory(
@@ -212,7 +213,7 @@ class CandidateSearch:
                 trusts = (trust_in_entities, trust_in_entities, trust(forms, things))
                 doubted = {kind: one.evidence[kind] * np.float32(value)
                            for kind, value in zip(_OF_MEMORY, trusts, strict=True)}  # fmt: skip
-                tables[kb][at] = Found(one.entities, {**one.evidence, **doubted})
+                tables[kb][at] = one.having(**doubted)
 
     def _add_counterparts(self, batch: Batch, tables: dict[str, list[Found]]) -> None:
         """Let accepted overlaps share evidence, and bring what another KB finds near the top."""
@@ -254,7 +255,7 @@ class CandidateSearch:
         places, here = places_in(found.entities, rows)
         shared = found.evidence["counterpart"].copy()
         np.maximum.at(shared, places[here], values[here])
-        return Found(found.entities, {**found.evidence, "counterpart": shared})
+        return found.having(counterpart=shared)
 
     def _with_subject(
         self,
@@ -275,10 +276,12 @@ class CandidateSearch:
         now, firsts = _numbered(
             (place, tuple(one.values())) for place, one in zip(places, values, strict=True)
         )
-        told = {
-            kb: [with_subject(found[places[at]], values[at].get(fields[kb], 0.0)) for at in firsts]
-            for kb, found in tables.items()
-        }
+        told: dict[str, list[Found]] = {kb: [] for kb in tables}
+        for kb, column in tables.items():
+            for at in firsts:
+                found, value = column[places[at]], values[at].get(fields[kb], 0.0)
+                subject = np.full_like(found.evidence["subject"], value)
+                told[kb].append(found.having(subject=subject))
         return told, now
 
     def _with_asked(
@@ -365,7 +368,7 @@ class CandidateSearch:
             if scores is not None:
                 values[counts] = scores
         named = found.evidence["exact"] * values
-        return Found(found.entities, {**found.evidence, "context": values, "named_context": named})
+        return found.having(context=values, named_context=named)
 
 
 def _numbered(keys: Iterable[Hashable]) -> tuple[list[int], list[int]]:

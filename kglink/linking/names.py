@@ -51,6 +51,10 @@ class Found:
         """Whether one of them bears the name of the mention."""
         return bool(self.evidence["exact"].any())
 
+    def having(self, **evidence: FloatArray) -> Found:
+        """The same with other evidence of these kinds."""
+        return Found(self.entities, {**self.evidence, **evidence}, self.described)
+
     def with_asked(
         self,
         places: Sequence[int],
