@@ -24,6 +24,7 @@ from kglink.records import MentionInText
 from kglink.space.space import Space
 from kglink.text.fold import fold
 from kglink.text.full_names import full_name_of
+from kglink.text.name_words import name_key
 from kglink.text.places import place_of
 
 if TYPE_CHECKING:
@@ -87,10 +88,11 @@ class BatchReader:
         long = self._long_forms(mentions) if self._use.names else [""] * len(mentions)
         texts = list(dict.fromkeys([*own, *filter(None, long)]))
         read = self._read(texts, mentions if self.reads_all else ())
-        surfaces = {
-            text: Surface(text, fold(text) or text, None if read.names is None else read.names[at])
-            for at, text in enumerate(texts)
-        }
+        surfaces: dict[str, Surface] = {}
+        for at, text in enumerate(texts):
+            folded = fold(text) or text
+            vector = None if read.names is None else read.names[at]
+            surfaces[text] = Surface(text, folded, name_key(folded), vector)
         alike = list(zip(own, long, likeness, strict=True))
         kept = alike if self.reads_all else list(dict.fromkeys(alike))
         place_of = {words: place for place, words in enumerate(kept)}

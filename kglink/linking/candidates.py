@@ -147,14 +147,11 @@ class CandidateSearch:
             tables, places = self._with_subject(mentions, tables, places)
         if self._asked and self._store:
             tables, places = self._with_asked(mentions, tables, places, self._store)
-        most = limit or self._candidates
-        best = {
-            kb: [
-                ranked(self.space.segments[kb], one, self.scoring.weights_in(kb), most)[1]
-                for one in column
-            ]
-            for kb, column in tables.items()
-        }
+        best = {}
+        for kb, column in tables.items():
+            segment, weights = self.space.segments[kb], self.scoring.weights_in(kb)
+            most = limit or self._candidates
+            best[kb] = [ranked(segment, one, weights, most)[1] for one in column]
         return [{kb: column[place] for kb, column in best.items()} for place in places]
 
     def _in_kb(self, batch: Batch, kb: str) -> list[Found]:
@@ -219,12 +216,12 @@ class CandidateSearch:
         """Let accepted overlaps share evidence, and bring what another KB finds near the top."""
         if not self._counterparts or not self.scoring.counts("counterpart") or len(tables) < 2:
             return
+        weights = {kb: self.scoring.weights_in(kb) for kb in tables}
         for at in range(len(batch.own)):
             # As they are before any sharing: what two KBs say is not counted back and forth.
             before = {kb: found[at] for kb, found in tables.items()}
             scores = {
-                kb: np.maximum(self.scoring.weights_in(kb).score(found.evidence), 0)
-                for kb, found in before.items()
+                kb: np.maximum(weights[kb].score(found.evidence), 0) for kb, found in before.items()
             }
             for kb, other in permutations(tables, 2):
                 theirs = before[other]

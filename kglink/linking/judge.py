@@ -145,13 +145,14 @@ def remembered_facts(rankings: Sequence[Ranking], memory: Memory | None) -> list
     if memory is None or not rankings:
         return [{}] * len(rankings)
     folded = [fold(one.mention.surface) for one in rankings]
-    meanings = memory.meanings(map(name_key, set(folded)))
+    keys = {name: name_key(name) for name in folded}
+    meanings = memory.meanings(set(keys.values()))
     likeness = memory.likeness(one.mention.text for one in rankings)
     best = [one.candidates[0] if one.candidates else None for one in rankings]
     kinds = iter(memory.kinds((one.id.kb, one.title) for one in best if one))
     return [
         {
-            "known": _known(one.mention, weighed(meanings.get(name_key(name), ()), of), name),
+            "known": _known(one.mention, weighed(meanings.get(keys[name], ()), of), name),
             "kind": _doubt(next(kinds), dict(of)) if candidate else 0.0,
         }
         for one, name, of, candidate in zip(rankings, folded, likeness, best, strict=True)

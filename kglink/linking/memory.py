@@ -13,7 +13,6 @@ from kglink.linking.names import Surface
 from kglink.records import CORRECTIONS, NIL, EntityId
 from kglink.space.remembered import LikeSurface, RememberedVectors
 from kglink.space.segment import Segment
-from kglink.text.name_words import name_key
 
 if TYPE_CHECKING:
     from kglink.store.kinds import Kind
@@ -122,9 +121,9 @@ class Recalled:
         read = [one for one in surfaces if one.vector is not None]
         if vectors is not None and read:
             queries = np.stack([one.vector for one in read if one.vector is not None])
-            found = vectors.like([name_key(one.folded) for one in read], queries)
+            found = vectors.like([one.key for one in read], queries)
             like = {one.text: near for one, near in zip(read, found, strict=True)}
-        keys = {name_key(one.folded) for one in surfaces}
+        keys = {one.key for one in surfaces}
         keys.update(one.remembered.key for near in like.values() for one in near)
         return cls(memory.meanings(keys), like, vectors.trust if vectors else 1.0)
 
@@ -132,8 +131,7 @@ class Recalled:
         """What it says in a KB of a mention: of its words, and of what they are short for."""
         said = Said({}, {}, 0.0)
         for surface in surfaces:
-            key = name_key(surface.folded)
-            own = remembered(self._weighed(key, likeness), surface.folded, segment.kb)
+            own = remembered(self._weighed(surface.key, likeness), surface.folded, segment.kb)
             _keep_best(said.own, own, segment, 1.0)
             said = said._replace(nil=max(said.nil, own.get("", 0.0)))
             for one in self._like.get(surface.text, ()):
@@ -144,7 +142,7 @@ class Recalled:
 
     def is_corrected_to_nil(self, surfaces: Iterable[Surface]) -> bool:
         """Whether people said of one of some surfaces that it means nothing."""
-        keys = {name_key(one.folded) for one in surfaces}
+        keys = {one.key for one in surfaces}
         meanings = chain.from_iterable(self._meanings.get(key, ()) for key in keys)
         return any(one.source == CORRECTIONS and one.entity == NIL for one in meanings)
 
@@ -153,7 +151,7 @@ class Recalled:
 
         The more of them, the more often it must have seen the name, in one of its forms.
         """
-        keys = {name_key(one.folded) for one in surfaces}
+        keys = {one.key for one in surfaces}
         uses = max(
             (sum(one.times for one in self._weighed(key, likeness)) for key in keys), default=0.0
         )

@@ -34,6 +34,8 @@ class Surface:
 
     text: str
     folded: str
+    key: str
+    """One for all its inflections: by it memory knows what it meant."""
     vector: FloatArray | None
 
 

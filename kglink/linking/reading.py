@@ -97,16 +97,9 @@ def long_forms_of(mentions: Sequence[MentionInText]) -> list[str]:
     texts: dict[str, dict[str, None]] = {}
     for mention in mentions:
         texts.setdefault(mention.document or mention.text, {})[mention.text] = None
-    return [
-        next(
-            filter(
-                None,
-                (
-                    mention.name or long_form_of(mention.surface, text)
-                    for text in (mention.text, *texts[mention.document or mention.text])
-                ),
-            ),
-            "",
-        )
-        for mention in mentions
-    ]
+    forms = []
+    for mention in mentions:
+        own_first = dict.fromkeys((mention.text, *texts[mention.document or mention.text]))
+        found = (mention.name or long_form_of(mention.surface, text) for text in own_first)
+        forms.append(next(filter(None, found), ""))
+    return forms
