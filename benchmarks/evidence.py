@@ -211,7 +211,7 @@ class Bench:
         print(f"{'':14}" + "".join(f"{kb:>7}" for kb in self.kbs)
               + "   mean   (95%)         agreed  known unknown   R@64  ECE  no NIL")  # fmt: skip
         for name, judged in [*dev.items(), ("both", _both(dev.values()))]:
-            answered = judged.part(np.asarray(judged.rankings.answered))
+            answered = judged.part(judged.rankings.answered)
             right = self._right(answered, scoring)
             kb = [answered.rankings.in_kb(one) for one in self.kbs]
             low, high = _interval(right, kb)
@@ -227,7 +227,7 @@ class Bench:
 
     def _ablation(self, dev: dict[str, Judged], scoring: Scoring) -> None:
         both = _both(dev.values())
-        answered = both.part(np.asarray(both.rankings.answered))
+        answered = both.part(both.rankings.answered)
         kb = [answered.rankings.in_kb(one) for one in self.kbs]
         show = partial(self._line, answered, kb)
         print(
@@ -347,9 +347,9 @@ def _both(some: Iterable[Judged]) -> Judged:
         right=np.concatenate([one.right for one in rankings]),
         starts=np.concatenate([one.starts + at for one, at in zip(rankings, rows, strict=False)]),
         folds=np.concatenate([one.folds for one in rankings]),
-        of_kb=np.concatenate([np.asarray(one.of_kb) for one in rankings]),
-        answered=np.concatenate([np.asarray(one.answered) for one in rankings]),
-        surfaces=None,
+        of_kb=np.concatenate([one.of_kb for one in rankings]),
+        answered=np.concatenate([one.answered for one in rankings]),
+        words=np.arange(sum(len(one.words) for one in rankings)),
     )
     agreed = np.concatenate([one.agreed for one in parts])
     return Judged(joined, agreed, np.concatenate([one.known for one in parts]))

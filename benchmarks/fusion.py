@@ -23,9 +23,9 @@ from kglink.evaluation.rankings import JOINT, JUDGED_JOINT, rank_mentions
 from kglink.linking.candidates import CandidateSearch
 from kglink.linking.kinds import Weights
 from kglink.linking.pipeline import Linker
+from kglink.linking.reading import MentionReader
 from kglink.linking.scoring import ALIAS_SCORING, PLAIN_SCORING, Scoring
 from kglink.space.space import Space
-from kglink.workspace.link_setup import reader_of
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "support"))
 from disease_kbs import KB_FILES, write_disease_jsonl
@@ -95,7 +95,7 @@ def measure(workspace: Workspace) -> None:
 def linker_with(workspace: Workspace, space: Space, weights: Weights) -> Linker:
     """A linker that scores with these weights."""
     link = workspace.settings.link
-    reader = reader_of(workspace.encoder, link.window_chars)
+    reader = MentionReader(workspace.encoder, link.window_chars)
     scoring = Scoring(weights)
     search = CandidateSearch(space, reader, candidates=link.candidates, scoring=scoring)
     plain = workspace.linker(space=space)

@@ -28,6 +28,7 @@ import numpy as np
 import numpy.typing as npt
 from search import clustered
 
+from kglink.linking.reading import MentionReader
 from kglink.models.hardware import usable_cores
 from kglink.plugins import IndexBackend, RowRange, VectorIndex, load_registry
 from kglink.space.index import IndexChoice, trial_index
@@ -35,7 +36,6 @@ from kglink.space.recall import measure_index
 from kglink.space.rescored import rescored
 from kglink.workspace import Workspace
 from kglink.workspace.index import Value, index_queries, presets_of
-from kglink.workspace.link_setup import reader_of
 from kglink_plugins.indexes.flat import FlatBackend
 from kglink_plugins.indexes.rows import faiss
 
@@ -85,7 +85,7 @@ def try_on_space(folder: Path, queries: int, wanted: list[str]) -> None:
     """Recall and times of each preset on a space's own vectors, part by part."""
     with Workspace.open(folder) as workspace:
         space, registry = workspace.space(), workspace.registry
-        reader = reader_of(workspace.encoder, workspace.settings.link.window_chars)
+        reader = MentionReader(workspace.encoder, workspace.settings.link.window_chars)
         asked = index_queries(workspace.store, space, reader, queries)
 
         def backend_of(name: str, settings: Mapping[str, Value]) -> IndexBackend:

@@ -288,15 +288,19 @@ class ResolvedSettings:
 
     def changed(self, flags: Mapping[str, object]) -> ResolvedSettings:
         """The same with other values for some ``section.key``; None changes nothing."""
+        given = {name: (value, "flag") for name, value in flags.items() if value is not None}
+        return self._with(given)
+
+    def _with(self, given: Mapping[str, tuple[object, str]]) -> ResolvedSettings:
+        """The same with other values, each with where it came from."""
         fields = dict(all_settings())
         values = self.values.model_dump()
-        origins = dict(self.origins)
-        for name, value in flags.items():
-            if value is not None:
-                _known(name, fields, "flag")
-                section, _, key = name.partition(".")
-                values[section][key] = _checked(name, fields[name], value, "flag")
-                origins[name] = "flag"
+        for name, (value, origin) in given.items():
+            if name not in fields:
+                raise UnknownNameError(f"setting ({origin})", name, fields)
+            section, _, key = name.partition(".")
+            values[section][key] = _checked(name, fields[name], value, origin)
+        origins = {**self.origins, **{name: origin for name, (_, origin) in given.items()}}
         return replace(self, values=Settings.model_validate(values), origins=origins)
 
     def as_dict(self) -> dict[str, Any]:
@@ -354,21 +358,11 @@ def load_settings(
     flags: Mapping[str, object] | None = None,
 ) -> ResolvedSettings:
     """Resolve the table from a config file, the environment and ``section.key`` flags."""
-    fields = dict(all_settings())
-    merged: dict[str, tuple[object, str]] = {}
     content = _content_of(config)
-    for name, value in _from_file(config, content):
-        _known(name, fields, str(config))
-        merged[name] = (value, str(config))
-    merged.update(_from_env(os.environ if env is None else env, fields))
-    nested: dict[str, dict[str, object]] = {}
-    for name, (value, origin) in merged.items():
-        section, _, key = name.partition(".")
-        nested.setdefault(section, {})[key] = _checked(name, fields[name], value, origin)
-    origins = {name: origin for name, (_, origin) in merged.items()}
     digest = "" if content is None else hashlib.sha256(content).hexdigest()
-    found = ResolvedSettings(Settings.model_validate(nested), origins, digest)
-    return found.changed(flags or {})
+    given = {name: (value, str(config)) for name, value in _from_file(config, content)}
+    given.update(_from_env(os.environ if env is None else env))
+    return ResolvedSettings(Settings(), {}, digest)._with(given).changed(flags or {})
 
 
 def _content_of(config: Path | None) -> bytes | None:
@@ -398,9 +392,8 @@ def _from_file(config: Path | None, content: bytes | None) -> Iterator[tuple[str
             yield f"{section}.{key}", value
 
 
-def _from_env(
-    env: Mapping[str, str], fields: Mapping[str, FieldInfo]
-) -> dict[str, tuple[object, str]]:
+def _from_env(env: Mapping[str, str]) -> dict[str, tuple[object, str]]:
+    fields = dict(all_settings())
     by_variable = {env_name(name): name for name in fields}
     found: dict[str, tuple[object, str]] = {}
     for variable in sorted(env):
@@ -426,11 +419,6 @@ def _read_text(field: FieldInfo, text: str) -> object:
         except (json.JSONDecodeError, RecursionError):
             return text
     return text
-
-
-def _known(name: str, fields: Mapping[str, FieldInfo], origin: str) -> None:
-    if name not in fields:
-        raise UnknownNameError(f"setting ({origin})", name, fields)
 
 
 def _checked(name: str, field: FieldInfo, value: object, origin: str) -> object:

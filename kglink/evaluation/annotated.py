@@ -155,18 +155,14 @@ def of_linked_types(
 
 def annotation_of(texts: Sequence[AnnotatedText]) -> Annotation:
     """Counts of what is annotated, and of what is not though its words are elsewhere."""
-    counted = _counted(texts)
     return Annotation(
         records=sum(len(text.ids) for text in texts),
         texts=len(texts),
         mentions=sum(len(text.mentions) for text in texts),
-        marked=counted["marked"],
-        unmarked=counted["unmarked"],
         texts_with_several=sum(len(text.mentions) > 1 for text in texts),
         words=sum(len(text.text.split()) for text in texts),
         pages=_are_pages(texts),
-        marked_elsewhere=counted["marked_elsewhere"],
-        unmarked_elsewhere=counted["unmarked_elsewhere"],
+        **_counted(texts),
     )
 
 
@@ -197,7 +193,7 @@ _IN_WORD = re.compile(r"\w")
 _LONGEST = 100
 
 
-def _counted(texts: Sequence[AnnotatedText]) -> Counter[str]:
+def _counted(texts: Sequence[AnnotatedText]) -> dict[str, int]:
     """Count the places with a surface that the same text annotates, or others of its source.
 
     Those are annotated, or lie in or across a mention that is; or they are not. A place counts for
@@ -212,7 +208,7 @@ def _counted(texts: Sequence[AnnotatedText]) -> Counter[str]:
         for surface in own:
             if (first := _PIECE.match(surface)) and len(surface) <= _LONGEST:
                 lengths[first[0]].add(len(surface))
-    counts: Counter[str] = Counter()
+    counts = dict.fromkeys(("marked", "unmarked", "marked_elsewhere", "unmarked_elsewhere"), 0)
     for text, own in zip(texts, surfaces, strict=True):
         covered = bytearray(len(text.text))
         for one in text.mentions:

@@ -24,7 +24,7 @@ from urllib.parse import quote, unquote
 from kglink.evaluation.comparison import read_lines, unreadable
 from kglink.evaluation.predictions import MOST_NAMED, unknown_entities, unknown_kb
 from kglink.evaluation.rankings import in_text
-from kglink.linking.describe import EntityFacts, described
+from kglink.linking.describe import described
 from kglink.linking.pipeline import BATCH_MENTIONS, Linker
 from kglink.linking.stages import Stage
 from kglink.records import Candidate, Document, EntityId, Mention, MentionInText, Ranking
@@ -384,7 +384,7 @@ class ListedRanker:
 
     lists: Mapping[Place, Listed]
     places: Mapping[MentionInText, Place]
-    facts: EntityFacts
+    store: Store
     stages: tuple[Stage, ...] = ()
 
     @classmethod
@@ -392,7 +392,7 @@ class ListedRanker:
         cls,
         lists: Mapping[Place, Listed],
         documents: Mapping[str, Iterable[Document]],
-        facts: EntityFacts,
+        store: Store,
         stages: Iterable[Stage],
     ) -> ListedRanker:
         """A ranker of the mentions of some documents."""
@@ -402,7 +402,7 @@ class ListedRanker:
             for document in some
             for one in document.mentions
         }
-        return cls(lists, places, facts, tuple(stages))
+        return cls(lists, places, store, tuple(stages))
 
     @property
     def stage_depth(self) -> int:
@@ -428,4 +428,4 @@ class ListedRanker:
 
     def described(self, rankings: Sequence[Ranking]) -> list[Ranking]:
         """The rankings with what the store says of their first candidates."""
-        return described(self.facts, rankings, self.stage_depth)
+        return described(self.store, rankings, self.stage_depth)

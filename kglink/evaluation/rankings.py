@@ -11,7 +11,7 @@ has, and what is right in a single KB, stays the same.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby, islice
 from typing import NamedTuple, Protocol
 
@@ -125,53 +125,33 @@ class _Pool(NamedTuple):
 
 
 class _Judged(NamedTuple):
-    """A mention with its candidates and pools, and which of its golds have what was asked for."""
+    """A mention as retrieved, with its pools and all its candidates."""
 
-    document: Document
-    mention: Mention
-    gold: frozenset[EntityId]
+    ranked: RankedMention
     asked: MentionInText
     candidates: Sequence[Candidate]
     pools: list[_Pool]
-    with_counterpart: bool
-    domains: tuple[Domain, ...]
 
-    def heads(self, given: int) -> dict[_Head, Ranking]:
-        """The first candidates of each pool; none where no stage asks for them."""
-        firsts = (pool.first(self.candidates, given) for pool in self.pools if given)
-        return {(self.asked, tuple(one.id for one in own)): Ranking(self.asked, own)
-                for own in firsts}  # fmt: skip
+    def heads(self, given: int) -> dict[str, Ranking]:
+        """For each pool the first candidates."""
+        return {one.name: Ranking(self.asked, one.first(self.candidates, given))
+                for one in self.pools}  # fmt: skip
 
-    def ranked(
-        self, docs: str, orders: Mapping[_Head, Ranking], given: int, depth: int
-    ) -> RankedMention:
-        """The ranks as retrieved, and in the order of stages; others keep their places."""
-        ranks = {pool.name: pool.rank_in(self.candidates, depth) for pool in self.pools}
-        reranked, mention = dict(ranks) if orders else ranks, self.mention
-        joint = next(pool for pool in self.pools if pool.name == JOINT)
-        candidates = joint.first(self.candidates, depth)
-        for pool in self.pools if orders else ():
-            first = pool.first(self.candidates, given)
-            anew = orders[self.asked, tuple(one.id for one in first)].candidates
-            rank = pool.rank_in(anew, given)
-            reranked[pool.name] = ranks[pool.name] if rank is None else rank
-            if pool is joint:
+    def reranked(self, orders: Mapping[_Head, Ranking], given: int) -> RankedMention:
+        """The mention in the order of stages; what these were not given keeps its place."""
+        ranks, candidates = dict(self.ranked.ranks), self.ranked.candidates
+        heads = self.heads(given)
+        for pool in self.pools:
+            anew = orders[_key(heads[pool.name])].candidates
+            ranks[pool.name] = pool.rank_in(anew, given) or ranks[pool.name]
+            if pool.name == JOINT:
                 candidates = (*anew, *candidates[given:])
-        return RankedMention(
-            docs=docs,
-            document=self.document.id,
-            start=mention.start,
-            end=mention.end,
-            surface=self.asked.surface,
-            ranks=ranks,
-            reranked=reranked,
-            with_counterpart=self.with_counterpart,
-            domains=self.domains,
-            quality=mention.quality,
-            text=self.document.text,
-            gold=tuple(sorted(self.gold)),
-            candidates=candidates,
-        )
+        return replace(self.ranked, reranked=ranks, candidates=candidates)
+
+
+def _key(head: Ranking) -> _Head:
+    """What stages answer alike."""
+    return head.mention, tuple(one.id for one in head.candidates)
 
 
 def rank_mentions(
@@ -200,7 +180,8 @@ def rank_mentions(
     given = min(ranker.stage_depth, depth)
 
     def heads_of(batch: Iterable[_Judged]) -> dict[_Head, Ranking]:
-        return {head: own for one in batch for head, own in one.heads(given).items()}
+        heads = (head for one in batch for head in one.heads(given).values() if given)
+        return {_key(head): head for head in heads}
 
     def batches() -> Iterator[list[Ranking]]:
         """What the stages are given: the first candidates of each pool, the same ones once."""
@@ -210,14 +191,14 @@ def rank_mentions(
             known = entities(golds) if entities else {}
             asked = [in_text(document, mention) for document, mention, _ in batch]
             found = zip(batch, asked, ranker.joint(asked, limit=depth), strict=True)
-            waiting.append([_judged(*one, kbs, same, known) for one in found])
+            waiting.append([_judged(docs, *one, kbs, depth, same, known) for one in found])
             yield ranker.described(list(heads_of(waiting[-1]).values()))
 
     for staged in run_stages(ranker.stages, batches()):
         batch = waiting.pop(0)
         orders = dict(zip(heads_of(batch), staged, strict=True))
         for judged in batch:
-            yield judged.ranked(docs, orders, given, depth)
+            yield judged.reranked(orders, given) if given else judged.ranked
 
 
 def _batches(places: Iterable[_Place]) -> Iterator[list[_Place]]:
@@ -233,23 +214,33 @@ def _batches(places: Iterable[_Place]) -> Iterator[list[_Place]]:
 
 
 def _judged(
+    docs: str,
     place: _Place,
     asked: MentionInText,
     candidates: Sequence[Candidate],
     kbs: Sequence[str],
+    depth: int,
     same: Mapping[EntityId, Sequence[EntityId]],
     known: Mapping[EntityId, Entity],
 ) -> _Judged:
     """A mention with its pools, as retrieved: each KB with gold, all KBs, all KBs with gold."""
-    gold = place[2]
+    document, mention, gold = place
     others = {other for one in gold for other in same.get(one, ())}
     domains = {Domain(one.kb, known[one].type) for one in gold if one in known}
     with_gold = {one.kb for one in gold}
+    joint = _Pool(JOINT, frozenset(kbs), gold | others)
     pools = [_Pool(kb, frozenset([kb]), gold) for kb in kbs if kb in with_gold]
-    pools.append(_Pool(JOINT, frozenset(kbs), gold | others))
-    pools.append(_Pool(JUDGED_JOINT, frozenset(with_gold.intersection(kbs)), gold | others))
-    return _Judged(
-        *(*place, asked, candidates, pools),
+    pools += [joint, _Pool(JUDGED_JOINT, frozenset(with_gold.intersection(kbs)), gold | others)]
+    ranks = {pool.name: pool.rank_in(candidates, depth) for pool in pools}
+    ranked = RankedMention(
+        *(docs, document.id, mention.start, mention.end, asked.surface),
+        ranks=ranks,
+        reranked=ranks,
         with_counterpart=any(other.kb in kbs and other not in gold for other in others),
         domains=tuple(sorted(one for one in domains if one.kb in kbs)),
+        quality=mention.quality,
+        text=document.text,
+        gold=tuple(sorted(gold)),
+        candidates=joint.first(candidates, depth),
     )
+    return _Judged(ranked, asked, candidates, pools)

@@ -17,9 +17,6 @@ from kglink.records import Document, EntityId, Mention, OnProgress, Progress, Sp
 from kglink.store import Store
 from kglink.text.fold import fold
 
-#: ``--seen-in auto``: what the space's model was trained on, or the split train of the documents;
-#: and what memory has learnt from.
-
 
 @dataclass(frozen=True, slots=True)
 class Question:

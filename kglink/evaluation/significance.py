@@ -14,8 +14,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from kglink.arrays import DoubleArray
 from kglink.errors import UsageError
 from kglink.overlap.review.journal import wilson_interval
 
@@ -25,9 +25,7 @@ ALPHA = 0.05
 #: Sums that differ by less, relative to the largest there can be, are equal but for rounding.
 _ROUNDING = 1e-12
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-Values = Sequence[float] | FloatArray
+Values = Sequence[float] | DoubleArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +75,7 @@ def randomization_test(
     return RandomizationTest(len(ours), *means, means[0] - means[1], p, rounds, seed)
 
 
-def _check(left: FloatArray, right: FloatArray, rounds: int) -> None:
+def _check(left: DoubleArray, right: DoubleArray, rounds: int) -> None:
     if left.shape != right.shape or left.ndim != 1:
         raise UsageError(
             f"a paired test of {left.size:,} and {right.size:,} values",
@@ -114,7 +112,7 @@ def mean_interval(values: Sequence[float], counts: Sequence[int]) -> Interval:
     return _ends(drawn @ np.asarray(values) / whole)
 
 
-def group_interval(groups: Iterable[npt.NDArray[np.float64]]) -> Interval:
+def group_interval(groups: Iterable[DoubleArray]) -> Interval:
     """Of the mean of the means of groups of values: by bootstrap within each group."""
     drawn = []
     rng = np.random.default_rng(0)
@@ -150,6 +148,6 @@ def text_intervals(counts: Sequence[tuple[int, int, int]]) -> tuple[Interval, In
     return precision, recall, f1
 
 
-def _ends(drawn: npt.NDArray[np.float64]) -> Interval:
+def _ends(drawn: DoubleArray) -> Interval:
     low, high = np.percentile(drawn, _ENDS)
     return float(low), float(high)

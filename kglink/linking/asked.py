@@ -6,14 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
+from kglink.arrays import FloatArray
 from kglink.errors import PluginError
 from kglink.linking.kinds import EvidenceKind
 from kglink.plugins import CandidateEvidence
 from kglink.records import Ranking
-
-FloatArray = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +64,13 @@ def ask(kinds: Sequence[AskedKind], rankings: Sequence[Ranking]) -> dict[str, li
             for at, values in zip(places, given, strict=True):
                 column[at] = values
                 if values.any() and one is not kinds[-1]:
-                    changed[at] = _with_evidence(changed[at], one.kind.name, values)
+                    name, before = one.kind.name, changed[at].candidates
+                    # Where a plugin says nothing, 0, the candidate stays as it is.
+                    candidates = [
+                        replace(own, evidence={**own.evidence, name: round(value, 4)})
+                        if value
+                        else own
+                        for own, value in zip(before, values.tolist(), strict=True)
+                    ]
+                    changed[at] = replace(changed[at], candidates=tuple(candidates))
     return columns
-
-
-def _with_evidence(ranking: Ranking, name: str, values: FloatArray) -> Ranking:
-    """Where a plugin says nothing, 0, the candidate stays as it is."""
-    candidates = tuple(
-        replace(one, evidence={**one.evidence, name: round(value, 4)}) if value else one
-        for one, value in zip(ranking.candidates, values.tolist(), strict=True)
-    )
-    return replace(ranking, candidates=candidates)

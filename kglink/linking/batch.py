@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from kglink.arrays import FloatArray
 from kglink.linking.contexts import (
     Contexts,
     Measure,
@@ -17,16 +17,19 @@ from kglink.linking.contexts import (
     TokenSearchOf,
 )
 from kglink.linking.evidence_used import EvidenceUsed
-from kglink.linking.memory import Likeness, Recalled
+from kglink.linking.memory import Recalled
 from kglink.linking.names import Surface
-from kglink.linking.reading import Reader, ReadMentions, long_forms_of
+from kglink.linking.reading import MentionReader, ReadMentions, long_forms_of
 from kglink.records import MentionInText
 from kglink.space.space import Space
 from kglink.text.fold import fold
 from kglink.text.full_names import full_name_of
+from kglink.text.name_words import name_key
 from kglink.text.places import place_of
 
-FloatArray = npt.NDArray[np.float32]
+if TYPE_CHECKING:
+    from kglink.store.likeness import Likeness
+
 
 #: Mentions that are read at once where all of a run are compared.
 _READ_TOGETHER = 512
@@ -56,7 +59,7 @@ class BatchReader:
     def __init__(
         self,
         space: Space,
-        reader: Reader,
+        reader: MentionReader,
         use: EvidenceUsed,
         measure: Measure,
         token_search: TokenSearchOf | None,
@@ -85,19 +88,26 @@ class BatchReader:
         long = self._long_forms(mentions) if self._use.names else [""] * len(mentions)
         texts = list(dict.fromkeys([*own, *filter(None, long)]))
         read = self._read(texts, mentions if self.reads_all else ())
-        surfaces = {
-            text: Surface(text, fold(text) or text, None if read.names is None else read.names[at])
-            for at, text in enumerate(texts)
-        }
+        surfaces: dict[str, Surface] = {}
+        for at, text in enumerate(texts):
+            folded = fold(text) or text
+            vector = None if read.names is None else read.names[at]
+            surfaces[text] = Surface(text, folded, name_key(folded), vector)
         alike = list(zip(own, long, likeness, strict=True))
         kept = alike if self.reads_all else list(dict.fromkeys(alike))
         place_of = {words: place for place, words in enumerate(kept)}
         places = list(range(len(kept))) if self.reads_all else [place_of[one] for one in alike]
+        contexts: Contexts
+        if self._token_search is not None and read.tokens is not None:
+            contexts = TokenContexts(self._space, self._measure, read.tokens, self._token_search)
+        else:
+            names = [surfaces[text].vector for text in own]
+            contexts = PooledContexts(self._space, self._measure, read.contexts, names)
         batch = Batch(
             list(surfaces.values()),
             [surfaces[text] for text, _, _ in kept],
             [surfaces[text] if text else None for _, text, _ in kept],
-            self._contexts(read, [surfaces[text] for text in own]),
+            contexts,
             likeness=[of for _, _, of in kept],
         )
         return batch, places
@@ -187,12 +197,6 @@ class BatchReader:
             contexts=self._use.contexts and self._token_search is None,
             tokens=self._use.contexts and self._token_search is not None,
         )
-
-    def _contexts(self, read: ReadMentions, own: Sequence[Surface]) -> Contexts:
-        if self._token_search is not None and read.tokens is not None:
-            return TokenContexts(self._space, self._measure, read.tokens, self._token_search)
-        names = [surface.vector for surface in own]
-        return PooledContexts(self._space, self._measure, read.contexts, names)
 
 
 def _of_length_one(vectors: FloatArray) -> FloatArray:

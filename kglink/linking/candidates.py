@@ -6,32 +6,34 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from copy import copy
 from functools import cache, partial
 from itertools import permutations
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
+from kglink.arrays import FloatArray, IntArray
 from kglink.config import FoundBy
 from kglink.files.tables import places_in
 from kglink.linking.asked import AskedKind, ask
 from kglink.linking.batch import Batch, BatchReader
 from kglink.linking.contexts import Measure, TokenSearchOf, measure_of
-from kglink.linking.describe import EntityFacts, described
+from kglink.linking.describe import described
 from kglink.linking.evidence_used import chosen_scoring, evidence_used
 from kglink.linking.kinds import ranked
 from kglink.linking.memory import Memory, Recalled
 from kglink.linking.names import Found, NameSearch
-from kglink.linking.reading import Reader
+from kglink.linking.reading import MentionReader
 from kglink.linking.sameness import Counterparts, Sameness
 from kglink.linking.scoring import Scoring
-from kglink.linking.subject import Fields, spoken_of, with_subject
-from kglink.records import Candidate, EntityId, MentionInText, Ranking
+from kglink.linking.subject import Fields, spoken_of
+from kglink.records import Candidate, MentionInText, Ranking
 from kglink.space.remembered import RememberedVectors
 from kglink.space.segment import Segment
 from kglink.space.space import Space
 from kglink.space.words import MEASURES
 
-FloatArray = npt.NDArray[np.float32]
-IntArray = npt.NDArray[np.int64]
+if TYPE_CHECKING:
+    from kglink.store import Store
+
 #: The best candidates of a mention, each with its KB and its place there.
 _First = list[tuple[Candidate, str, int]]
 
@@ -50,13 +52,13 @@ class CandidateSearch:
     Without ``scoring`` it is that of a plain or of a trained encoder which was fitted on no
     mentions; for evidence of one kind alone there is but one. ``token_search`` is for a model
     that compares tokens; without it such a model's pooled vectors are compared. ``asked`` are
-    plugins that give evidence besides, of candidates that are described with ``facts``.
+    plugins that give evidence besides, of candidates that are described by ``store``.
     """
 
     def __init__(
         self,
         space: Space,
-        reader: Reader,
+        reader: MentionReader,
         *,
         candidates: int,
         scoring: Scoring | None = None,
@@ -66,15 +68,15 @@ class CandidateSearch:
         remembered: RememberedVectors | None = None,
         counterparts: Counterparts | None = None,
         asked: Sequence[AskedKind] = (),
-        facts: EntityFacts | None = None,
+        store: Store | None = None,
     ) -> None:
         self.space = space
         self.memory = memory
         self._counterparts = counterparts
         self._candidates = candidates
-        self._asked = tuple(asked) if found_by == "all" and facts is not None else ()
+        self._asked = tuple(asked) if found_by == "all" and store is not None else ()
         self._asked_depth = max((one.depth for one in self._asked), default=0)
-        self._facts = facts
+        self._store = store
         self.scoring = chosen_scoring(
             space,
             scoring,
@@ -143,61 +145,44 @@ class CandidateSearch:
         self._add_counterparts(batch, tables)
         if len(kbs) > 1 and self.scoring.counts("subject"):
             tables, places = self._with_subject(mentions, tables, places)
-        if self._asked and self._facts:
-            tables, places = self._with_asked(mentions, tables, places, self._facts)
-        most = limit or self._candidates
-        best = {
-            kb: [
-                ranked(self.space.segments[kb], one, self.scoring.weights_in(kb), most)[1]
-                for one in column
-            ]
-            for kb, column in tables.items()
-        }
+        if self._asked and self._store:
+            tables, places = self._with_asked(mentions, tables, places, self._store)
+        best = {}
+        for kb, column in tables.items():
+            segment, weights = self.space.segments[kb], self.scoring.weights_in(kb)
+            most = limit or self._candidates
+            best[kb] = [ranked(segment, one, weights, most)[1] for one in column]
         return [{kb: column[place] for kb, column in best.items()} for place in places]
 
     def _in_kb(self, batch: Batch, kb: str) -> list[Found]:
         """The candidates of all mentions in one KB, with all evidence but that of other KBs."""
-        segment = self.space.segments[kb]
-        by_surface = dict(
-            zip(
-                (surface.text for surface in batch.surfaces),
-                self._name_search.find(batch.surfaces, kb),
-                strict=True,
-            )
-        )
+        segment, search = self.space.segments[kb], self._name_search
+        texts = [surface.text for surface in batch.surfaces]
+        by_surface = dict(zip(texts, search.find(batch.surfaces, kb), strict=True))
         near = batch.contexts.near(kb, self._candidates) if self._use.texts_bring else None
-        return [
-            self._of_mention(batch, at, segment, by_surface, None if near is None else near[at])
-            for at in range(len(batch.own))
-        ]
-
-    def _of_mention(
-        self,
-        batch: Batch,
-        at: int,
-        segment: Segment,
-        by_surface: Mapping[str, Found],
-        near: IntArray | None,
-    ) -> Found:
-        own, long = batch.own[at], batch.long[at]
-        found = by_surface[own.text]
-        if long is not None:
-            found = self._name_search.with_long_form(found, by_surface[long.text], own, segment)
-        said = batch.recalled.said(filter(None, (own, long)), segment, batch.likeness[at])
-        brought = np.array(sorted({*said.own, *said.like}), dtype=np.int64)
-        if near is not None:
-            brought = np.union1d(brought, near)
-        if len(brought):
-            found = self._name_search.with_more(found, brought, own, segment)
-        count = len(found.entities)
-        more = {
-            "memory": _values_of(found.entities, said.own),
-            "like_memory": _values_of(found.entities, said.like),
-            "nil": np.full(count, said.nil, dtype=np.float32),
-            "counterpart": np.zeros(count, dtype=np.float32),
-            "subject": np.zeros(count, dtype=np.float32),
-        }
-        return Found(found.entities, {**found.evidence, **more})
+        column = []
+        for at, (own, long) in enumerate(zip(batch.own, batch.long, strict=True)):
+            found, forms = by_surface[own.text], [own]
+            if long is not None:
+                found = search.with_long_form(found, by_surface[long.text], own, segment)
+                forms.append(long)
+            said = batch.recalled.said(forms, segment, batch.likeness[at])
+            brought = np.array(sorted({*said.own, *said.like}), dtype=np.int64)
+            if near is not None:
+                brought = np.union1d(brought, near[at])
+            if len(brought):
+                found = search.with_more(found, brought, own, segment)
+            nothing = np.zeros(len(found.entities), dtype=np.float32)
+            column.append(
+                found.having(
+                    memory=_values_of(found.entities, said.own),
+                    like_memory=_values_of(found.entities, said.like),
+                    nil=np.full_like(nothing, said.nil),
+                    counterpart=nothing,
+                    subject=nothing,
+                )
+            )
+        return column
 
     def _doubt_memory(
         self, batch: Batch, tables: Mapping[str, list[Found]], is_open: Callable[[int], bool]
@@ -225,28 +210,27 @@ class CandidateSearch:
                 trusts = (trust_in_entities, trust_in_entities, trust(forms, things))
                 doubted = {kind: one.evidence[kind] * np.float32(value)
                            for kind, value in zip(_OF_MEMORY, trusts, strict=True)}  # fmt: skip
-                tables[kb][at] = Found(one.entities, {**one.evidence, **doubted})
+                tables[kb][at] = one.having(**doubted)
 
     def _add_counterparts(self, batch: Batch, tables: dict[str, list[Found]]) -> None:
         """Let accepted overlaps share evidence, and bring what another KB finds near the top."""
         if not self._counterparts or not self.scoring.counts("counterpart") or len(tables) < 2:
             return
+        weights = {kb: self.scoring.weights_in(kb) for kb in tables}
         for at in range(len(batch.own)):
             # As they are before any sharing: what two KBs say is not counted back and forth.
             before = {kb: found[at] for kb, found in tables.items()}
             scores = {
-                kb: np.maximum(self.scoring.weights_in(kb).score(found.evidence), 0)
-                for kb, found in before.items()
+                kb: np.maximum(weights[kb].score(found.evidence), 0) for kb, found in before.items()
             }
             for kb, other in permutations(tables, 2):
                 theirs = before[other]
                 owner, rows, sure = self._counterparts.of_rows(other, theirs.entities, kb)
                 if len(rows):
                     segment, values = self.space.segments[kb], scores[other][owner] * sure
-                    own = before[kb], scores[kb]
-                    tables[kb][at] = self._shared(
-                        batch, at, segment, tables[kb][at], rows, values - _score_of(*own, rows)
-                    )
+                    places, here = places_in(before[kb].entities, rows)
+                    values[here] -= scores[kb][places[here]]  # what is no candidate scores 0
+                    tables[kb][at] = self._shared(batch, at, segment, tables[kb][at], rows, values)
 
     def _shared(
         self,
@@ -268,7 +252,7 @@ class CandidateSearch:
         places, here = places_in(found.entities, rows)
         shared = found.evidence["counterpart"].copy()
         np.maximum.at(shared, places[here], values[here])
-        return Found(found.entities, {**found.evidence, "counterpart": shared})
+        return found.having(counterpart=shared)
 
     def _with_subject(
         self,
@@ -289,10 +273,12 @@ class CandidateSearch:
         now, firsts = _numbered(
             (place, tuple(one.values())) for place, one in zip(places, values, strict=True)
         )
-        told = {
-            kb: [with_subject(found[places[at]], values[at].get(fields[kb], 0.0)) for at in firsts]
-            for kb, found in tables.items()
-        }
+        told: dict[str, list[Found]] = {kb: [] for kb in tables}
+        for kb, column in tables.items():
+            for at in firsts:
+                found, value = column[places[at]], values[at].get(fields[kb], 0.0)
+                subject = np.full_like(found.evidence["subject"], value)
+                told[kb].append(found.having(subject=subject))
         return told, now
 
     def _with_asked(
@@ -300,7 +286,7 @@ class CandidateSearch:
         mentions: Sequence[MentionInText],
         tables: Mapping[str, list[Found]],
         places: Sequence[int],
-        facts: EntityFacts,
+        store: Store,
     ) -> tuple[dict[str, list[Found]], list[int]]:
         """Ask plugins for evidence of the best candidates that each KB has so far.
 
@@ -315,7 +301,7 @@ class CandidateSearch:
         known = dict(
             zip(
                 named,
-                described(facts, list(named.values()), self._asked_depth * len(tables)),
+                described(store, list(named.values()), self._asked_depth * len(tables)),
                 strict=True,
             )
         )
@@ -352,10 +338,6 @@ class CandidateSearch:
             chosen += [(one, kb, int(place)) for one, place in zip(best, places, strict=True)]
         return sorted(chosen, key=lambda one: (-one[0].score, -one[0].popularity))
 
-    def leaves_out(self, entity: EntityId) -> bool:
-        """Whether an entity of these KBs is never found, because the space is limited."""
-        return self.space.leaves_out(entity)
-
     def with_memory(self, memory: Memory | None) -> CandidateSearch:
         """The same search with another memory."""
         other = copy(self)
@@ -383,7 +365,7 @@ class CandidateSearch:
             if scores is not None:
                 values[counts] = scores
         named = found.evidence["exact"] * values
-        return Found(found.entities, {**found.evidence, "context": values, "named_context": named})
+        return found.having(context=values, named_context=named)
 
 
 def _numbered(keys: Iterable[Hashable]) -> tuple[list[int], list[int]]:
@@ -399,12 +381,4 @@ def _values_of(entities: IntArray, values: Mapping[int, float]) -> FloatArray:
     column = np.zeros(len(entities), dtype=np.float32)
     for row, value in values.items():
         column[np.searchsorted(entities, row)] = value
-    return column
-
-
-def _score_of(found: Found, scores: FloatArray, rows: IntArray) -> FloatArray:
-    """The scores of some entities; 0 of those that are no candidates."""
-    places, here = places_in(found.entities, rows)
-    column = np.zeros(len(rows), dtype=np.float32)
-    column[here] = scores[places[here]]
     return column

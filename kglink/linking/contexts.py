@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, get_args
 
 import numpy as np
 import numpy.typing as npt
 
+from kglink.arrays import FloatArray, IntArray
 from kglink.errors import DamagedSpaceError
 from kglink.space.manifest import RowKind
 from kglink.space.segment import Segment
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 #: The search in the token matrices of a KB.
 TokenSearchOf = Callable[["TokenRows"], "TokenSearch"]
 
-FloatArray = npt.NDArray[np.float32]
-IntArray = npt.NDArray[np.int64]
 
 #: The number of rows of each KB that give the mean length.
 _SAMPLE = 1024
@@ -44,13 +43,6 @@ class Measure:
     tokens: float = 1.0
     """The mean length of the vectors of tokens."""
 
-    def token_evidence(self, sums: FloatArray, query: FloatArray, *, cosine: bool) -> FloatArray:
-        """The sums of the best products, or cosines, of each token of a mention: their means."""
-        if cosine or not self.lengths:
-            return sums / np.float32(max(len(query), 1))
-        length = float(np.linalg.norm(query, axis=1).sum())
-        return sums / np.float32(max(length * self.tokens, 1e-9))
-
     def evidence(self, products: FloatArray, query: FloatArray, kind: RowKind) -> FloatArray:
         """The products of one query with some rows."""
         if not self.lengths:
@@ -62,31 +54,19 @@ def measure_of(space: Space, *, cosine: bool) -> Measure:
     """The measure of a space."""
     if cosine:
         return Measure()
-    kinds: tuple[RowKind, ...] = ("text", "alias")
-    lengths = {kind: _mean_length(space, kind) for kind in kinds if space.has_rows(kind)}
-    return Measure(lengths, _mean_token_length(space))
+    segments = space.segments.values()
+    lengths: dict[RowKind, float] = {}
+    for kind in get_args(RowKind):
+        rows = [(one, spread(one.row_count(kind))) for one in segments if kind in one.info.rows]
+        if rows:
+            lengths[kind] = _mean_length([one.vectors(kind, own) for one, own in rows])
+    tokens = [one.tokens for one in segments if one.tokens is not None]
+    samples = [widened(one.take(spread(len(one))).bits) for one in tokens]
+    return Measure(lengths, _mean_length(samples) if samples else 1.0)
 
 
-def _mean_length(space: Space, kind: RowKind) -> float:
-    lengths = [
-        np.linalg.norm(segment.vectors(kind, spread(segment.row_count(kind))), axis=1)
-        for segment in space.segments.values()
-        if kind in segment.info.rows
-    ]
-    return float(np.concatenate(lengths).mean())
-
-
-def _mean_token_length(space: Space) -> float:
-    matrices = [
-        segment.tokens.take(spread(len(segment.tokens)))
-        for segment in space.segments.values()
-        if segment.tokens is not None
-    ]
-    if not matrices:
-        return 1.0
-    return float(
-        np.concatenate([np.linalg.norm(widened(one.bits), axis=1) for one in matrices]).mean()
-    )
+def _mean_length(vectors: Sequence[FloatArray]) -> float:
+    return float(np.concatenate([np.linalg.norm(one, axis=1) for one in vectors]).mean())
 
 
 def widened(bits: npt.NDArray[np.int16]) -> FloatArray:
@@ -173,8 +153,10 @@ class TokenContexts:
         start, stop = self.matrices.offsets[mention : mention + 2]
         search = self.search(tokens_of(segment))
         sums = search.scores(self.matrices, mention, entities)
-        query = widened(self.matrices.bits[start:stop])
-        return self.measure.token_evidence(sums, query, cosine=search.cosine)
+        if search.cosine or not self.measure.lengths:
+            return sums / np.float32(max(stop - start, 1))
+        lengths = np.linalg.norm(widened(self.matrices.bits[start:stop]), axis=1)
+        return sums / np.float32(max(float(lengths.sum()) * self.measure.tokens, 1e-9))
 
 
 def tokens_of(segment: Segment) -> TokenRows:

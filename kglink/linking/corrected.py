@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kglink.files.digest import text_digest
-from kglink.linking.describe import EntityFacts, described
+from kglink.linking.describe import described
 from kglink.records import (
     CORRECTIONS,
     Candidate,
@@ -43,7 +43,7 @@ def corrected_texts(store: Store) -> Corrected:
 def as_corrected(
     document: LinkedDocument,
     corrected: Corrected,
-    facts: EntityFacts,
+    store: Store,
     may_be_answer: Callable[[EntityId], bool],
     *,
     given: bool,
@@ -68,26 +68,24 @@ def as_corrected(
     for one in said:
         if given or one.type != NOT_A_MENTION:
             found = places.get((one.start, one.end))
-            links.append(_link(document.text, one, found.candidates if found else (), facts))
+            links.append(_link(document.text, one, found.candidates if found else (), store))
     links.sort(key=lambda link: (link.start, link.end))
     meta = {**document.meta, "corrected": len(said)}
     return replace(document, links=tuple(links), meta=meta)
 
 
-def _link(text: str, said: Mention, candidates: tuple[Candidate, ...], facts: EntityFacts) -> Link:
+def _link(text: str, said: Mention, candidates: tuple[Candidate, ...], store: Store) -> Link:
     """What a place means as somebody said it; what was found there stays behind as candidates."""
     chosen = None
     if said.gold:
         chosen = next((one for one in candidates if one.id == said.gold[0]), None)
-        chosen = chosen or _candidate(text, said, said.gold[0], facts)
+        if chosen is None:
+            candidate = Candidate(said.gold[0], said.gold[0].key, 1.0)
+            mention = MentionInText(text, said.start, said.end)
+            (ranking,) = described(store, [Ranking(mention, (candidate,))], 1)
+            chosen = ranking.candidates[0]
         candidates = (chosen, *(one for one in candidates if one.id != chosen.id))
     words = text[said.start : said.end]
     return Link(
         said.start, said.end, words, candidates, chosen, 1.0, probability=float(chosen is not None)
     )
-
-
-def _candidate(text: str, said: Mention, entity: EntityId, facts: EntityFacts) -> Candidate:
-    mention = MentionInText(text, said.start, said.end)
-    (ranking,) = described(facts, [Ranking(mention, (Candidate(entity, entity.key, 1.0),))], 1)
-    return ranking.candidates[0]

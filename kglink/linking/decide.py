@@ -78,23 +78,23 @@ class Decision:
         candidate is right has it.
         """
         present = (
-            self.scoring.probability_of_presence(head, _lead(head, candidates))
-            for head in _heads(candidates)
+            self.scoring.probability_of_presence(head, lead_of(head, candidates))
+            for head in heads_of(candidates)
         )
         return 1 - max(probability, max(present, default=0.0))
 
     def _preferred_first(self, candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:
         """The candidates, before them the best one, or the same thing in a KB that goes first."""
         best = candidates[0]
-        same = [best, *(one for one in candidates[1:] if self._may_answer_for(best, one))]
+        same = [
+            one
+            for one in candidates
+            if (one.id.kb in self.stated or best.score - one.score <= _TIE)
+            and (one is best or self._is_same(best, one))
+        ]
         order = {kb: place for place, kb in enumerate(self.preferred)}
         chosen = min(same, key=lambda one: order.get(one.id.kb, len(order)))
         return (chosen, *(one for one in candidates if one.id != chosen.id))
-
-    def _may_answer_for(self, best: Candidate, other: Candidate) -> bool:
-        """Whether another candidate is the same thing, and its KB named or its score as good."""
-        as_good = other.id.kb in self.stated or best.score - other.score <= _TIE
-        return as_good and self._is_same(best, other)
 
     def _probability(self, candidates: Sequence[Candidate]) -> float:
         """How likely the best is right, among what its own KB and the others found.
@@ -108,7 +108,7 @@ class Decision:
         probability = self._alone(best, candidates)
         rivals = sum(
             _odds(self._alone(one, candidates)) * max(0.0, 1 - near / LEAST_NEARNESS)
-            for one in _heads(candidates)[1:]
+            for one in heads_of(candidates)[1:]
             if not self._is_same(best, one)
             and (near := self.nearness(best.id, one.id)) < LEAST_NEARNESS
         )
@@ -116,7 +116,7 @@ class Decision:
 
     def _alone(self, best: Candidate, candidates: Sequence[Candidate]) -> float:
         """How likely the best candidate of a KB is right, were there no other KB."""
-        probability = self.scoring.probability(best, _lead(best, candidates))
+        probability = self.scoring.probability(best, lead_of(best, candidates))
         # Among equals one can be right: which of them was named first says nothing.
         return probability / (1 + sum(score == best.score for score in _rivals(best, candidates)))
 
@@ -135,7 +135,7 @@ def _of_place(mention: MentionInText) -> float:
     return 1.0 if mention.given else mention.score
 
 
-def _heads(candidates: Sequence[Candidate]) -> list[Candidate]:
+def heads_of(candidates: Sequence[Candidate]) -> list[Candidate]:
     """The best candidate of each KB, best first."""
     heads: dict[str, Candidate] = {}
     for one in candidates:
@@ -148,7 +148,7 @@ def _rivals(best: Candidate, candidates: Sequence[Candidate]) -> list[float]:
     return [one.score for one in candidates if one.id.kb == best.id.kb and one.id != best.id]
 
 
-def _lead(best: Candidate, candidates: Sequence[Candidate]) -> float:
+def lead_of(best: Candidate, candidates: Sequence[Candidate]) -> float:
     """By how much the best candidate of a KB is better than the next one there."""
     return best.score - max(_rivals(best, candidates), default=0.0)
 

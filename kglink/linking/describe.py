@@ -2,43 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from kglink.records import Candidate, Entity, EntityId, Ranking
 
-
-class EntityFacts(Protocol):
-    """What linking reads of the store."""
-
-    def get_entities(self, ids: Iterable[EntityId]) -> dict[EntityId, Entity]:
-        """The entities that are there."""
-        ...
-
-    def counterparts(self, ids: Iterable[EntityId]) -> dict[EntityId, tuple[EntityId, ...]]:
-        """The same things in other KBs."""
-        ...
+if TYPE_CHECKING:
+    from kglink.store import Store
 
 
-def described(facts: EntityFacts, rankings: Sequence[Ranking], depth: int) -> list[Ranking]:
+def described(store: Store, rankings: Sequence[Ranking], depth: int) -> list[Ranking]:
     """The rankings with what the store says of their first candidates.
 
     Of the first of each KB too, and of what is the same as any of these in another KB: those are
     the candidates that may be answers. What is described already is not read again.
     """
-    some = [one for ranking in rankings for one in _first(ranking.candidates, depth)]
+    firsts = [_first(ranking.candidates, depth) for ranking in rankings]
+    some = [one for own in firsts for one in own]
     first = {one.id for one in some if not _is_described(one)}
-    others = {one.id: one.also for one in some if _is_described(one)}
-    same = {**others, **facts.counterparts(first)}
-    known = {
-        one.id
-        for ranking in rankings
-        for one in _with_same(_first(ranking.candidates, depth), ranking.candidates, same)
-        if not _is_described(one)
-    }
-    same = {**same, **facts.counterparts(known - first)}
-    entities = facts.get_entities(known)
+    same = {one.id: one.also for one in some if _is_described(one)}
+    same |= store.counterparts(first)
+    known = set(first)
+    for own, ranking in zip(firsts, rankings, strict=True):
+        others = {other for one in own for other in same.get(one.id, ())}
+        known |= {
+            one.id for one in ranking.candidates if one.id in others and not _is_described(one)
+        }
+    same |= store.counterparts(known - first)
+    entities = store.get_entities(known)
     return [
         replace(
             ranking,
@@ -64,16 +56,6 @@ def _first(candidates: Sequence[Candidate], depth: int) -> list[Candidate]:
     for one in candidates[:depth]:
         of_kbs.pop(one.id.kb, None)
     return [*candidates[:depth], *of_kbs.values()]
-
-
-def _with_same(
-    chosen: Sequence[Candidate],
-    candidates: Sequence[Candidate],
-    same: Mapping[EntityId, Sequence[EntityId]],
-) -> list[Candidate]:
-    """Some candidates, and those that are the same things in other KBs."""
-    others = {other for one in chosen for other in same.get(one.id, ())}
-    return [*chosen, *(one for one in candidates if one.id in others)]
 
 
 def _is_described(candidate: Candidate) -> bool:

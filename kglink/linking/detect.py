@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from kglink.plugins import Detector, ReadingDetector
@@ -66,9 +66,12 @@ def _proposals(
     heard = {name: odds for name, odds in witnesses.items() if spans_of[name]}
     others = [name for name in spans_of if name not in witnesses]
     spans = [_united(own, others, heard) for own in found.values()]
-    spans = _best_of_each([*spans, *_short_forms(text, spans)])
+    best = {(one.start, one.end): one for one in spans}
+    for one in _short_forms(text, spans):
+        place = one.start, one.end
+        best[place] = max(best.get(place, one), one, key=lambda span: span.score)
     most = MOST_PER_THOUSAND * (1 + len(text) // 1000)
-    likeliest = sorted(spans, key=lambda one: (-one.score, one.start, -one.end))[:most]
+    likeliest = sorted(best.values(), key=lambda one: (-one.score, one.start, -one.end))[:most]
     return sorted(likeliest, key=lambda one: (one.start, -one.end))
 
 
@@ -125,16 +128,6 @@ def _short_forms(text: str, spans: Sequence[Span]) -> list[Span]:
         Span(place.start(), place.end(), short[place[1]])
         for place in re.finditer(rf"(?<!\w)({names})(?:s)?(?!\w)", text)
     ]
-
-
-def _best_of_each(spans: Iterable[Span]) -> list[Span]:
-    """Each place once, with the highest score of those that it was given."""
-    best: dict[tuple[int, int], Span] = {}
-    for span in spans:
-        known = best.get((span.start, span.end))
-        if known is None or known.score < span.score:
-            best[span.start, span.end] = span
-    return list(best.values())
 
 
 def _is_balanced(surface: str) -> bool:

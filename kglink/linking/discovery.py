@@ -14,16 +14,14 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 
 import numpy as np
-import numpy.typing as npt
 
+from kglink.arrays import FloatArray
 from kglink.clusters.clustering import NO_ENTITY, ClusteringChoice, MentionGraph, cluster
 from kglink.clusters.neighbours import nearest_others
 from kglink.files.digest import text_digest
 from kglink.records import Candidate, EntityId, LinkedDocument, json_number
 from kglink.text.abbreviations import long_form_of
 from kglink.text.fold import fold
-
-FloatArray = npt.NDArray[np.float32]
 
 #: Names at least so alike mean one thing.
 LEAST_ALIKE = 0.8
@@ -56,17 +54,6 @@ class UnknownMention:
     """Probability that no KB has it."""
     nearest: tuple[Candidate, ...]
 
-
-@dataclass(frozen=True, slots=True)
-class Example:
-    """A sentence that speaks of a discovery, and where it stands."""
-
-    document: str
-    start: int
-    end: int
-    surface: str
-    sentence: str
-
     def as_json(self) -> dict[str, object]:
         """One of the ``examples`` of a discovery."""
         return {
@@ -93,7 +80,8 @@ class Discovery:
     """How probably a mention of it means nothing in any KB, on average."""
     mentions: int
     documents: int
-    examples: tuple[Example, ...]
+    examples: tuple[UnknownMention, ...]
+    """Mentions of it, each in another sentence."""
     nearest: tuple[tuple[EntityId, str], ...]
     """The known entities that come nearest, with their titles."""
 
@@ -207,16 +195,18 @@ def _discovery(
             best = nearest.get(candidate.id)
             if best is None or best.score < candidate.score:
                 nearest[candidate.id] = candidate
+    types = Counter(near.type for one in group for near in one.nearest[:_TYPED])
+    most = max(types, key=lambda name: types[name], default="")
     best_first = sorted(nearest.values(), key=lambda one: (-one.score, str(one.id)))
-    examples: dict[str, Example] = {}
+    examples: dict[str, UnknownMention] = {}
     for one in sorted(group, key=lambda one: (one.document, one.start)):
-        example = Example(one.document, one.start, one.end, one.surface, one.sentence)
-        examples.setdefault(one.sentence, example)
+        examples.setdefault(one.sentence, one)
     return Discovery(
         id=_id(title, names, known, taken),
         title=title,
         names=tuple(names),
-        type=_type(group),
+        # The type that more than half of the mentions' nearest entities have.
+        type=most if 2 * types[most] > types.total() else "",
         confidence=sum(one.confidence for one in group) / len(group),
         mentions=len(group),
         documents=len({one.document for one in group}),
@@ -229,13 +219,6 @@ def _title(group: Sequence[UnknownMention]) -> str:
     """The commonest whole name; of several the longest, then the first by its letters."""
     counts = Counter(one.name for one in group)
     return min(counts, key=lambda name: (-counts[name], -len(name), name))
-
-
-def _type(group: Sequence[UnknownMention]) -> str:
-    """The type that more than half of the mentions' nearest entities have; empty: none."""
-    types = Counter(near.type for one in group for near in one.nearest[:_TYPED])
-    most = max(types, key=lambda name: types[name], default="")
-    return most if 2 * types[most] > types.total() else ""
 
 
 def _id(title: str, names: Sequence[str], known: Mapping[str, str], taken: set[str]) -> str:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from rapidfuzz.distance import OSA
 
-from kglink.linking.describe import EntityFacts, described
+from kglink.linking.describe import described
 from kglink.linking.memory import Memory
 from kglink.linking.sameness import Sameness
 from kglink.records import Candidate, EntityId, MentionInText, Ranking
@@ -22,6 +22,9 @@ from kglink.space.names import IntArray, NameIndex
 from kglink.space.space import Space
 from kglink.text.fold import fold
 from kglink.text.name_words import name_key
+
+if TYPE_CHECKING:
+    from kglink.store import Store
 
 #: How often the one bearer of a name is meant by it: where the name is its title (or another of
 #: its names), and written the same to the letter (or but for capitals, accents, punctuation).
@@ -54,7 +57,7 @@ class ExactNames:
 
     space: Space
     sameness: Sameness
-    facts: EntityFacts
+    store: Store
     memory: Memory | None
     kbs: Sequence[str]
     preferred: Sequence[str]
@@ -81,23 +84,22 @@ class ExactNames:
         asked = [folded[at] for at in rest]
         alike = {kb: self._names(kb).similar(asked, _ALIKE) for kb in self.kbs if asked}
         for place, at in enumerate(rest):
-            rows = {kb: self._near(folded[at], kb, hits[place][0]) for kb, hits in alike.items()}
+            rows = {}
+            for kb, hits in alike.items():
+                other = self._names(kb).folded
+                near = [row for row in hits[place][0] if letters_off(folded[at], other[row]) == 1]
+                rows[kb] = np.array(near, np.int64)
             found[at] = self._one_thing(names[at], rows, off=1)
         rankings = [
             Ranking(MentionInText(name, 0, len(name)), (one.candidate,))
             for name, one in zip(names, found, strict=True)
             if one
         ]
-        answers = iter(described(self.facts, rankings, 1))
+        answers = iter(described(self.store, rankings, 1))
         return [one and one._replace(candidate=next(answers).candidates[0]) for one in found]
 
     def _names(self, kb: str) -> NameIndex:
         return self.space.segments[kb].names
-
-    def _near(self, folded: str, kb: str, rows: IntArray) -> IntArray:
-        """Those of some alias rows whose names are one letter off."""
-        names = self._names(kb).folded
-        return np.array([row for row in rows if letters_off(folded, names[row]) == 1], np.int64)
 
     def _one_thing(self, name: str, rows: Mapping[str, IntArray], off: int = 0) -> Known | None:
         """The one thing that some alias rows are of, in the KB that answers first."""

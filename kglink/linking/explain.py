@@ -75,22 +75,18 @@ class Explanation:
         Of the kinds that could, the one that has to grow the least. One that scores as high, and
         stands behind because its KB answers later or a reranker said so, lacks no evidence.
         """
-        return [
-            change
-            for one in self.link.candidates[1:]
-            if (change := self._change(self.link.candidates[0], one)) is not None
-        ]
-
-    def _change(self, first: Candidate, other: Candidate) -> Change | None:
-        missing = first.score - other.score
-        if missing <= 0:
-            return None
-        wanted = [
-            Change(other, kind, value, round(value + missing / weight, 4))
-            for kind, weight in self.weights()[other.id.kb].items()
-            if weight > 0 and (value := other.evidence.get(kind, 0.0)) + missing / weight <= _MOST
-        ]
-        return min(wanted, key=lambda one: one.wanted - one.value, default=None)
+        found, weights = [], self.weights()
+        for other in self.link.candidates[1:]:
+            missing = self.link.candidates[0].score - other.score
+            wanted = [
+                Change(other, kind, value, round(value + missing / weight, 4))
+                for kind, weight in weights[other.id.kb].items()
+                if weight > 0
+                and (value := other.evidence.get(kind, 0.0)) + missing / weight <= _MOST
+            ]
+            if missing > 0 and wanted:
+                found.append(min(wanted, key=lambda one: one.wanted - one.value))
+        return found
 
     def evidence(self) -> tuple[list[str], list[list[str]]]:
         """The columns and rows of a table: the evidence of each candidate, and what it adds."""

@@ -21,9 +21,9 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from scipy.optimize import minimize
 
+from kglink.arrays import BoolArray, DoubleArray, FloatArray, IntArray
 from kglink.errors import UsageError
 from kglink.files.digest import text_hash
 from kglink.linking.candidates import CandidateSearch
@@ -31,12 +31,8 @@ from kglink.linking.fit_probability import Foretold, fit_calibrations, standard_
 from kglink.linking.kinds import Evidence, Weights
 from kglink.linking.memory import Memory
 from kglink.linking.scoring import Calibration, Scoring
-from kglink.records import Candidate, Document, EntityId, MentionInText, OnProgress, Progress
+from kglink.records import Document, EntityId, MentionInText, OnProgress, Progress
 from kglink.text.fold import fold as folded
-
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
-IntArray = npt.NDArray[np.int64]
 
 #: More mentions than this teach nothing new; they are taken from all documents alike.
 MOST_MENTIONS = 4000
@@ -49,33 +45,26 @@ _PRIOR = 4.0
 FOLDS = 5
 
 
-class _Ranking(NamedTuple):
-    """All candidates that one KB has for a mention with its answer in it."""
-
-    evidence: FloatArray
-    right: BoolArray
-
-
 @dataclass(frozen=True, slots=True)
 class Rankings:
     """Candidates of many mentions end to end; those of ranking i begin at ``starts[i]``."""
 
     kinds: tuple[str, ...]
-    evidence: FloatArray
+    evidence: DoubleArray
     """A column for each kind."""
     right: BoolArray
     starts: IntArray
     folds: IntArray
     """For each ranking the part of the documents that its mention is in."""
-    kbs: tuple[str, ...] = ("",)
-    of_kb: IntArray | None = None
-    """For each ranking the place of its KB in ``kbs``; None: all are of the first."""
-    answered: BoolArray | None = None
-    """For each ranking whether the mention means something in its KB; None: all do."""
+    kbs: tuple[str, ...]
+    of_kb: IntArray
+    """For each ranking the place of its KB in ``kbs``."""
+    answered: BoolArray
+    """For each ranking whether the mention means something in its KB."""
+    words: IntArray
+    """For each ranking a number of its mention's words."""
     mentions: int = 0
     """How many mentions there are; one with answers in two KBs has two rankings."""
-    surfaces: IntArray | None = None
-    """For each ranking a number of its mention's words; None: no two have the same."""
 
     def first_is_right(self, weights: Weights) -> BoolArray:
         """For each mention whether its best candidate is right; of equal ones the first is best."""
@@ -93,9 +82,9 @@ class Rankings:
             right=self.right[rows],
             starts=np.cumsum(kept) - kept,
             folds=self.folds[chosen],
-            of_kb=None if self.of_kb is None else self.of_kb[chosen],
-            answered=None if self.answered is None else self.answered[chosen],
-            surfaces=None if self.surfaces is None else self.surfaces[chosen],
+            of_kb=self.of_kb[chosen],
+            answered=self.answered[chosen],
+            words=self.words[chosen],
         )
 
     def without(self, fold: int) -> Rankings:
@@ -104,27 +93,13 @@ class Rankings:
 
     def in_kb(self, kb: str) -> BoolArray:
         """Which rankings are of a KB."""
-        place = self.kbs.index(kb)
-        of_kb = np.zeros(len(self.starts)) if self.of_kb is None else self.of_kb
-        return np.asarray(of_kb == place)
-
-    def has_answer(self) -> BoolArray:
-        """Which rankings are of mentions that mean something in their KB."""
-        return np.ones(len(self.starts), np.bool_) if self.answered is None else self.answered
-
-    def words(self) -> IntArray:
-        """For each ranking a number of its mention's words."""
-        return np.arange(len(self.starts)) if self.surfaces is None else self.surfaces
-
-    def with_answers(self) -> Rankings:
-        """Those of mentions that mean something in their KB."""
-        return self.part(self.has_answer())
+        return np.asarray(self.of_kb == self.kbs.index(kb))
 
     def by_kind(self) -> Evidence:
         """The evidence as scores are made of it."""
         return dict(zip(self.kinds, self.evidence.T.astype(np.float32), strict=True))
 
-    def decisions(self, weights: Weights) -> tuple[FloatArray, FloatArray]:
+    def decisions(self, weights: Weights) -> tuple[DoubleArray, DoubleArray]:
         """For each ranking its best score, its lead and what memory says of NIL; if it is right."""
         scores = weights.score(self.by_kind())
         best = self._best(scores)
@@ -136,7 +111,7 @@ class Rankings:
         facts = np.stack([scores[best], lead, -nil, np.ones(len(best))], axis=1)
         return facts.astype(np.float64), self.right[best].astype(np.float64)
 
-    def _best(self, scores: npt.NDArray[np.float32]) -> IntArray:
+    def _best(self, scores: FloatArray) -> IntArray:
         """The row of the best candidate of each ranking; of equal ones the first."""
         best = np.maximum.reduceat(scores, self.starts)
         places = np.flatnonzero(scores == np.repeat(best, self._counts(len(scores))))
@@ -151,8 +126,7 @@ def fit_rankings(rankings: Rankings, start: Scoring) -> Scoring:
     """Weights and calibration, beginning with those of ``start``; of no mentions: these."""
     if not len(rankings.starts):
         return start
-    answered = rankings.with_answers()
-    weights, before, after = fit_weights(answered, start.weights)
+    weights, before, after = fit_weights(rankings.part(rankings.answered), start.weights)
     own: dict[str, Weights] = {}
     right: dict[str, Foretold] = {}
     present: dict[str, Foretold] = {}
@@ -160,18 +134,18 @@ def fit_rankings(rankings: Rankings, start: Scoring) -> Scoring:
         part = rankings.part(rankings.in_kb(kb))
         if not len(part.starts):
             continue
-        fitted = fit_weights(part.with_answers(), weights)[0]
+        answered = part.part(part.answered)
+        fitted = fit_weights(answered, weights)[0]
         if fitted != weights:
-            fitted = own[kb] = _in_measure_of(weights, fitted, part.with_answers())
+            fitted = own[kb] = _in_measure_of(weights, fitted, answered)
         facts, first_is_right = part.decisions(fitted)
-        of_part = part.folds, part.words()
-        right[kb] = Foretold(facts, first_is_right, *of_part)
-        present[kb] = Foretold(facts, part.has_answer().astype(np.float64), *of_part)
+        right[kb] = Foretold(facts, first_is_right, part.folds, part.words)
+        present[kb] = right[kb]._replace(true=part.answered.astype(np.float64))
     common, by_kb = fit_calibrations(right, start.calibration)
     presence = start.presence
     presence_by_kb: dict[str, Calibration] = {}
     # Documents that mark only what has an answer do not show how much has none.
-    if rankings.answered is not None and not rankings.answered.all():
+    if not rankings.answered.all():
         presence, presence_by_kb = fit_calibrations(present, start.presence or start.calibration)
     return replace(
         start,
@@ -202,7 +176,7 @@ def fit_weights(rankings: Rankings, start: Weights) -> tuple[Weights, float, flo
         fitted = conditional_logit(rankings.part(~inside), start)
         after[inside] = rankings.part(inside).first_is_right(fitted)
     gain = after - before
-    if gain.sum() <= standard_error(gain, rankings.words()):
+    if gain.sum() <= standard_error(gain, rankings.words):
         return start, float(before.mean()), float(before.mean())
     return conditional_logit(rankings, start), float(before.mean()), float(after.mean())
 
@@ -217,7 +191,7 @@ def conditional_logit(rankings: Rankings, start: Weights) -> Weights:
     owner = np.repeat(np.arange(len(some.starts)), some._counts(len(some.right)))
     first = np.array([start[kind] for kind in some.kinds])
 
-    def cost(weights: FloatArray) -> tuple[float, FloatArray]:
+    def cost(weights: DoubleArray) -> tuple[float, DoubleArray]:
         logits = facts @ weights
         everyone, shares = _shares(logits, owner, some.starts)
         right = np.where(some.right, logits, -np.inf)
@@ -234,7 +208,7 @@ def conditional_logit(rankings: Rankings, start: Weights) -> Weights:
     ).x[0]  # fmt: skip
     centre = first * float(sharp)
 
-    def held(weights: FloatArray) -> tuple[float, FloatArray]:
+    def held(weights: DoubleArray) -> tuple[float, DoubleArray]:
         loss, slope = cost(weights)
         away = (weights - centre) / float(sharp)
         return loss + _PRIOR * float(away @ away), slope + 2 * _PRIOR * away / float(sharp)
@@ -258,7 +232,9 @@ def _in_measure_of(common: Weights, own: Weights, rankings: Rankings) -> Weights
     return Weights({kind: round(weight * factor, 4) for kind, weight in own.by_kind.items()})
 
 
-def _shares(logits: FloatArray, owner: IntArray, starts: IntArray) -> tuple[FloatArray, FloatArray]:
+def _shares(
+    logits: DoubleArray, owner: IntArray, starts: IntArray
+) -> tuple[DoubleArray, DoubleArray]:
     """For each mention the logarithm of the sum of its candidates' odds, and their shares of it."""
     most = np.maximum.reduceat(logits, starts)
     odds = np.exp(logits - most[owner])
@@ -291,13 +267,14 @@ def judged_rankings(
             hint="Give annotated documents that link to its KBs.",
         )
     parts = [[one for one in documents if fold_of(one) == fold] for fold in range(FOLDS)]
-    found: list[tuple[int, int, bool, _Ranking]] = []
+    evidence: list[DoubleArray] = []
+    right: list[BoolArray] = []
+    facts: list[tuple[int, int, bool, int]] = []
     words: dict[str, int] = {}
-    surfaces: list[int] = []
     kinds: tuple[str, ...] = ()
     done = 0
     for fold, part in enumerate(parts):
-        own = [one for one in judged if one[0] == fold]
+        own = [one for one in judged if one.fold == fold]
         asking = search.with_memory(memory_without(part))
         for first in range(0, len(own), _BATCH):
             batch = own[first : first + _BATCH]
@@ -307,23 +284,18 @@ def judged_rankings(
                 for place, kb in enumerate(kbs):
                     if kb in wanted and by_kb[kb]:
                         kinds = tuple(by_kb[kb][0].evidence)
-                        found.append((fold, place, bool(gold), _ranking(by_kb[kb], gold)))
-                        surfaces.append(words.setdefault(folded(mention.surface), len(words)))
+                        evidence.append(np.array([[*one.evidence.values()] for one in by_kb[kb]]))
+                        right.append(np.array([one.id in gold for one in by_kb[kb]]))
+                        word = words.setdefault(folded(mention.surface), len(words))
+                        facts.append((fold, place, bool(gold), word))
                         each(mention, gold, kb)
             done += len(batch)
             progress(Progress("mentions", done, len(judged)))
-    counts = np.array([len(one.right) for *_, one in found], dtype=np.int64)
+    counts = np.array([len(one) for one in right])
+    folds, of_kb, answered, numbers = map(np.array, zip(*facts, strict=True))
     return Rankings(
-        kinds,
-        np.concatenate([one.evidence for *_, one in found]),
-        np.concatenate([one.right for *_, one in found]),
-        np.cumsum(counts) - counts,
-        np.array([fold for fold, *_ in found], dtype=np.int64),
-        tuple(kbs),
-        np.array([place for _, place, *_ in found], dtype=np.int64),
-        np.array([some for _, _, some, _ in found], dtype=np.bool_),
-        len(judged),
-        np.array(surfaces, dtype=np.int64),
+        *(kinds, np.concatenate(evidence), np.concatenate(right), np.cumsum(counts) - counts),
+        *(folds, tuple(kbs), of_kb, answered, numbers, len(judged)),
     )
 
 
@@ -360,9 +332,3 @@ def judged_mentions(
     ]
     count = min(len(judged), most)
     return [judged[at * len(judged) // count] for at in range(count)]
-
-
-def _ranking(candidates: Sequence[Candidate], gold: frozenset[EntityId]) -> _Ranking:
-    values = [tuple(one.evidence.values()) for one in candidates]
-    right = [one.id in gold for one in candidates]
-    return _Ranking(np.array(values, dtype=np.float64), np.array(right, dtype=np.bool_))

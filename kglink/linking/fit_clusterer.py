@@ -12,32 +12,24 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
-from kglink.errors import DamagedFileError, NewerFileError, SpaceError
+from kglink.arrays import DoubleArray, IntArray
 from kglink.files.atomic import write_atomically
-from kglink.files.manifest import ManifestPart, read_manifest
 from kglink.linking.fit_probability import standard_error
+from kglink.linking.scoring import KeptOfModel, read_kept
 from kglink.linking.stages import Stage
 from kglink.records import EntityId, OnProgress, Progress, Ranking
 from kglink.text.fold import fold
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-
 #: Beside a space's versions.
 CHOICE_FILE = "clusterer.json"
-_FORMAT = 1
 #: The standard errors by which more mentions must be right.
 _LEAST_GAIN = 2.0
 
 
-class ClustererChoice(ManifestPart):
+class ClustererChoice(KeptOfModel):
     """The settings with which a clusterer answers best in a space."""
 
-    format: int = _FORMAT
-    fingerprint: str
-    """Of the model that the space had."""
     clusterer: str
     settings: dict[str, str | int | float | bool]
     helps: bool
@@ -80,7 +72,7 @@ def choose_settings(
 ) -> ClustererChoice:
     """The settings of a clusterer's stage with which most mentions are answered right."""
     offered: list[Mapping[str, str | int | float | bool]] = []
-    rows: list[FloatArray] = []
+    rows: list[DoubleArray] = []
     for settings, rankings in stage.alternatives([one.ranking for one in mentions]):
         offered.append(settings)
         rows.append(
@@ -109,7 +101,7 @@ def choose_settings(
     )
 
 
-def gain_elsewhere(gains: FloatArray, folds: IntArray) -> FloatArray:
+def gain_elsewhere(gains: DoubleArray, folds: IntArray) -> DoubleArray:
     """By mention what is gained by the row that is best in the other parts; of equals the first."""
     gained = np.zeros(gains.shape[1])
     for one in np.unique(folds):
@@ -134,16 +126,6 @@ def write_choice(folder: Path, choice: ClustererChoice) -> None:
 
 def read_choice(folder: Path, clusterer: str, fingerprint: str) -> ClustererChoice | None:
     """What was chosen for a clusterer in a space with this model; None: nothing."""
-    path = folder / CHOICE_FILE
-    if not path.exists():
-        return None
-    try:
-        found = read_manifest(ClustererChoice, path, newest=_FORMAT)
-    except NewerFileError as error:
-        raise SpaceError(error.message, hint="Upgrade kglink.") from error
-    except DamagedFileError as error:
-        raise SpaceError(
-            f"{path}: is not what kglink writes ({error})",
-            hint="Delete it: the clusterer then has its default settings.",
-        ) from error
-    return found if (found.clusterer, found.fingerprint) == (clusterer, fingerprint) else None
+    default = "the clusterer then has its default settings"
+    found = read_kept(ClustererChoice, folder / CHOICE_FILE, fingerprint, default)
+    return found if found and found.clusterer == clusterer else None

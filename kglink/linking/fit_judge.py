@@ -11,17 +11,15 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from scipy.optimize import minimize
 
+from kglink.arrays import DoubleArray
 from kglink.linking.fit import FOLDS, fold_of
 from kglink.linking.fit_threshold import JudgedLink, JudgedLinks, LinksKept, fit_threshold
 from kglink.linking.judge import FACTS, remembered_facts, with_scores
 from kglink.linking.memory import Memory
 from kglink.linking.pipeline import Linker
 from kglink.records import Document, EntityId, Link, OnProgress, Progress, Ranking
-
-FloatArray = npt.NDArray[np.float64]
 
 #: More documents than this teach the judge nothing new; they are taken from all places alike.
 MOST_DOCUMENTS = 200
@@ -30,18 +28,22 @@ PRIOR = 4.0
 
 
 def logistic(
-    facts: FloatArray, right: FloatArray, weight: FloatArray, centre: FloatArray, prior: FloatArray
-) -> FloatArray:
+    facts: DoubleArray,
+    right: DoubleArray,
+    weight: DoubleArray,
+    centre: DoubleArray,
+    prior: DoubleArray,
+) -> DoubleArray:
     """The weights of a logistic model, each held near its centre by its prior."""
 
-    def cost(values: FloatArray) -> tuple[float, FloatArray]:
+    def cost(values: DoubleArray) -> tuple[float, DoubleArray]:
         logits = facts @ values
         away = values - centre
         loss = weight @ (np.logaddexp(0, logits) - right * logits) + prior @ away**2
         slope = facts.T @ (weight * (1 / (1 + np.exp(-logits)) - right)) + 2 * prior * away
         return float(loss), slope
 
-    best: FloatArray = minimize(cost, centre, jac=True, method="L-BFGS-B").x
+    best: DoubleArray = minimize(cost, centre, jac=True, method="L-BFGS-B").x
     return best
 
 
@@ -147,13 +149,13 @@ def _is_right(link: Link, gold: tuple[EntityId, ...] | None) -> bool | None:
     return None if gold and link.chosen.id.kb not in {one.kb for one in gold} else False
 
 
-def _rows(texts: Sequence[_Text]) -> FloatArray:
+def _rows(texts: Sequence[_Text]) -> DoubleArray:
     """A row for each proposal of some documents: its facts, and whether it is a mention."""
     rows = [[*one.facts, float(one.is_mention)] for text in texts for one in text.proposals]
     return np.array(rows, dtype=np.float64).reshape(-1, len(FACTS) + 1)
 
 
-def _links(linker: Linker, texts: Sequence[_Text], weights: FloatArray) -> JudgedLinks:
+def _links(linker: Linker, texts: Sequence[_Text], weights: DoubleArray) -> JudgedLinks:
     """What some documents are linked to at each threshold."""
     links: list[JudgedLink] = []
     for text in texts:
@@ -168,12 +170,12 @@ def _links(linker: Linker, texts: Sequence[_Text], weights: FloatArray) -> Judge
     return JudgedLinks(tuple(links), sum(text.wanted for text in texts))
 
 
-def _fitted(parts: Sequence[FloatArray], start: FloatArray) -> FloatArray:
+def _fitted(parts: Sequence[DoubleArray], start: DoubleArray) -> DoubleArray:
     rows = np.concatenate(parts)
     prior = np.full(len(FACTS), PRIOR)
     return logistic(rows[:, :-1], rows[:, -1], np.ones(len(rows)), start, prior)
 
 
-def _loss(rows: FloatArray, weights: FloatArray) -> float:
+def _loss(rows: DoubleArray, weights: DoubleArray) -> float:
     logits = rows[:, :-1] @ weights
     return float((np.logaddexp(0, logits) - rows[:, -1] * logits).sum())

@@ -8,16 +8,13 @@ significantly better.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import astuple, dataclass
+from dataclasses import astuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from kglink.arrays import BoolArray, DoubleArray, IntArray
 from kglink.linking.scoring import Calibration
-
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
-IntArray = npt.NDArray[np.int64]
 
 #: The number of mentions that the old probability counts as.
 _FORETOLD = 40
@@ -25,13 +22,12 @@ _FORETOLD = 40
 _LEAST_GAIN = 2.0
 
 
-@dataclass(frozen=True, slots=True)
-class Foretold:
+class Foretold(NamedTuple):
     """What is known of some rankings, and what was to be foretold of each."""
 
-    facts: FloatArray
+    facts: DoubleArray
     """The best score, the lead, what memory says of NIL, and a one."""
-    true: FloatArray
+    true: DoubleArray
     folds: IntArray
     words: IntArray
     """For each ranking a number of its mention's words."""
@@ -39,27 +35,20 @@ class Foretold:
     @classmethod
     def joined(cls, some: Collection[Foretold]) -> Foretold:
         """All of them."""
-        return cls(
-            np.concatenate([one.facts for one in some]),
-            np.concatenate([one.true for one in some]),
-            np.concatenate([one.folds for one in some]),
-            np.concatenate([one.words for one in some]),
-        )
+        return cls(*map(np.concatenate, zip(*some, strict=True)))
 
     def part(self, chosen: BoolArray) -> Foretold:
         """Some of the rankings."""
-        return Foretold(
-            self.facts[chosen], self.true[chosen], self.folds[chosen], self.words[chosen]
-        )
+        return Foretold(*(column[chosen] for column in self))
 
-    def loss(self, calibration: Calibration) -> FloatArray:
+    def loss(self, calibration: Calibration) -> DoubleArray:
         """How wrong each probability is: minus the logarithm of that of what came true."""
         logits = self.facts @ np.array(astuple(calibration))
-        loss: FloatArray = np.logaddexp(0, logits) - self.true * logits
+        loss: DoubleArray = np.logaddexp(0, logits) - self.true * logits
         return loss
 
 
-def standard_error(gain: FloatArray, words: IntArray) -> float:
+def standard_error(gain: DoubleArray, words: IntArray) -> float:
     """Of a sum of gains, where those of the same words are one witness."""
     _, places = np.unique(words, return_inverse=True)
     return float(np.sqrt((np.bincount(places.reshape(-1), gain) ** 2).sum()))
@@ -94,7 +83,7 @@ def _calibrated(foretold: Foretold, start: Calibration) -> Calibration:
     share = _FORETOLD / (_FORETOLD + len(foretold.true))
     wanted = (1 - share) * foretold.true + share / (1 + np.exp(-foretold.facts @ first))
 
-    def cost(values: FloatArray) -> tuple[float, FloatArray]:
+    def cost(values: DoubleArray) -> tuple[float, DoubleArray]:
         logits = foretold.facts @ values
         loss = np.sum(np.logaddexp(0, logits) - wanted * logits)
         return float(loss), foretold.facts.T @ (1 / (1 + np.exp(-logits)) - wanted)

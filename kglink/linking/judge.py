@@ -15,14 +15,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
+from typing import TYPE_CHECKING
 
+from kglink.linking.decide import heads_of, lead_of
 from kglink.linking.detect import log_odds, probability
-from kglink.linking.memory import Kind, Memory, Weighed, weighed
+from kglink.linking.memory import Memory, Weighed, weighed
 from kglink.linking.scoring import DEFAULT_THRESHOLD, Scoring
-from kglink.records import NO_MENTION, Candidate, MentionInText, Ranking
+from kglink.records import NO_MENTION, MentionInText, Ranking
 from kglink.text.fold import fold
 from kglink.text.full_names import is_part_of_name
 from kglink.text.name_words import name_key
+
+if TYPE_CHECKING:
+    from kglink.store.kinds import Kind
 
 #: What is known of a proposal, for the weights of `judge.json`:
 #: ``detector``  the log odds of what the detectors say
@@ -67,7 +72,15 @@ class SpanJudge:
     def judged(self, rankings: Sequence[Ranking], memory: Memory | None) -> list[Ranking]:
         """The rankings of one text, each with the probability that it is a mention."""
         pairs = zip(rankings, remembered_facts(rankings, memory), strict=True)
-        return with_scores(rankings, [self._score(one, known) for one, known in pairs])
+        facts = [self.facts(one, known) for one, known in pairs]
+        weights = self.weights
+        return with_scores(
+            rankings,
+            [
+                probability(sum(weights.get(name, 0.0) * value for name, value in one.items()))
+                for one in facts
+            ],
+        )
 
     def likely(self, judged: Iterable[Ranking]) -> list[Ranking]:
         """Those that are mentions."""
@@ -88,12 +101,6 @@ class SpanJudge:
         kept = add(others, add(likely, []))
         return sorted(kept, key=lambda one: (one.mention.start, one.mention.end))
 
-    def _score(self, ranking: Ranking, known: Mapping[str, float]) -> float:
-        facts = self.facts(ranking, known)
-        return probability(
-            sum(self.weights.get(name, 0.0) * value for name, value in facts.items())
-        )
-
     def facts(self, ranking: Ranking, remembered: Mapping[str, float]) -> dict[str, float]:
         """What speaks for a proposal being a mention, with what memory says of it."""
         facts = {"detector": log_odds(ranking.mention.score), **remembered, "bias": 1.0}
@@ -101,15 +108,12 @@ class SpanJudge:
             return facts
         best = ranking.candidates[0]
         own = [one for one in ranking.candidates if one.id.kb == best.id.kb]
-        lead = best.score - max((one.score for one in own[1:]), default=0.0)
-        heads: dict[str, Candidate] = {}
-        for one in ranking.candidates:
-            heads.setdefault(one.id.kb, one)
-        near = sum(best.score - one.score <= _NEAR for one in heads.values())
+        heads = heads_of(ranking.candidates)
+        near = sum(best.score - one.score <= _NEAR for one in heads)
         is_noun = ranking.mention.surface.islower() and best.title.islower()
         return {
             **facts,
-            "link": log_odds(self.scoring.probability(best, lead)),
+            "link": log_odds(self.scoring.probability(best, lead_of(best, ranking.candidates))),
             "expanded": best.evidence.get("expanded", 0.0),
             "title": best.evidence.get("title", 0.0),
             "case": best.evidence.get("case", 0.0),
@@ -141,13 +145,14 @@ def remembered_facts(rankings: Sequence[Ranking], memory: Memory | None) -> list
     if memory is None or not rankings:
         return [{}] * len(rankings)
     folded = [fold(one.mention.surface) for one in rankings]
-    meanings = memory.meanings(map(name_key, set(folded)))
+    keys = {name: name_key(name) for name in folded}
+    meanings = memory.meanings(set(keys.values()))
     likeness = memory.likeness(one.mention.text for one in rankings)
     best = [one.candidates[0] if one.candidates else None for one in rankings]
     kinds = iter(memory.kinds((one.id.kb, one.title) for one in best if one))
     return [
         {
-            "known": _known(one.mention, weighed(meanings.get(name_key(name), ()), of), name),
+            "known": _known(one.mention, weighed(meanings.get(keys[name], ()), of), name),
             "kind": _doubt(next(kinds), dict(of)) if candidate else 0.0,
         }
         for one, name, of, candidate in zip(rankings, folded, likeness, best, strict=True)
@@ -156,7 +161,11 @@ def remembered_facts(rankings: Sequence[Ranking], memory: Memory | None) -> list
 
 def _known(mention: MentionInText, meanings: Sequence[Weighed], name: str) -> float:
     """How memory prefers the words of a mention; where they stand in a longer name not at all."""
-    preference = _preference(name, meanings)
+    same = [one for one in meanings if one.folded == name]
+    never = sum(one.times for one in same if one.entity == NO_MENTION)
+    often = max((one.times for one in same if one.entity != NO_MENTION), default=0.0)
+    preference = math.log((often + 0.5) / (never + 0.5)) if same else 0.0
+    preference = min(max(preference, -_MOST_KNOWN), _MOST_KNOWN)
     is_part = preference > 0 and is_part_of_name(mention.text, mention.start, mention.end)
     return 0.0 if is_part else preference
 
@@ -169,14 +178,6 @@ def _doubt(kinds: Sequence[Kind], likeness: Mapping[str, float]) -> float:
         marked += weight * yes
         unmarked += weight * no
     return max(min(math.log(marked / unmarked), 0.0), -_MOST_KNOWN)
-
-
-def _preference(name: str, meanings: Sequence[Weighed]) -> float:
-    same = [one for one in meanings if one.folded == name]
-    never = sum(one.times for one in same if one.entity == NO_MENTION)
-    often = max((one.times for one in same if one.entity != NO_MENTION), default=0.0)
-    preference = math.log((often + 0.5) / (never + 0.5)) if same else 0.0
-    return min(max(preference, -_MOST_KNOWN), _MOST_KNOWN)
 
 
 def _most_covering(rankings: Sequence[Ranking], before: Sequence[Ranking]) -> list[Ranking]:

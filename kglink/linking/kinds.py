@@ -13,15 +13,13 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from kglink.arrays import FloatArray, IntArray
 from kglink.linking.names import Found
 from kglink.plugins import DefaultWeights
 from kglink.records import Candidate, EntityId
 from kglink.space.segment import Segment
 
-FloatArray = npt.NDArray[np.float32]
-IntArray = npt.NDArray[np.int64]
 #: For each KB the candidates of a mention, best first.
 ByKB = Mapping[str, Sequence[Candidate]]
 #: By kind a value for each candidate, from 0 (or -1, of a cosine) to 1.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
 from itertools import chain
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
@@ -13,41 +13,15 @@ from kglink.linking.names import Surface
 from kglink.records import CORRECTIONS, NIL, EntityId
 from kglink.space.remembered import LikeSurface, RememberedVectors
 from kglink.space.segment import Segment
-from kglink.text.name_words import name_key
+
+if TYPE_CHECKING:
+    from kglink.store.kinds import Kind
+    from kglink.store.likeness import Likeness
+    from kglink.store.occurrences import Meaning
 
 #: So often must memory have seen a name, for each further thing that it may mean, to be half
 #: believed.
 _DOUBT = 20
-
-
-class Meaning(Protocol):
-    """A surface meant an entity so often."""
-
-    @property
-    def folded(self) -> str:
-        """The surface, folded."""
-        ...
-
-    @property
-    def entity(self) -> EntityId:
-        """What it meant."""
-        ...
-
-    @property
-    def times(self) -> float:
-        """How often."""
-        ...
-
-    @property
-    def source(self) -> str:
-        """Where."""
-        ...
-
-
-#: A source, and how often names of entities of a kind were mentions there, and how often not.
-Kind = tuple[str, float, float]
-#: The weights of memory's sources for a text, by how like it their documents are; empty: all 1.
-Likeness = Sequence[tuple[str, float]]
 
 
 class Memory(Protocol):
@@ -147,9 +121,9 @@ class Recalled:
         read = [one for one in surfaces if one.vector is not None]
         if vectors is not None and read:
             queries = np.stack([one.vector for one in read if one.vector is not None])
-            found = vectors.like([name_key(one.folded) for one in read], queries)
+            found = vectors.like([one.key for one in read], queries)
             like = {one.text: near for one, near in zip(read, found, strict=True)}
-        keys = {name_key(one.folded) for one in surfaces}
+        keys = {one.key for one in surfaces}
         keys.update(one.remembered.key for near in like.values() for one in near)
         return cls(memory.meanings(keys), like, vectors.trust if vectors else 1.0)
 
@@ -157,8 +131,7 @@ class Recalled:
         """What it says in a KB of a mention: of its words, and of what they are short for."""
         said = Said({}, {}, 0.0)
         for surface in surfaces:
-            key = name_key(surface.folded)
-            own = remembered(self._weighed(key, likeness), surface.folded, segment.kb)
+            own = remembered(self._weighed(surface.key, likeness), surface.folded, segment.kb)
             _keep_best(said.own, own, segment, 1.0)
             said = said._replace(nil=max(said.nil, own.get("", 0.0)))
             for one in self._like.get(surface.text, ()):
@@ -169,7 +142,7 @@ class Recalled:
 
     def is_corrected_to_nil(self, surfaces: Iterable[Surface]) -> bool:
         """Whether people said of one of some surfaces that it means nothing."""
-        keys = {name_key(one.folded) for one in surfaces}
+        keys = {one.key for one in surfaces}
         meanings = chain.from_iterable(self._meanings.get(key, ()) for key in keys)
         return any(one.source == CORRECTIONS and one.entity == NIL for one in meanings)
 
@@ -178,7 +151,7 @@ class Recalled:
 
         The more of them, the more often it must have seen the name, in one of its forms.
         """
-        keys = {name_key(one.folded) for one in surfaces}
+        keys = {one.key for one in surfaces}
         uses = max(
             (sum(one.times for one in self._weighed(key, likeness)) for key in keys), default=0.0
         )

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
+from kglink.arrays import FloatArray, IntArray
 from kglink.errors import SpaceError
 from kglink.files.tables import places_in
 from kglink.linking.contexts import Measure
@@ -15,9 +15,6 @@ from kglink.records import Candidate
 from kglink.space.segment import Segment
 from kglink.space.space import Space
 from kglink.space.words import WordIndex, WordMeasure
-
-FloatArray = npt.NDArray[np.float32]
-IntArray = npt.NDArray[np.int64]
 
 #: Several rows belong to one entity: ask for more rows than entities are wanted.
 _ROWS_PER_ENTITY = 2
@@ -37,6 +34,8 @@ class Surface:
 
     text: str
     folded: str
+    key: str
+    """One for all its inflections: by it memory knows what it meant."""
     vector: FloatArray | None
 
 
@@ -53,6 +52,10 @@ class Found:
     def is_named(self) -> bool:
         """Whether one of them bears the name of the mention."""
         return bool(self.evidence["exact"].any())
+
+    def having(self, **evidence: FloatArray) -> Found:
+        """The same with other evidence of these kinds."""
+        return Found(self.entities, {**self.evidence, **evidence}, self.described)
 
     def with_asked(
         self,
@@ -91,12 +94,20 @@ class NameSearch:
     def find(self, surfaces: Sequence[Surface], kb: str) -> list[Found]:
         """For each surface the candidates in one KB."""
         segment = self.space.segments[kb]
-        similar = self._similar(surfaces, segment)
-        near = self._near(surfaces, kb, segment)
+        folded = [surface.folded for surface in surfaces]
+        rows = self.candidates * _ROWS_PER_ENTITY
+        similar = [_NO_HITS] * len(surfaces)
+        if self.uses_names:
+            similar = segment.names.similar(folded, rows)
+        near: Iterable[IntArray] = [_NO_ROWS] * len(surfaces)
+        vectors = [surface.vector for surface in surfaces if surface.vector is not None]
+        if self.uses_vectors and self.space.has_rows("alias", kb):
+            most = min(rows, segment.row_count("alias"))
+            _, found = self.space.nearest(np.stack(vectors), kb, "alias", most)
+            near = [segment.entity_of(one[one >= 0]) for one in found]
         if self.words and self.words_bring:
-            folded = [surface.folded for surface in surfaces]
             hits = index_of_words(segment).search(folded, self.candidates, self.words)
-            near = [np.union1d(one, rows) for one, (rows, _) in zip(near, hits, strict=True)]
+            near = [np.union1d(one, own) for one, (own, _) in zip(near, hits, strict=True)]
         return [
             self._found(surface, *hits, entities, segment)
             for surface, hits, entities in zip(surfaces, similar, near, strict=True)
@@ -135,24 +146,6 @@ class NameSearch:
             for kind, values in found.evidence.items()
         }
         return Found(entities[order], evidence)
-
-    def _similar(
-        self, surfaces: Sequence[Surface], segment: Segment
-    ) -> list[tuple[IntArray, FloatArray]]:
-        """For each surface the alias rows of similar names, and how similar they are."""
-        if not self.uses_names:
-            return [_NO_HITS] * len(surfaces)
-        folded = [surface.folded for surface in surfaces]
-        return segment.names.similar(folded, self.candidates * _ROWS_PER_ENTITY)
-
-    def _near(self, surfaces: Sequence[Surface], kb: str, segment: Segment) -> Iterable[IntArray]:
-        """For each surface the entities with names of similar vectors."""
-        if not (self.uses_vectors and self.space.has_rows("alias", kb)):
-            return [_NO_ROWS] * len(surfaces)
-        queries = np.stack([surface.vector for surface in surfaces if surface.vector is not None])
-        wanted = min(self.candidates * _ROWS_PER_ENTITY, segment.row_count("alias"))
-        _, hits = self.space.nearest(queries, kb, "alias", wanted)
-        return (segment.entity_of(rows[rows >= 0]) for rows in hits)
 
     def _found(
         self,

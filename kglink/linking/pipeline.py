@@ -8,14 +8,14 @@ from copy import copy
 from dataclasses import replace
 from functools import cached_property
 from itertools import islice
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kglink.config import LinkSection
 from kglink.errors import UsageError
 from kglink.linking.candidates import CandidateSearch
 from kglink.linking.corrected import Corrected, as_corrected
 from kglink.linking.decide import Decision
-from kglink.linking.describe import EntityFacts, described
+from kglink.linking.describe import described
 from kglink.linking.detect import proposals, proposals_of
 from kglink.linking.exact import ExactNames
 from kglink.linking.judge import SpanJudge, with_scores
@@ -39,6 +39,9 @@ from kglink.text.abbreviations import long_form_of
 from kglink.text.fold import fold
 from kglink.text.language import language_of
 
+if TYPE_CHECKING:
+    from kglink.store import Store
+
 #: Mentions are encoded and searched together, across documents, up to about this many.
 BATCH_MENTIONS = 256
 BATCH_TEXTS = 1024
@@ -57,19 +60,13 @@ class _Text(NamedTuple):
     mentions: list[MentionInText]
 
 
-class _PassedOver(NamedTuple):
-    """A place that is no mention, and why."""
-
-    ranking: Ranking
-    why: str
-
-
 class _Ranked(NamedTuple):
-    """A text with the rankings of its mentions, and of the places that are none, if wanted."""
+    """A text with the rankings of its mentions, and if wanted of the places that are none."""
 
     source: TextInput
     rankings: list[Ranking]
-    passed_over: list[_PassedOver]
+    passed_over: list[tuple[Ranking, str]]
+    """Each with why it is no mention."""
 
 
 class Linker:
@@ -79,7 +76,7 @@ class Linker:
         self,
         search: CandidateSearch,
         detectors: Callable[[], Mapping[str, Detector]],
-        facts: EntityFacts,
+        store: Store,
         kbs: Sequence[str],
         settings: LinkSection,
         *,
@@ -101,7 +98,7 @@ class Linker:
         self._search = search
         self._make_detectors = detectors
         self.judge = judge
-        self._facts = facts
+        self._store = store
         self._kbs = tuple(kbs)
         self._preferred = tuple(preferred or kbs)
         self._settings = settings
@@ -156,7 +153,7 @@ class Linker:
         return ExactNames(
             search.space,
             search.sameness,
-            self._facts,
+            self._store,
             search.memory,
             self._kbs,
             self._preferred,
@@ -164,7 +161,7 @@ class Linker:
 
     def leaves_out(self, entity: EntityId) -> bool:
         """Whether an entity cannot be an answer, because only some of its KB are wanted."""
-        return self._search.leaves_out(entity)
+        return self._search.space.leaves_out(entity)
 
     @cached_property
     def detectors(self) -> Mapping[str, Detector]:
@@ -183,25 +180,52 @@ class Linker:
                 waiting.append(self._ranked(batch))
                 yield [ranking for text in waiting[-1] for ranking in text.rankings]
 
-        decision = self._decision()
         for rankings in run_stages(self.stages, ranked()):
             ordered = iter(rankings)
             for source, before, passed_over in waiting.pop(0):
-                own = list(islice(ordered, len(before)))
-                links = self._clustered(
-                    source.text, [link for one in own if (link := _link_if_shown(one, decision))]
-                )
-                rejected = self._rejected(own, passed_over, decision)
-                document = LinkedDocument(
-                    source.id, source.text, links, self._meta(source, own), rejected
-                )
-                given = source.spans is not None
-                yield as_corrected(
-                    document, self._corrected, self._facts, self._may_be_answer, given=given
-                )
+                yield self._document(source, list(islice(ordered, len(before))), passed_over)
 
-    def _may_be_answer(self, entity: EntityId) -> bool:
-        return entity.kb in self._kbs and not self.leaves_out(entity)
+    def _document(
+        self,
+        source: TextInput,
+        rankings: Sequence[Ranking],
+        passed_over: Iterable[tuple[Ranking, str]],
+    ) -> LinkedDocument:
+        """The links of a text, and what was not linked, if it is wanted."""
+        decision = self._decision()
+        decided = [(decision.link(one), one.mention) for one in rankings]
+        # A place that is hardly a mention and that nothing fits is not shown.
+        links = [
+            self._with_cluster(link, source.text)
+            for link, mention in decided
+            if mention.given or link.chosen or mention.score >= LEAST_OF_NIL
+        ]
+        rejected = []
+        if self._settings.rejected:
+            nil = [(*one, self._why_nil(one[0])) for one in decided if one[0].chosen is None]
+            others = [(decision.link(one), one.mention, why) for one, why in passed_over]
+            for link, mention, why in (*others, *nil):
+                place = link.start, link.end, link.surface
+                facts = link.candidates, mention.score, link.probability
+                rejected.append(Rejected(*place, *facts, why))
+            rejected.sort(key=lambda one: (one.start, -one.end))
+        return as_corrected(
+            LinkedDocument(
+                *(source.id, source.text, tuple(links), self._meta(source, rankings)),
+                tuple(rejected),
+            ),
+            self._corrected,
+            self._store,
+            lambda entity: entity.kb in self._kbs and not self.leaves_out(entity),
+            given=source.spans is not None,
+        )
+
+    def _with_cluster(self, link: Link, text: str) -> Link:
+        """The link; a NIL whose name was discovered bears the id of that."""
+        if link.chosen or not self._clusters:
+            return link
+        name = fold(long_form_of(link.surface, text) or link.surface)
+        return replace(link, cluster=self._clusters.get(name, ""))
 
     def decided(self, ranking: Ranking) -> Link:
         """What a mention with these candidates means, or NIL."""
@@ -238,7 +262,7 @@ class Linker:
 
     def described(self, rankings: Sequence[Ranking]) -> list[Ranking]:
         """The rankings with what the store says of their first candidates."""
-        return described(self._facts, rankings, self._depth)
+        return described(self._store, rankings, self._depth)
 
     def _batches(self, texts: Iterable[TextInput]) -> Iterator[list[_Text]]:
         batch: list[_Text] = []
@@ -304,13 +328,21 @@ class Linker:
             for mention, by_kb in zip(mentions, found, strict=True)
         ]
 
-    def _kept(self, rankings: Sequence[Ranking]) -> tuple[list[Ranking], list[_PassedOver]]:
-        """Of those of a part of one text the rankings of mentions, given ones all; and the rest."""
+    def _kept(
+        self, rankings: Sequence[Ranking]
+    ) -> tuple[list[Ranking], Iterable[tuple[Ranking, str]]]:
+        """Of a part of one text the rankings of mentions; if wanted the others, each with why."""
         if all(one.mention.given for one in rankings):
-            return list(rankings), []
+            return list(rankings), ()
         judged = self._judged(rankings)
         apart = self.judge.apart(judged)
-        return self.judge.likely(apart), self._passed_over(judged, apart)
+        likely = self.judge.likely(apart)
+        if not self._settings.rejected:
+            return likely, ()
+        stay = {id(one) for one in apart}
+        why = [self._why_none(one.mention, () if id(one) in stay else apart) for one in judged]
+        others = self.described([one for one, reason in zip(judged, why, strict=True) if reason])
+        return likely, zip(others, filter(None, why), strict=True)
 
     def _judged(self, rankings: Sequence[Ranking]) -> list[Ranking]:
         """The rankings with how probably each is of a mention."""
@@ -319,23 +351,6 @@ class Linker:
             if scores is not None:
                 return with_scores(rankings, scores)
         return self.judge.judged(rankings, self._search.memory)
-
-    def _passed_over(
-        self, judged: Sequence[Ranking], apart: Sequence[Ranking]
-    ) -> list[_PassedOver]:
-        """The places that are no mentions, described, if they are wanted."""
-        if not self._settings.rejected:
-            return []
-        stay = {id(one) for one in apart}
-        found = [
-            _PassedOver(one, why)
-            for one in judged
-            if (why := self._why_none(one.mention, () if id(one) in stay else apart))
-        ]
-        described = self.described([one.ranking for one in found])
-        return [
-            one._replace(ranking=ranking) for one, ranking in zip(found, described, strict=True)
-        ]
 
     def _why_none(self, mention: MentionInText, others: Sequence[Ranking]) -> str:
         """Why a place is no mention; empty: it is one."""
@@ -346,41 +361,20 @@ class Linker:
             return ""
         return f"probability of a mention {mention.score:.3g}, less than {self.threshold:g}"
 
-    def _rejected(
-        self, rankings: Sequence[Ranking], passed_over: Sequence[_PassedOver], decision: Decision
-    ) -> tuple[Rejected, ...]:
-        """What was not linked, if it is wanted: the places that are no mentions, and NIL."""
-        if not self._settings.rejected:
-            return ()
-        found = [_rejection(decision.link(one), one.mention, why) for one, why in passed_over]
-        for one in rankings:
-            link = decision.link(one)
-            if link.chosen is None:
-                found.append(_rejection(link, one.mention, self._why_nil(link)))
-        return tuple(sorted(found, key=lambda one: (one.start, -one.end)))
-
     def _why_nil(self, link: Link) -> str:
         if not link.candidates:
             return "no KB has a name like it"
         probability = f"{link.probability:.3g}, less than {self.threshold:g}"
         return f"probability of {link.candidates[0].id} {probability}"
 
-    def _clustered(self, text: str, links: Sequence[Link]) -> tuple[Link, ...]:
-        """The links; a NIL whose name was discovered bears the id of that."""
-        return tuple(
-            replace(one, cluster=self._clusters.get(fold(name), ""))
-            if one.chosen is None
-            and self._clusters
-            and (name := long_form_of(one.surface, text) or one.surface)
-            else one
-            for one in links
-        )
-
     def _meta(self, source: TextInput, rankings: Sequence[Ranking]) -> dict[str, object]:
         """What was done, and of how many mentions it could not be done wholly."""
         how = "detected" if source.spans is None else "given"
         meta: dict[str, object] = {"kbs": list(self._kbs), "mentions": how, **self._unfinished}
-        if language := self._language(source.text):
+        language = self._settings.language
+        if language == "auto":
+            language = language_of(source.text)
+        if language:
             meta["language"] = language
         if source.meta:
             meta["source"] = dict(source.meta)
@@ -391,11 +385,6 @@ class Linker:
         if cut := self._search.reading.count_truncated([one.mention for one in rankings]):
             meta["truncated"] = f"{cut} of the mentions, with their contexts, were read in part"
         return meta
-
-    def _language(self, text: str) -> str:
-        """The language of a text, as the settings say or as it seems; empty: unknown."""
-        said = self._settings.language
-        return language_of(text) if said == "auto" else said
 
 
 def text_groups(texts: Iterable[TextInput]) -> Iterator[list[TextInput]]:
@@ -409,18 +398,6 @@ def text_groups(texts: Iterable[TextInput]) -> Iterator[list[TextInput]]:
             yield group
             group, characters = [], 0
     yield group
-
-
-def _rejection(link: Link, mention: MentionInText, why: str) -> Rejected:
-    place = link.start, link.end, link.surface
-    return Rejected(*place, link.candidates, mention.score, link.probability, why)
-
-
-def _link_if_shown(ranking: Ranking, decision: Decision) -> Link | None:
-    """The link of a mention; None of a place that is hardly a mention and that nothing fits."""
-    link = decision.link(ranking)
-    mention = ranking.mention
-    return link if mention.given or link.chosen or mention.score >= LEAST_OF_NIL else None
 
 
 def _parts(texts: Sequence[_Text]) -> Iterator[list[tuple[int, list[MentionInText]]]]:

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
+from kglink.arrays import FloatArray
 from kglink.errors import UsageError
 from kglink.linking.kinds import EvidenceKind
 from kglink.models.hardware import Hardware
@@ -24,7 +24,6 @@ from kglink.records import Candidate, Ranking
 if TYPE_CHECKING:
     from kglink.models.cross_encoder import CrossEncoder
 
-FloatArray = npt.NDArray[np.float32]
 
 READ = EvidenceKind(
     "read",
@@ -111,18 +110,15 @@ class ReadOrder:
 
     def rank(self, rankings: Sequence[Ranking]) -> list[Ranking]:
         """Each mention by itself; equal ones stay in their order."""
-        return [
-            replace(one, candidates=_ordered(one.candidates, logits))
-            for one, logits in zip(rankings, self._reader.logits(rankings), strict=True)
-        ]
-
-
-def _ordered(candidates: Sequence[Candidate], logits: FloatArray) -> tuple[Candidate, ...]:
-    ordered = [
-        replace(one, score=value, evidence={**one.evidence, READ.name: value})
-        for one, value in zip(candidates, _values(logits), strict=True)
-    ]
-    return tuple(ordered[at] for at in np.argsort(-logits, kind="stable"))
+        ordered = []
+        for ranking, logits in zip(rankings, self._reader.logits(rankings), strict=True):
+            read = [
+                replace(one, score=value, evidence={**one.evidence, READ.name: value})
+                for one, value in zip(ranking.candidates, _values(logits), strict=True)
+            ]
+            order = np.argsort(-logits, kind="stable")
+            ordered.append(replace(ranking, candidates=tuple(read[at] for at in order)))
+        return ordered
 
 
 def _values(logits: FloatArray) -> list[float]:

@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
-import numpy.typing as npt
 
+from kglink.arrays import FloatArray, IntArray
 from kglink.linking.decide import LEAST_NEARNESS
 from kglink.linking.names import Found
 from kglink.records import EntityId, Overlap
 from kglink.space.segment import Segment
 from kglink.space.space import Space
 
-FloatArray = npt.NDArray[np.float32]
-IntArray = npt.NDArray[np.int64]
+#: Counterparts of a KB's entities in another: rows in order, theirs there, probabilities.
+_Pairs = tuple[IntArray, IntArray, FloatArray]
 
 
-@dataclass(frozen=True, slots=True)
-class _Pairs:
-    """The counterparts of the entities of one KB in another: rows, in order of the first."""
-
-    rows: IntArray
-    others: IntArray
-    probabilities: FloatArray
+_NO_PAIRS = np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float32)
 
 
 class Counterparts:
@@ -43,26 +36,29 @@ class Counterparts:
             if left.kb in segments and right.kb in segments:
                 rows = segments[left.kb].row(left.key), segments[right.kb].row(right.key)
                 if min(rows) >= 0:
-                    sure = 1.0 if overlap.verdict == "correct" else overlap.probability
-                    found.setdefault((left.kb, right.kb), []).append((*rows, sure))
-                    found.setdefault((right.kb, left.kb), []).append((*rows[::-1], sure))
-        return cls({kbs: _sorted(rows) for kbs, rows in found.items()})
+                    probability = 1.0 if overlap.verdict == "correct" else overlap.probability
+                    found.setdefault((left.kb, right.kb), []).append((*rows, probability))
+                    found.setdefault((right.kb, left.kb), []).append((*rows[::-1], probability))
+        pairs: dict[tuple[str, str], _Pairs] = {}
+        for kbs, own in found.items():
+            rows, others, sure = zip(*sorted(own), strict=True)
+            pairs[kbs] = np.array(rows), np.array(others), np.array(sure, dtype=np.float32)
+        return cls(pairs)
 
     def __bool__(self) -> bool:
         return bool(self._pairs)
 
     def of_rows(self, kb: str, rows: IntArray, other: str) -> tuple[IntArray, IntArray, FloatArray]:
         """Counterparts of some rows in another KB: whose each is, its row, its probability."""
-        pairs = self._pairs.get((kb, other))
-        if pairs is None or not len(rows):
-            nothing = np.empty(0, dtype=np.int64)
-            return nothing, nothing, np.empty(0, dtype=np.float32)
-        first = np.searchsorted(pairs.rows, rows, side="left")
-        counts = np.searchsorted(pairs.rows, rows, side="right") - first
+        if (kb, other) not in self._pairs:
+            return _NO_PAIRS
+        own, others, probabilities = self._pairs[kb, other]
+        first = np.searchsorted(own, rows, side="left")
+        counts = np.searchsorted(own, rows, side="right") - first
         owner = np.repeat(np.arange(len(rows)), counts)
         offset = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
         places = np.repeat(first, counts) + offset
-        return owner, pairs.others[places], pairs.probabilities[places]
+        return owner, others[places], probabilities[places]
 
 
 class Sameness:
@@ -119,12 +115,3 @@ class Sameness:
         segment = self._space.segments[entity.kb]
         rows, _ = segment.aliases_of(np.array([segment.row(entity.key)]))
         return {segment.names.folded[row] for row in rows}
-
-
-def _sorted(rows: list[tuple[int, int, float]]) -> _Pairs:
-    ordered = sorted(rows)
-    return _Pairs(
-        np.array([row for row, _, _ in ordered], dtype=np.int64),
-        np.array([other for _, other, _ in ordered], dtype=np.int64),
-        np.array([sure for _, _, sure in ordered], dtype=np.float32),
-    )

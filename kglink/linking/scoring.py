@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -101,7 +101,13 @@ class Scoring:
         so a name scores what it scores there.
         """
         scale = _BESIDE if beside else 1.0
-        weights = {kb: self._weights_by_names(self.weights_in(kb), scale) for kb in kbs}
+        names = {kind: scale * weight for kind, weight in NAME_SCORING.weights.by_kind.items()}
+        weights = {}
+        for kb in kbs:
+            own = self.weights_in(kb)
+            beside_names = {kind: own[kind] for kind in _BESIDE_VECTORS}
+            # The subject compares KBs, so it counts alike in all.
+            weights[kb] = Weights(beside_names | names | {"subject": own["subject"]})
         calibration = NAME_SCORING.calibration.of_scores(scale)
         return replace(
             self,
@@ -114,16 +120,6 @@ class Scoring:
                 **self.presence_by_kb,
                 **dict.fromkeys(weights, NAME_SCORING.presence_in("").of_scores(scale)),
             },
-        )
-
-    @staticmethod
-    def _weights_by_names(weights: Weights, scale: float) -> Weights:
-        own = NAME_SCORING.weights.by_kind
-        return Weights(
-            {kind: weights[kind] for kind in _BESIDE_VECTORS}
-            | {kind: scale * weight for kind, weight in own.items()}
-            # It compares KBs, so it counts alike in all.
-            | {"subject": weights["subject"]}
         )
 
     def probability(self, best: Candidate, lead: float) -> float:
@@ -178,12 +174,37 @@ SCORING_FILE = "scoring.json"
 _FORMAT = 1
 
 
-class _Kept(ManifestPart):
-    """What the file says."""
+class KeptOfModel(ManifestPart):
+    """What was fitted for a space with the model of this fingerprint."""
 
     format: int = _FORMAT
     fingerprint: str
+
+
+class _Kept(KeptOfModel):
+    """What the file says."""
+
     scoring: dict[str, Any]
+
+
+Kept = TypeVar("Kept", bound=KeptOfModel)
+
+
+def read_kept(kind: type[Kept], path: Path, fingerprint: str, default: str) -> Kept | None:
+    """What a file beside a space's versions says; None where it has none for its model."""
+    if not path.exists():
+        return None
+    try:
+        kept = read_manifest(kind, path, newest=_FORMAT)
+    except NewerFileError as error:
+        raise SpaceError(error.message, hint="Upgrade kglink.") from error
+    except DamagedFileError as error:
+        raise _unreadable(path, error, default) from error
+    return kept if kept.fingerprint == fingerprint else None
+
+
+def _unreadable(path: Path, error: Exception, default: str) -> SpaceError:
+    return SpaceError(f"{path}: is not what kglink writes ({error})", hint=f"Delete it: {default}.")
 
 
 def write_scoring(
@@ -198,18 +219,9 @@ def write_scoring(
 
 def read_scoring(folder: Path, fingerprint: str) -> Scoring | None:
     """The scoring of a space; None where none was fitted for its model."""
-    path = folder / SCORING_FILE
-    if not path.exists():
-        return None
+    path, default = folder / SCORING_FILE, "the space then has the weights that are not fitted"
+    kept = read_kept(_Kept, path, fingerprint, default)
     try:
-        kept = read_manifest(_Kept, path, newest=_FORMAT)
-        if kept.fingerprint != fingerprint:
-            return None
-        return TypeAdapter(Scoring).validate_python(kept.scoring)
-    except NewerFileError as error:
-        raise SpaceError(error.message, hint="Upgrade kglink.") from error
-    except (DamagedFileError, ValidationError) as error:
-        raise SpaceError(
-            f"{path}: is not what kglink writes ({error})",
-            hint="Delete it: the space then has the weights that are not fitted.",
-        ) from error
+        return None if kept is None else TypeAdapter(Scoring).validate_python(kept.scoring)
+    except ValidationError as error:
+        raise _unreadable(path, error, default) from error

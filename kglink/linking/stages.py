@@ -12,7 +12,7 @@ from itertools import islice
 
 from kglink.errors import PluginError, UsageError
 from kglink.plugins import Clusterer, OffersSettings, Reranker
-from kglink.records import Candidate, Ranking
+from kglink.records import Ranking
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,24 +54,16 @@ class Stage:
         """What the plugin answered, and behind it the candidates that it was not given."""
         if len(answers) != len(heads):
             raise self._broken(f"{len(heads)} rankings were given, {len(answers)} came back")
-        return [
-            Ranking(
-                asked.mention,
-                self._whole(head, answer, asked.candidates[self.depth :]),
-                answer.note,
-            )
-            for asked, head, answer in zip(rankings, heads, answers, strict=True)
-        ]
-
-    def _whole(
-        self, head: Ranking, answer: Ranking, tail: Sequence[Candidate]
-    ) -> tuple[Candidate, ...]:
-        if {one.id for one in answer.candidates} != {one.id for one in head.candidates}:
-            raise self._broken("other candidates came back than were given")
-        # What the stage was not given stays behind what it was: no score there may be higher.
-        least = min((one.score for one in answer.candidates), default=0.0)
-        behind = (replace(one, score=min(one.score, least)) for one in tail)
-        return (*answer.candidates, *behind)
+        merged = []
+        for asked, head, answer in zip(rankings, heads, answers, strict=True):
+            if {one.id for one in answer.candidates} != {one.id for one in head.candidates}:
+                raise self._broken("other candidates came back than were given")
+            # What the stage was not given stays behind what it was: no score there may be higher.
+            least = min((one.score for one in answer.candidates), default=0.0)
+            tail = asked.candidates[self.depth :]
+            behind = (replace(one, score=min(one.score, least)) for one in tail)
+            merged.append(Ranking(asked.mention, (*answer.candidates, *behind), answer.note))
+        return merged
 
     def _broken(self, what: str) -> PluginError:
         return PluginError(

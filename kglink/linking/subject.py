@@ -10,10 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-import numpy as np
-
 from kglink.linking.contexts import spread
-from kglink.linking.names import Found
 from kglink.records import MentionInText
 from kglink.space.segment import Segment
 from kglink.text.fold import fold
@@ -69,12 +66,6 @@ def spoken_of(
         _less(named[_text_of(mention)], bearing[row]) if len(bearing[row]) > 1 else {}
         for mention, row in zip(mentions, rows, strict=True)
     ]
-
-
-def with_subject(found: Found, value: float) -> Found:
-    """The candidates of a KB with how much less their text speaks of its field than of another."""
-    values = np.full(len(found.entities), value, dtype=np.float32)
-    return Found(found.entities, {**found.evidence, "subject": values}, found.described)
 
 
 def _less(named: Mapping[str, Mapping[str, float]], fields: frozenset[str]) -> dict[str, float]:

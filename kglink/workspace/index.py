@@ -10,7 +10,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from kglink.errors import ConfigError, UnknownNameError, UsageError
-from kglink.linking.reading import Reader
+from kglink.linking.reading import MentionReader
 from kglink.plugins import IndexSettings, Registry
 from kglink.records import MentionInText, OnProgress
 from kglink.space.index import DEFAULT_INDEX, IndexChange, IndexChoice, chosen_index, trial_index
@@ -19,7 +19,6 @@ from kglink.space.recall import IndexQueries, PartFigures, sample_rows
 from kglink.space.space import Space
 from kglink.store import Store
 from kglink.workspace.joint_space import backend_of
-from kglink.workspace.link_setup import reader_of
 from kglink.workspace.opened import Opened
 
 if TYPE_CHECKING:
@@ -195,7 +194,7 @@ def measure_index(
     space = opened.space()
     manifest, index = space.manifest, space.index
     stage("encoding queries")
-    reader = reader_of(opened.encoder, opened.settings.link.window_chars)
+    reader = MentionReader(opened.encoder, opened.settings.link.window_chars)
     asked = index_queries(opened.store, space, reader, queries)
     if not index.exact:
         stage("building an exact index to compare with")
@@ -227,7 +226,7 @@ def is_index_asked(opened: Opened) -> bool:
     return not by_tokens or any(span.kind != "text" for span in manifest.spans)
 
 
-def index_queries(store: Store, space: Space, reader: Reader, count: int) -> IndexQueries:
+def index_queries(store: Store, space: Space, reader: MentionReader, count: int) -> IndexQueries:
     """Mentions of the store's documents as linking would ask for them, where there are any.
 
     Rows of names are asked with the mentions' own words, rows of texts with the mentions in

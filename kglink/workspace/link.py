@@ -22,7 +22,7 @@ from kglink.linking.candidates import CandidateSearch
 from kglink.linking.explain import Explanation
 from kglink.linking.kinds import joint_ranking
 from kglink.linking.pipeline import Linker, text_groups
-from kglink.linking.reading import PlainReader, TrainedReader
+from kglink.linking.reading import MentionReader
 from kglink.linking.scoring import SEARCH_SCORING
 from kglink.plugins import Exporter, load_registry
 from kglink.records import (
@@ -185,7 +185,7 @@ def search(
     names, encoder = opened.space().kbs(named(kbs)), opened.encoder
     candidates = CandidateSearch(
         opened.limited(opened.space(), names, opened.limits(types, under, not_under)),
-        TrainedReader(encoder) if encoder.trained else PlainReader(encoder, 0, repeat_alone=True),
+        MentionReader(encoder, 0, repeat_alone=True),
         candidates=k,
         scoring=SEARCH_SCORING,
         token_search=token_search_of(encoder, opened.registry),

@@ -23,7 +23,7 @@ from kglink.linking.kinds import EvidenceKind
 from kglink.linking.memory import Memory
 from kglink.linking.pipeline import Linker
 from kglink.linking.read_together import READ, ReadTogether
-from kglink.linking.reading import PlainReader, Reader, TrainedReader
+from kglink.linking.reading import MentionReader
 from kglink.linking.sameness import Counterparts
 from kglink.linking.scoring import (
     SCORING_FILE,
@@ -47,11 +47,6 @@ if TYPE_CHECKING:
     from kglink.linking.fit import Rankings
 
 _ANOTHER_MODEL = "the trained reranker was weighed for another model of the space"
-
-
-def reader_of(encoder: Encoder, window_chars: int) -> Reader:
-    """Reads mentions as the encoder does."""
-    return TrainedReader(encoder) if encoder.trained else PlainReader(encoder, window_chars)
 
 
 def token_search_of(encoder: Encoder, registry: Registry) -> TokenSearchOf | None:
@@ -141,7 +136,7 @@ class LinkSetup:
         by_vectors = by_all or link.found_by == "vectors"
         return CandidateSearch(
             space,
-            reader_of(encoder, link.window_chars),
+            MentionReader(encoder, link.window_chars),
             candidates=max(link.candidates, link.top_k, candidates),
             scoring=kept,
             found_by=link.found_by,
@@ -150,7 +145,7 @@ class LinkSetup:
             remembered=remembered,
             counterparts=counterparts_of(store, space) if by_all else None,
             asked=asked,
-            facts=store,
+            store=store,
         )
 
     def linker(

@@ -176,7 +176,7 @@ def test_the_first_reason_that_holds_is_told() -> None:
 
     def why(answer: EntityId | None, *listed: EntityId, nil: bool = False) -> str | None:
         case = Case(
-            "docs", MentionInText("word", 0, 4), "d", () if nil else (gold,), answer, (0, 4),
+            "docs", MentionInText("word", 0, 4), () if nil else (gold,), answer, (0, 4),
             candidates=tuple(Candidate(one, "", 1.0) for one in listed),
         )  # fmt: skip
         return reason_of(case, {twin}, right=False)
@@ -204,7 +204,7 @@ def test_groups_of_counts_have_their_ends() -> None:
     summary = ErrorSummary(["a"])
     typed, plain = EntityId("a", "x"), EntityId("b", "x")
     right = Case(
-        *("docs", MentionInText("x", 0, 1), "d", (typed,), typed, (0, 1)),
+        *("docs", MentionInText("x", 0, 1), (typed,), typed, (0, 1)),
         entities={typed: Entity("x", "x", type="t")},
     )
     for count in (0, 1, 2, 9, 10, 99, 100, 5000):

@@ -32,6 +32,10 @@ def rankings(*given: tuple[list[tuple[float, ...]], list[int]]) -> Rankings:
         np.array(right),
         (np.cumsum(counts) - counts).astype(np.int64),
         np.arange(len(given)) % 5,
+        ("",),
+        np.zeros(len(given), dtype=np.int64),
+        np.ones(len(given), dtype=np.bool_),
+        np.arange(len(given)),
     )
 
 
@@ -112,7 +116,7 @@ def test_weights_are_judged_by_documents_that_they_were_not_fitted_to() -> None:
     evidence = some.evidence.copy()
     inside = np.repeat(some.folds == 0, 6)
     evidence[inside, PLACE["memory"]] = some.right[inside]
-    learnt = Rankings(EVIDENCE, evidence, some.right, some.starts, some.folds)
+    learnt = replace(some, evidence=evidence)
     _, _, after = fit_weights(learnt, TRAINED_WEIGHTS)
     by_heart = learnt.first_is_right(conditional_logit(learnt, TRAINED_WEIGHTS)).mean()
     assert after <= by_heart + 1e-9
@@ -154,7 +158,7 @@ def test_nil_is_how_likely_the_kb_has_nothing_and_not_that_the_best_is_wrong() -
     present = np.array(
         [scoring.presence_in("k").probability(score, lead, -nil) for score, lead, nil, _ in facts]
     )
-    answered = some.has_answer()
+    answered = some.answered
     assert present[answered].mean() > 0.85
     assert present[~answered].mean() < 0.3
     assert present.mean() == pytest.approx(2 / 3, abs=0.04)
@@ -185,7 +189,7 @@ def loss_of_others(seed: int, taught: Scoring) -> float:
     few = np.arange(310) < 10
     fitted = fit_rankings(some.part(few), taught)
     rest = some.part(~few)
-    told = Foretold(*rest.decisions(taught.weights), rest.folds, rest.words())
+    told = Foretold(*rest.decisions(taught.weights), rest.folds, rest.words)
     own = fitted.calibration_by_kb.get("k", fitted.calibration)
     return float((told.loss(own) - told.loss(taught.calibration)).mean())
 
@@ -194,9 +198,9 @@ def test_mentions_of_the_same_words_are_one_witness() -> None:
     """What one name alone says a hundred times is no more than chance; a hundred names are not."""
     some = some_mean_nothing(16, 300)
     facts, right = some.decisions(PLAIN_SCORING.weights)
-    wrong = Foretold(facts, 1 - right, some.folds, some.words())
+    wrong = Foretold(facts, 1 - right, some.folds, some.words)
     assert fit_calibration(wrong, PLAIN_SCORING.calibration) != PLAIN_SCORING.calibration
-    one = replace(wrong, words=np.zeros(300, dtype=np.int64))
+    one = wrong._replace(words=np.zeros(300, dtype=np.int64))
     assert fit_calibration(one, PLAIN_SCORING.calibration) == PLAIN_SCORING.calibration
     gain = np.array([1.0, 1.0, -1.0, 2.0])
     assert standard_error(gain, np.array([5, 5, 7, 8])) == pytest.approx(3.0)  # 2² + 1² + 2²
@@ -205,7 +209,7 @@ def test_mentions_of_the_same_words_are_one_witness() -> None:
 def test_evidence_for_one_name_changes_no_weights() -> None:
     some = random_rankings(4, 300, 0.6, 0.5)
     assert fit_weights(some, TRAINED_WEIGHTS)[0] != TRAINED_WEIGHTS
-    same = replace(some, surfaces=np.zeros(300, dtype=np.int64))
+    same = replace(some, words=np.zeros(300, dtype=np.int64))
     assert fit_weights(same, TRAINED_WEIGHTS)[0] == TRAINED_WEIGHTS
 
 
@@ -251,7 +255,9 @@ def test_mentions_that_mean_nothing_make_probabilities_smaller() -> None:
     # 40 mentions that the first probability foretold count beside these 600.
     assert said.mean() == pytest.approx(with_nil.decisions(scoring.weights)[1].mean(), abs=0.03)
     # R@1 is of mentions that mean something alone.
-    assert scoring.recall[0] == with_nil.with_answers().first_is_right(TRAINED_WEIGHTS).mean()
+    assert (
+        scoring.recall[0] == with_nil.part(with_nil.answered).first_is_right(TRAINED_WEIGHTS).mean()
+    )
 
 
 def test_a_kb_has_weights_of_its_own_where_these_are_better() -> None:
@@ -266,6 +272,8 @@ def test_a_kb_has_weights_of_its_own_where_these_are_better() -> None:
         np.concatenate([told.folds, noise.folds]),
         ("told", "noise"),
         np.repeat([0, 1], 600),
+        np.ones(1200, dtype=np.bool_),
+        np.arange(1200),
     )
     scoring = fit_rankings(both, TRAINED_SCORING)
     assert scoring.weights_in("told")["memory"] > 2 * scoring.weights_in("noise")["memory"]

@@ -11,11 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kglink.linking.judge import FACTS, SpanJudge, default_weights, remembered_facts
-from kglink.linking.memory import Kind, Likeness
-from kglink.linking.memory import Meaning as AnyMeaning
 from kglink.linking.scoring import NAME_SCORING
 from kglink.records import NO_MENTION, Candidate, EntityId, MentionInText, Ranking
-from kglink.store.kinds import Kind as StoredKind
+from kglink.store.kinds import Kind
+from kglink.store.likeness import Likeness
 from kglink.store.occurrences import Meaning
 from kglink.text.name_words import name_key
 
@@ -36,7 +35,7 @@ class Told:
     def kinds(self, entities: Iterable[tuple[str, str]]) -> Sequence[Sequence[Kind]]:
         return [self.of_kind] * len(list(entities))
 
-    def meanings(self, keys: Iterable[str]) -> Mapping[str, Sequence[AnyMeaning]]:
+    def meanings(self, keys: Iterable[str]) -> Mapping[str, Sequence[Meaning]]:
         return {key: [one for one in self.told if one.key == key] for key in set(keys)}
 
 
@@ -107,7 +106,7 @@ def test_kinds_that_are_seldom_marked_are_doubted() -> None:
     onset = Ranking(proposal(20, 25, 0.7).mention, (gene,))
 
     def doubt(marked: float, unmarked: float) -> float:
-        memory = Told(kinds=[StoredKind("notes", marked, unmarked)])
+        memory = Told(kinds=[Kind("notes", marked, unmarked)])
         (facts,) = remembered_facts([onset], memory)
         return facts["kind"]
 
@@ -117,7 +116,7 @@ def test_kinds_that_are_seldom_marked_are_doubted() -> None:
     assert doubt(27, 3) == 0  # no kind is a mention because others of it are
     judge = SpanJudge(NAME_SCORING, {"detector": 1.0, "kind": 1.0}, 0.4)
     assert judge.keep([onset], None)
-    assert not judge.keep([onset], Told(kinds=[StoredKind("notes", 3, 27)]))
+    assert not judge.keep([onset], Told(kinds=[Kind("notes", 3, 27)]))
 
 
 def test_the_facts_of_a_proposal() -> None:

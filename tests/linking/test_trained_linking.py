@@ -12,7 +12,7 @@ import pytest
 from kglink.config import LinkSection
 from kglink.errors import SpaceError, UsageError
 from kglink.linking.pipeline import Linker
-from kglink.linking.reading import PlainReader
+from kglink.linking.reading import MentionReader
 from kglink.linking.scoring import (
     NAME_SCORING,
     SCORING_FILE,
@@ -77,6 +77,7 @@ def mentions_of(workspace: Workspace) -> list[MentionInText]:
 class Noting:
     """Vectors of one number, and a note of every call."""
 
+    trained = None
     max_tokens = 8
 
     def __init__(self) -> None:
@@ -92,7 +93,7 @@ class Noting:
 
 def test_a_plain_encoder_reads_names_and_windows_in_one_call() -> None:
     encoder = Noting()
-    queries = PlainReader(encoder, 12)
+    queries = MentionReader(encoder, 12)
     text = "a heron and a grey heron"
     mentions = [
         MentionInText(text, 2, 7),
@@ -105,12 +106,12 @@ def test_a_plain_encoder_reads_names_and_windows_in_one_call() -> None:
     assert read.names is not None
     assert read.names.tolist() == [[0.0]]
     assert [None if one is None else one.tolist() for one in read.contexts] == [[1.0], None, [3.0]]
-    alone = PlainReader(encoder, 0).read(
+    alone = MentionReader(encoder, 0).read(
         ["heron"], mentions, names=True, contexts=True, tokens=False
     )
     assert alone.contexts == [None, None, None]
     long = MentionInText("one two three four five six seven", 0, 3)
-    assert PlainReader(encoder, 99).count_truncated([long, *mentions]) == 1
+    assert MentionReader(encoder, 99).count_truncated([long, *mentions]) == 1
 
 
 # ---------------------------------------------------------------------------- vectors alone

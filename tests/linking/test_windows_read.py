@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 
 from kglink.linking.candidates import MEAN_CONTEXT
-from kglink.linking.reading import PlainReader, ReadMentions
+from kglink.linking.reading import MentionReader, ReadMentions
 from kglink.records import MentionInText
 from kglink.workspace import Workspace
 
 TEXT = "Heron counts the lamps at Skerrow Light; the amber glowed, and Heron left Zanzibar."
 
 
-class Counting(PlainReader):
+class Counting(MentionReader):
     """Reads as ever, and keeps what it was asked to read."""
 
-    def __init__(self, reader: PlainReader) -> None:
+    def __init__(self, reader: MentionReader) -> None:
         vars(self).update(vars(reader))
         self.windows: list[str] = []
         self.surfaces: list[str] = []
@@ -58,7 +58,7 @@ MENTIONS = [
 def test_windows_of_homonyms_are_read_and_each_surface_is_read_once(workspace: Workspace) -> None:
     search = workspace.linker()._search
     reader = search.reading._reader
-    assert isinstance(reader, PlainReader)
+    assert isinstance(reader, MentionReader)
     counting = Counting(reader)
     search.reading._reader = counting
     try:

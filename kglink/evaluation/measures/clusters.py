@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from kglink.arrays import IntArray
 from kglink.clusters.neighbours import nearest_others
 from kglink.evaluation.measures.end_to_end import Answer, JudgedText, PrecisionRecall
 from kglink.evaluation.rankings import RankedMention
 from kglink.records import MentionInText
 
-IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.floating[Any]]
 
 #: The label of a mention that is in no cluster: not found, or not annotated.

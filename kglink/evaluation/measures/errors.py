@@ -162,7 +162,6 @@ class Case:
 
     docs: str
     mention: MentionInText
-    document: str
     gold: tuple[EntityId, ...]
     """What is right; nothing: no entity is (NIL)."""
     answer: EntityId | None
@@ -191,7 +190,7 @@ class Case:
         scores = {candidate.id: candidate.score for candidate in self.candidates}
         return {
             "docs": self.docs,
-            "document": self.document,
+            "document": one.document,
             "start": one.start,
             "end": one.end,
             "mention": one.surface,
@@ -281,7 +280,6 @@ class ErrorAnalysis:
             Case(
                 mention.docs,
                 MentionInText(mention.text, *place, mention.document),
-                mention.document,
                 mention.gold,
                 answer,
                 place,
@@ -372,7 +370,7 @@ def _cases(text: JudgedText, answers: Sequence[Answer]) -> Iterator[Case]:
         place = one.start, one.end
         answer = at_place.get(place) or (nearest[at][1] if at in nearest else None)
         mention = MentionInText(source.text, *place, source.id)
-        case = Case(source.docs, mention, source.id, one.gold or (), None, None)
+        case = Case(source.docs, mention, one.gold or (), None, None)
         if answer is not None:
             found = answer.start, answer.end
             case = replace(case, answer=answer.entity, found=found, confidence=answer.confidence)

@@ -14,17 +14,14 @@ from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from kglink.arrays import DoubleArray, FloatArray, IntArray
 from kglink.errors import SpaceError
 from kglink.evaluation.significance import ROUNDS, RandomizationTest, randomization_test
 from kglink.records import OnProgress, Progress
 from kglink.space.segment import Segment
 from kglink.space.space import Space
 from kglink.store import Store
-
-FloatArray = npt.NDArray[np.float32]
-IntArray = npt.NDArray[np.int64]
 
 #: A pair that nobody judged is accepted from this probability on.
 LEAST_PROBABILITY = 0.5
@@ -97,7 +94,7 @@ def evaluate_overlaps(
 
 def overlap_values(
     space: Space, store: Store, *, queries: str, answers: str, least: float = LEAST_PROBABILITY
-) -> dict[str, npt.NDArray[np.float64]]:
+) -> dict[str, DoubleArray]:
     """The `FIGURES` of each accepted overlap of two KBs, all entities of both ranked."""
     _check_texts(space)
     segments = {kb: space.segments[kb] for kb in space.segments if kb in (queries, answers)}
@@ -172,7 +169,7 @@ def _values(
     answers: Side,
     *,
     progress: OnProgress = lambda _: None,
-) -> list[npt.NDArray[np.float64]]:
+) -> list[DoubleArray]:
     """The `FIGURES` of each overlap, whose means are those of `OverlapFigures`."""
     found, done = [], 0
     for part in ranks_of_counterparts(segments, queries, answers):

@@ -7,7 +7,7 @@ is among the candidates.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from math import log2
@@ -65,33 +65,37 @@ def values_of(ks: Sequence[int], *, depth: int | None = None) -> dict[str, Value
     }
 
 
+def _counted(
+    retrieved: Ranks, reranked: Ranks, ks: Sequence[int]
+) -> Iterator[tuple[str, list[float], list[int]]]:
+    """For each figure its values from the last rank to none, and how many mentions have each."""
+    for name, (which, value) in values_of(ks).items():
+        ranks = retrieved if which == "ranks" else reranked
+        # In one order: the same counts give the same sum, in whatever order they came.
+        ordered = sorted(ranks.items(), key=lambda item: item[0] or 0, reverse=True)
+        yield name, [value(rank) for rank, _ in ordered], [count for _, count in ordered]
+
+
 def figures_of(retrieved: Ranks, reranked: Ranks, ks: Sequence[int]) -> dict[str, float]:
     """Every figure by its name, 0 where there are no mentions.
 
     AP@1, MAP@10 and nDCG@10 are of the order after re-ranking.
     """
-    found = {}
-    for name, (which, value) in values_of(ks).items():
-        ranks = retrieved if which == "ranks" else reranked
-        # In one order: the same counts give the same sum, in whatever order they came.
-        ordered = sorted(ranks.items(), key=lambda item: item[0] or 0, reverse=True)
-        whole = sum(ranks.values())
-        found[name] = sum(n * value(rank) for rank, n in ordered) / whole if whole else 0.0
-    return found
+    return {
+        name: sum(n * value for n, value in zip(counts, values, strict=True)) / (sum(counts) or 1)
+        for name, values, counts in _counted(retrieved, reranked, ks)
+    }
 
 
 def intervals_of(retrieved: Ranks, reranked: Ranks, ks: Sequence[int]) -> dict[str, Interval]:
     """The 95% interval of every figure of `figures_of`."""
     found = {}
-    for name, (which, value) in values_of(ks).items():
-        ranks = retrieved if which == "ranks" else reranked
-        ordered = sorted(ranks.items(), key=lambda item: item[0] or 0)
-        values, counts = [value(rank) for rank, _ in ordered], [count for _, count in ordered]
+    for name, values, counts in _counted(retrieved, reranked, ks):
         if name.startswith(("R@", "AP@")):  # a share of mentions
             part = sum(count for one, count in zip(values, counts, strict=True) if one)
             found[name] = share_interval(part, sum(counts))
         else:
-            found[name] = mean_interval(values, counts)
+            found[name] = mean_interval(values[::-1], counts[::-1])
     return found
 
 
