@@ -26,6 +26,8 @@ class Row(NamedTuple):
     settings: type[PluginSettings]
     summary: str
     extra: str = ""
+    fixed: PluginSettings | None = None
+    """What its factory is given in the place of settings, of which it has none."""
 
 
 def offers(*rows: Row) -> Callable[[Register], None]:
@@ -36,7 +38,7 @@ def offers(*rows: Row) -> Callable[[Register], None]:
         for row in rows:
             register(
                 f"kglink/{row.name}",
-                partial(_made, *row.factory.split(":")),
+                partial(_made, row),
                 settings=row.settings,
                 summary=row.summary,
                 extra=row.extra,
@@ -45,8 +47,10 @@ def offers(*rows: Row) -> Callable[[Register], None]:
     return hook
 
 
-def _made(module: str, name: str, *arguments: object) -> Any:
-    return getattr(import_module(f"kglink_plugins.{module}"), name)(*arguments)
+def _made(row: Row, settings: PluginSettings, *arguments: object) -> Any:
+    module, _, name = row.factory.partition(":")
+    factory = getattr(import_module(f"kglink_plugins.{module}"), name)
+    return factory(row.fixed or settings, *arguments)
 
 
 class FolderSettings(PluginSettings):
@@ -470,21 +474,26 @@ register_scorers = offers(
 )
 
 register_samplers = offers(
-    Row("in_batch", "samplers.random:InBatch", PluginSettings,
-        "right answers of the batch's other mentions"),
-    Row("random_cross_domain", "samplers.random:RandomCrossDomain", PluginSettings,
-        "any entities, drawn anew on every visit (Random-CD)"),
-    Row("random_in_domain", "samplers.random:RandomInDomain", PluginSettings,
-        "entities of the right answer's domain, drawn anew on every visit (Random-ID)"),
-    Row("hard_cross_domain", "samplers.hard:HardCrossDomain", PluginSettings,
-        "the highest scores of all entities (Hard-CD)"),
-    Row("hard_in_domain", "samplers.hard:HardInDomain", PluginSettings,
-        "the highest scores in the right answer's domain (Hard-ID)"),
-    Row("knn", "samplers.hard:Knn", KnnSettings,
+    Row("in_batch", "samplers.mixed:MixedP", PluginSettings,
+        "right answers of the batch's other mentions",
+        fixed=MixedSettings(p=0, among="batch")),
+    Row("random_cross_domain", "samplers.mixed:MixedP", PluginSettings,
+        "any entities, drawn anew on every visit (Random-CD)",
+        fixed=MixedSettings(p=0, among="pool")),
+    Row("random_in_domain", "samplers.mixed:MixedP", PluginSettings,
+        "entities of the right answer's domain, drawn anew on every visit (Random-ID)",
+        fixed=MixedSettings(p=0, among="domain")),
+    Row("hard_cross_domain", "samplers.mixed:MixedP", PluginSettings,
+        "the highest scores of all entities (Hard-CD)",
+        fixed=MixedSettings(p=1, among="pool")),
+    Row("hard_in_domain", "samplers.mixed:MixedP", PluginSettings,
+        "the highest scores in the right answer's domain (Hard-ID)",
+        fixed=MixedSettings(p=1, among="domain")),
+    Row("knn", "samplers.mixed:knn", KnnSettings,
         "the entities nearest to the mention (k-NN of ArboEL)"),
     Row("arborescence", "samplers.arborescence:Arborescence", ArborescenceSettings,
         "near entities and mentions; positives by a tree over mentions (ArboEL)"),
-    Row("mixed_p", "samplers.hard:MixedP", MixedSettings,
+    Row("mixed_p", "samplers.mixed:MixedP", MixedSettings,
         "a share of highest scores, the others drawn at random (Mixed-50)"),
     Row("adaptive_mixup_hard", "samplers.adaptive_mixup_hard:AdaptiveMixupHard", MixupSettings,
         "made, not drawn: the right answer mixed into the hardest of the batch (AMH)"),

@@ -12,7 +12,7 @@ from torch import Tensor
 from kglink.plugins import Encoded, MixingSampler, Scorer
 from kglink_plugins.plugin import MixupSettings
 from kglink_plugins.samplers.adaptive_mixup_hard import AdaptiveMixupHard
-from kglink_plugins.samplers.random import InBatch
+from kglink_plugins.samplers.mixed import MixedP
 from kglink_plugins.scorers import DualScorer, MeanScorer, SumOfMaxScorer
 
 
@@ -52,7 +52,7 @@ SCORERS = [DualScorer(), MeanScorer()]
 
 def test_it_is_a_sampler_that_mixes() -> None:
     assert isinstance(AdaptiveMixupHard(), MixingSampler)
-    assert not isinstance(InBatch(), MixingSampler)
+    assert not isinstance(MixedP(), MixingSampler)
 
 
 @pytest.mark.parametrize("scorer", SCORERS, ids=["dual", "mean"])

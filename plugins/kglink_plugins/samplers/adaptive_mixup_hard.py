@@ -14,7 +14,7 @@ from kglink.plugins import Encoded, PoolingScorer, SamplerBatch, SamplerPool, Sc
 from kglink.training.batch import own_scores, take
 from kglink_plugins.plugin import MixupSettings
 from kglink_plugins.samplers.draw import IntArray, batch_golds
-from kglink_plugins.samplers.hard import hardest
+from kglink_plugins.samplers.mixed import hardest
 
 
 class AdaptiveMixupHard:
