@@ -146,9 +146,6 @@ def test_which_way_gradients_go() -> None:
     slope = weight * (1 - weight) * float(scores[0])
     torch.testing.assert_close(through[1], (weight + slope) * mention)
     torch.testing.assert_close(through[2], (1 - slope) * mention)
-    assert (gradients(MixupSettings(detach_positive=True))[1] == 0).all()
-    assert (gradients(MixupSettings(detach_negative=True))[2] == 0).all()
-    torch.testing.assert_close(gradients(MixupSettings(detach_positive=True))[2], mention)
 
 
 def test_who_is_not_to_be_a_negative_is_not_mixed() -> None:
