@@ -7,7 +7,7 @@ to its end and no farther.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from kglink.files.manifest import ManifestPart
 from kglink.records import Span
+from kglink.text.words import non_overlapping
 
 FloatArray = npt.NDArray[np.float32]
 
@@ -97,27 +98,9 @@ def spans_of_words(answers: FloatArray) -> list[WordSpan]:
     return spans
 
 
-def without_overlaps(spans: Sequence[Span]) -> list[Span]:
+def without_overlaps(spans: Iterable[Span]) -> list[Span]:
     """Of spans that overlap the likeliest stays, of equals the longest; in reading order."""
-    kept: list[Span] = []
-    ordered = sorted(spans, key=lambda one: (one.start, one.end))
-    first = 0
-    while first < len(ordered):
-        reach, stop = ordered[first].end, first + 1
-        while stop < len(ordered) and ordered[stop].start < reach:
-            reach = max(reach, ordered[stop].end)
-            stop += 1
-        kept += sorted(_likeliest(ordered[first:stop]), key=lambda one: one.start)
-        first = stop
-    return kept
-
-
-def _likeliest(group: Sequence[Span]) -> list[Span]:
-    kept: list[Span] = []
-    for span in sorted(group, key=lambda one: (-one.score, one.start - one.end, one.start)):
-        if all(span.end <= other.start or other.end <= span.start for other in kept):
-            kept.append(span)
-    return kept
+    return non_overlapping(spans, lambda one: (-one.score, one.start - one.end, one.start))
 
 
 #: Where mentions are.

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -245,10 +246,8 @@ class IndexSettings(PluginSettings):
     #: Settings that an index file can be opened with anew: changing them takes no new build.
     search_only: ClassVar[frozenset[str]] = frozenset()
 
-    @classmethod
-    def presets(cls) -> Mapping[str, IndexPreset]:
-        """By name, what ``kglink index --preset NAME`` can choose."""
-        return {}
+    #: By name, what ``kglink index --preset NAME`` can choose.
+    presets: ClassVar[Mapping[str, IndexPreset]] = MappingProxyType({})
 
 
 # -------------------------------------------------------------------------- ordering candidates

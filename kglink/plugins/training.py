@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -110,12 +110,9 @@ class SamplerPool:
         return {int(ordered[start]): order[start:stop] for start, stop in pairwise(bounds)}
 
 
-class PairScores(Protocol):
-    """Exact scores of the current model, where a score is no inner product of two vectors."""
-
-    def __call__(self, mentions: IntArray, rows: IntArray) -> FloatArray:
-        """The (mentions, rows) scores of some mentions of the batch and some rows, ascending."""
-        ...
+#: Exact scores of the current model, where a score is no inner product of two vectors: of some
+#: mentions of the batch and some rows, ascending, a (mentions, rows) matrix.
+PairScores = Callable[["IntArray", "IntArray"], "FloatArray"]
 
 
 class SamplerBatch(NamedTuple):

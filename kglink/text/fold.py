@@ -83,6 +83,11 @@ class Folded(NamedTuple):
         return int(self.starts[start]), int(self.ends[end - 1])
 
 
+def code_points(text: str) -> npt.NDArray[np.uint32]:
+    """The code points of a text."""
+    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
+
+
 def fold(text: str, most: int = MOST_FOLDED) -> str:
     """Fold case, width, accents, punctuation and white space.
 
@@ -152,7 +157,7 @@ def fold_with_map(text: str) -> Folded:
         origins = np.arange(len(mapped), dtype=np.int32)
         return _squeezed(mapped, origins, origins + 1)
     tables.learn(text)
-    points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
+    points = code_points(text)
     flags = tables.flags[points]
     joined = _joined(points, flags)
     mapped = text.translate(tables.mapping)
@@ -311,7 +316,7 @@ def _without_excess(mapped: str, lengths: Offsets) -> tuple[str, Offsets]:
     for start, end in excess:
         kept[start:end] = False
     owners = np.repeat(np.arange(len(lengths)), lengths)[kept]
-    points = np.frombuffer(mapped.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
+    points = code_points(mapped)
     mapped = points[kept].tobytes().decode("utf-32-le", "surrogatepass")
     return mapped, np.bincount(owners, minlength=len(lengths)).astype(np.int32)
 
@@ -337,7 +342,7 @@ def _squeezed(mapped: str, starts: Offsets, ends: Offsets) -> Folded:
     text = " ".join(filter(None, mapped.split(" ")))
     if len(text) == len(mapped):
         return Folded(text, starts, ends)
-    spaces = np.frombuffer(mapped.encode("utf-32-le"), dtype=np.uint32) == 32
+    spaces = code_points(mapped) == 32
     kept = ~spaces
     kept[1:] |= ~spaces[:-1]
     kept[: len(mapped) - len(mapped.lstrip(" "))] = False

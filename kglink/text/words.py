@@ -1,9 +1,13 @@
-"""Where words end: scripts without spaces, cuts between words, the context of a mention."""
+"""Where words end, the context of a mention, and mentions that do not overlap."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from kglink.shown import P
 
 #: Thai to Lao, Burmese, Khmer, kana and Han: no spaces between words.
 UNSPACED = (
@@ -64,6 +68,21 @@ def mention_window(text: str, start: int, end: int, max_chars: int) -> str:
     while stop > end and (text[stop - 1].isspace() or cuts_word(text, stop)):
         stop -= 1
     return text[first:stop]
+
+
+def non_overlapping(places: Iterable[P], preference: Callable[[P], Any]) -> list[P]:
+    """Places (``start``, ``end``) in reading order; of those that overlap the preferred one stays.
+
+    ``preference`` sorts them, the preferred one first.
+    """
+    ordered = sorted(places, key=preference)
+    taken = bytearray(max((one.end for one in ordered), default=0))
+    kept: list[P] = []
+    for one in ordered:
+        if taken.find(1, one.start, one.end) < 0:
+            taken[one.start : one.end] = b"\1" * (one.end - one.start)
+            kept.append(one)
+    return sorted(kept, key=lambda one: one.start)
 
 
 def _in_word(character: str) -> bool:

@@ -86,7 +86,7 @@ def presets_of(registry: Registry) -> dict[str, OfferedPreset]:
     )
     for plugin in plugins:
         if issubclass(plugin.settings, IndexSettings):
-            for name, preset in plugin.settings.presets().items():
+            for name, preset in plugin.settings.presets.items():
                 offered = OfferedPreset(plugin.name, preset.settings, preset.summary)
                 found.setdefault(name, offered)
     return found

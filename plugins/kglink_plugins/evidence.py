@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 
-from kglink.plugins import DefaultWeights, PluginSettings
+from kglink.plugins import DefaultWeights
 from kglink.records import Candidate, EntityId, Ranking
 from kglink.text.abbreviations import long_form_of
 from kglink.text.fold import fold
@@ -31,31 +31,25 @@ _ROMAN_AND_LETTER = re.compile(
     r"\b(class|factor|grade|group|phase|stage|type|variant) (i{1,3}|iv|vi{0,3}|ix|x)([a-e])\b"
 )
 
-Support = dict[EntityId, list[tuple[frozenset[str], float]]]
-
 
 class Numbers:
     """-1 for candidates none of whose names has the numbers that the mention has."""
 
     weights = DefaultWeights(untrained=0.15, trained=0.15)
 
-    def __init__(self, settings: PluginSettings) -> None:
-        pass
-
     def values(self, mentions: Sequence[Ranking]) -> list[list[float]]:
         """Each mention by itself; one without numbers says nothing."""
-        return [self._of_mention(one) for one in mentions]
-
-    def _of_mention(self, ranking: Ranking) -> list[float]:
-        mention = ranking.mention
-        long = long_form_of(mention.surface, mention.text)
-        wanted = {numbers for form in (mention.surface, long) if (numbers := numbers_in(form))}
-        if not wanted:
-            return [0.0] * len(ranking.candidates)
-        return [
-            -float(all(numbers_in(name) not in wanted for name in (one.title, *one.aliases)))
-            for one in ranking.candidates
-        ]
+        values = []
+        for mention, candidates in ((one.mention, one.candidates) for one in mentions):
+            forms = mention.surface, long_form_of(mention.surface, mention.text)
+            wanted = {numbers for form in forms if (numbers := numbers_in(form))}
+            values.append([
+                -float(all(numbers_in(name) not in wanted for name in (one.title, *one.aliases)))
+                if wanted
+                else 0.0
+                for one in candidates
+            ])  # fmt: skip
+        return values
 
 
 @lru_cache(maxsize=1 << 14)
@@ -77,14 +71,11 @@ class SameInDocument:
 
     weights = DefaultWeights(untrained=0.06)
 
-    def __init__(self, settings: PluginSettings) -> None:
-        pass
-
     def values(self, mentions: Sequence[Ranking]) -> list[list[float]]:
         """For each mention by what the others say; alone in its text it learns nothing."""
-        said = best_candidates(mentions, _DEPTH)
-        found = supports((one.id, words, value) for words, one, value in said)
-        return strongest(mentions, lambda one: [one.id], found, lambda own, words: not own <= words)
+        best = best_candidates(mentions, _DEPTH)
+        said = ((one.id, words, value) for words, one, value in best)
+        return strongest(mentions, said, lambda one: [one.id], lambda own, words: not own <= words)
 
 
 class Broader:
@@ -92,17 +83,14 @@ class Broader:
 
     weights = DefaultWeights(untrained=0.05)
 
-    def __init__(self, settings: PluginSettings) -> None:
-        pass
-
     def values(self, mentions: Sequence[Ranking]) -> list[list[float]]:
         """For each mention by what the others say; alone in its text it learns nothing."""
-        found = supports(
+        said = (
             (parent, words, 1.0)
             for words, best, _ in best_candidates(mentions, 1)
             for parent in parents_of(best)
         )
-        return strongest(mentions, self.things, found, lambda own, words: words != own)
+        return strongest(mentions, said, self.things, lambda own, words: words != own)
 
     def things(self, candidate: Candidate) -> list[EntityId]:
         """What has to be a parent of another mention's best candidate: the candidate itself."""
@@ -153,35 +141,31 @@ def best_candidates(
                 yield words, one, min(max(one.score / first, 0.0), 1.0)
 
 
-def supports(said: Iterable[tuple[EntityId, frozenset[str], float]]) -> Support:
-    """By entity the words of the surfaces that speak for it, and how strongly each does."""
-    found: Support = {}
-    for entity, words, value in said:
-        own = found.setdefault(entity, [])
-        if len(own) < _MOST:
-            own.append((words, value))
-    return found
-
-
 def strongest(
     mentions: Sequence[Ranking],
+    said: Iterable[tuple[EntityId, frozenset[str], float]],
     things: Callable[[Candidate], list[EntityId]],
-    found: Support,
     counts: Callable[[frozenset[str], frozenset[str]], bool],
 ) -> list[list[float]]:
     """How strongly other surfaces speak for each candidate, by what stands for it (``things``).
 
-    ``counts`` says from a mention's words and those of a surface whether the surface is heard.
+    ``said``: for which entity the words of a surface speak, and how strongly. ``counts`` says from
+    a mention's words and those of a surface whether the surface is heard.
     """
+    voices: dict[EntityId, list[tuple[frozenset[str], float]]] = {}
+    for entity, words, value in said:
+        own = voices.setdefault(entity, [])
+        if len(own) < _MOST:
+            own.append((words, value))
     values = []
     for mention in mentions:
-        own = words_of(mention)
+        of_mention = words_of(mention)
         heard = (
             [
                 value
-                for one in things(candidate)
-                for words, value in found.get(one, ())
-                if counts(own, words)
+                for thing in things(candidate)
+                for words, value in voices.get(thing, ())
+                if counts(of_mention, words)
             ]
             for candidate in mention.candidates
         )

@@ -26,6 +26,8 @@ class Row(NamedTuple):
     settings: type[PluginSettings]
     summary: str
     extra: str = ""
+    fixed: PluginSettings | None = None
+    """What its factory is given in the place of settings, of which it has none."""
 
 
 def offers(*rows: Row) -> Callable[[Register], None]:
@@ -36,7 +38,7 @@ def offers(*rows: Row) -> Callable[[Register], None]:
         for row in rows:
             register(
                 f"kglink/{row.name}",
-                partial(_made, *row.factory.split(":")),
+                partial(_made, row),
                 settings=row.settings,
                 summary=row.summary,
                 extra=row.extra,
@@ -45,8 +47,12 @@ def offers(*rows: Row) -> Callable[[Register], None]:
     return hook
 
 
-def _made(module: str, name: str, *arguments: object) -> Any:
-    return getattr(import_module(f"kglink_plugins.{module}"), name)(*arguments)
+def _made(row: Row, settings: PluginSettings, *arguments: object) -> Any:
+    module, _, name = row.factory.partition(":")
+    factory = getattr(import_module(f"kglink_plugins.{module}"), name)
+    if row.settings is PluginSettings and row.fixed is None:
+        return factory(*arguments)  # it has no settings
+    return factory(row.fixed or settings, *arguments)
 
 
 class FolderSettings(PluginSettings):
@@ -216,10 +222,6 @@ class MixupSettings(PluginSettings):
     """Scores are divided by it to make W."""
     w_grad: bool = False
     """Send gradients through W as well."""
-    detach_positive: bool = False
-    """Send none through the right answer's part of a mixture."""
-    detach_negative: bool = False
-    """Send none through the hard negative's part of a mixture."""
 
 
 # ------------------------------------------------------------------------------------- objectives
@@ -339,10 +341,9 @@ LISTS = "{lists}"
 class FlatSettings(IndexSettings):
     """The exact index has nothing to set."""
 
-    @classmethod
-    def presets(cls) -> Mapping[str, IndexPreset]:
-        """The exact index by its short name."""
-        return {"flat": IndexPreset({}, "exact: every row in fp32, compared with every query")}
+    presets: ClassVar[Mapping[str, IndexPreset]] = {
+        "flat": IndexPreset({}, "exact: every row in fp32, compared with every query")
+    }
 
 
 class FactorySettings(IndexSettings):
@@ -373,42 +374,34 @@ class FactorySettings(IndexSettings):
     """Search by distances: each row gets one coordinate more, so that the nearest row is the one of
     the largest product, as BLINK's graphs do."""
 
-    @classmethod
-    def presets(cls) -> Mapping[str, IndexPreset]:
-        """Indexes worth choosing between."""
-        # docs/spaces.md has what was measured. Both HNSW presets are those of BLINK's Table 7,
-        # without its reduction to L2 distances (`distances`): for rows of one length that makes
-        # the same graph, and for others a worse one.
-        return {
-            "rabitq": IndexPreset(
-                {"factory": f"IVF{LISTS},RaBitQ2", "nprobe": 256, "oversampling": 4},
-                "rows in lists, two bits a number, what is found compared anew: for millions",
-            ),
-            "hnsw-accurate": IndexPreset(
-                {"factory": "HNSW128", "ef_construction": 200, "ef_search": 256},
-                "a graph of 128 links, 256 nodes kept per query (BLINK's HNSW 1)",
-            ),
-            "hnsw-fast": IndexPreset(
-                {"factory": "HNSW128", "ef_construction": 200, "ef_search": 128},
-                "the same graph, 128 nodes kept per query (BLINK's HNSW 2)",
-            ),
-            "ivf": IndexPreset(
-                {"factory": f"IVF{LISTS},Flat", "nprobe": 64},
-                "rows in lists around centres, the 64 nearest lists looked into",
-            ),
-            "ivf-sq8": IndexPreset(
-                {"factory": f"IVF{LISTS},SQ8", "nprobe": 64, "oversampling": 2},
-                "the same lists, each number of a row in one byte",
-            ),
-            "sq8": IndexPreset(
-                {"factory": "SQ8", "oversampling": 2},
-                "every row compared, each number in one byte: a quarter of the size",
-            ),
-            "fp16": IndexPreset(
-                {"factory": "SQfp16"},
-                "every row compared, each number in two bytes: half of the size",
-            ),
-        }
+    # docs/spaces.md has what was measured. Both HNSW presets are those of BLINK's Table 7, without
+    # its reduction to L2 distances (`distances`): for rows of one length that makes the same graph,
+    # and for others a worse one.
+    # fmt: off
+    presets: ClassVar[Mapping[str, IndexPreset]] = {
+        "rabitq": IndexPreset(
+            {"factory": f"IVF{LISTS},RaBitQ2", "nprobe": 256, "oversampling": 4},
+            "rows in lists, two bits a number, what is found compared anew: for millions"),
+        "hnsw-accurate": IndexPreset(
+            {"factory": "HNSW128", "ef_construction": 200, "ef_search": 256},
+            "a graph of 128 links, 256 nodes kept per query (BLINK's HNSW 1)"),
+        "hnsw-fast": IndexPreset(
+            {"factory": "HNSW128", "ef_construction": 200, "ef_search": 128},
+            "the same graph, 128 nodes kept per query (BLINK's HNSW 2)"),
+        "ivf": IndexPreset(
+            {"factory": f"IVF{LISTS},Flat", "nprobe": 64},
+            "rows in lists around centres, the 64 nearest lists looked into"),
+        "ivf-sq8": IndexPreset(
+            {"factory": f"IVF{LISTS},SQ8", "nprobe": 64, "oversampling": 2},
+            "the same lists, each number of a row in one byte"),
+        "sq8": IndexPreset(
+            {"factory": "SQ8", "oversampling": 2},
+            "every row compared, each number in one byte: a quarter of the size"),
+        "fp16": IndexPreset(
+            {"factory": "SQfp16"},
+            "every row compared, each number in two bytes: half of the size"),
+    }
+    # fmt: on
 
 
 # ------------------------------------------------------------------------------------- the table
@@ -424,7 +417,7 @@ register_detectors = offers(
         "a spaCy pipeline, from your folder", "spacy"),
     Row("gliner", "detectors.models.gliner:GlinerDetector", GlinerSettings,
         "a GLiNER model, from your folder: finds what some words name", "gliner"),
-    Row("learned", "detectors.learned.detector:LearnedDetector", LearnedSettings,
+    Row("learned", "detectors.learned:LearnedDetector", LearnedSettings,
         "finds mentions as the annotated documents have them that it was trained on"),
 )
 
@@ -470,21 +463,26 @@ register_scorers = offers(
 )
 
 register_samplers = offers(
-    Row("in_batch", "samplers.random:InBatch", PluginSettings,
-        "right answers of the batch's other mentions"),
-    Row("random_cross_domain", "samplers.random:RandomCrossDomain", PluginSettings,
-        "any entities, drawn anew on every visit (Random-CD)"),
-    Row("random_in_domain", "samplers.random:RandomInDomain", PluginSettings,
-        "entities of the right answer's domain, drawn anew on every visit (Random-ID)"),
-    Row("hard_cross_domain", "samplers.hard:HardCrossDomain", PluginSettings,
-        "the highest scores of all entities (Hard-CD)"),
-    Row("hard_in_domain", "samplers.hard:HardInDomain", PluginSettings,
-        "the highest scores in the right answer's domain (Hard-ID)"),
-    Row("knn", "samplers.hard:Knn", KnnSettings,
+    Row("in_batch", "samplers.mixed:MixedP", PluginSettings,
+        "right answers of the batch's other mentions",
+        fixed=MixedSettings(p=0, among="batch")),
+    Row("random_cross_domain", "samplers.mixed:MixedP", PluginSettings,
+        "any entities, drawn anew on every visit (Random-CD)",
+        fixed=MixedSettings(p=0, among="pool")),
+    Row("random_in_domain", "samplers.mixed:MixedP", PluginSettings,
+        "entities of the right answer's domain, drawn anew on every visit (Random-ID)",
+        fixed=MixedSettings(p=0, among="domain")),
+    Row("hard_cross_domain", "samplers.mixed:MixedP", PluginSettings,
+        "the highest scores of all entities (Hard-CD)",
+        fixed=MixedSettings(p=1, among="pool")),
+    Row("hard_in_domain", "samplers.mixed:MixedP", PluginSettings,
+        "the highest scores in the right answer's domain (Hard-ID)",
+        fixed=MixedSettings(p=1, among="domain")),
+    Row("knn", "samplers.mixed:knn", KnnSettings,
         "the entities nearest to the mention (k-NN of ArboEL)"),
     Row("arborescence", "samplers.arborescence:Arborescence", ArborescenceSettings,
         "near entities and mentions; positives by a tree over mentions (ArboEL)"),
-    Row("mixed_p", "samplers.hard:MixedP", MixedSettings,
+    Row("mixed_p", "samplers.mixed:MixedP", MixedSettings,
         "a share of highest scores, the others drawn at random (Mixed-50)"),
     Row("adaptive_mixup_hard", "samplers.adaptive_mixup_hard:AdaptiveMixupHard", MixupSettings,
         "made, not drawn: the right answer mixed into the hardest of the batch (AMH)"),

@@ -17,7 +17,7 @@ from kglink.overlap import scratch
 from kglink.overlap.model import OverlapModel, Weight
 from kglink.overlap.search import OverlapTools, find_all_overlaps, find_overlaps, train
 from kglink.overlap.weigh import differences
-from kglink.plugins import EntityPair, EntityVectors, PairedKBs, PairEvidence, PluginSettings
+from kglink.plugins import EntityPair, EntityVectors, PairedKBs, PairEvidence
 from kglink.records import Alias, Document, Entity, EntityId, Overlap
 from kglink.store import Store
 from kglink_plugins.overlap_evidence.names import NameEvidence
@@ -63,10 +63,6 @@ class NoSpace:
         return None
 
 
-def no_settings(make: Callable[[PluginSettings], PairEvidence]) -> Callable[[], PairEvidence]:
-    return lambda: make(PluginSettings())
-
-
 class TitleAndName(NameEvidence):
     """The two values that `MODEL` has weights for."""
 
@@ -75,7 +71,7 @@ class TitleAndName(NameEvidence):
         return [{name: values[name] for name in ("title", "name")} for values in found]
 
 
-EVIDENCE = {"names": no_settings(TitleAndName), "description": no_settings(DescriptionEvidence)}
+EVIDENCE = {"names": TitleAndName, "description": DescriptionEvidence}
 
 
 @pytest.fixture(scope="module")
@@ -475,7 +471,7 @@ def test_a_kb_that_is_replaced_while_it_is_searched_is_searched_again(store: Sto
             store.remove_kb("world")
             add(store, "world", WORLD[:2])
 
-    evidence = EVIDENCE | {"names": no_settings(Replacing)}
+    evidence = EVIDENCE | {"names": Replacing}
     report = find_overlaps(tools(store, evidence), "wiki", "world")
     assert store.kb("world").revision == 2
     assert any(note.startswith("world has changed while it was searched") for note in report.notes)

@@ -14,7 +14,7 @@ import pytest
 from contract_cases import contract_for, failing_checks
 from kglink.overlap.model import default_model
 from kglink.overlap.names import folded_names
-from kglink.plugins import EntityPair, PairedKBs, PairEvidence, PluginSettings, Side, load_registry
+from kglink.plugins import EntityPair, PairedKBs, PairEvidence, Side, load_registry
 from kglink.records import Alias, Entity
 from kglink.testing import PairEvidenceContract
 from kglink.testing.contracts.pair_evidence import ListedKBs
@@ -342,7 +342,7 @@ def test_rivals_lead() -> None:
     right = [named("r1", "a"), named("r2", "b")]
     first = {("l1", "r1"): 0.75, ("l1", "r2"): 0.5, ("l2", "r2"): 0.75}
     kbs = ListedKBs(left, right, first_pass=first)
-    evidence = RivalEvidence(PluginSettings())
+    evidence = RivalEvidence()
     lead = math.log(3) / 8
     best, rival = evidence.weigh(kbs, [EntityPair(left[0], one) for one in right])
     # Nothing rivals r1, so l1-r1 leads there by all that counts.
@@ -365,7 +365,7 @@ def test_parents_and_children() -> None:
         ("l3", "r3"): 0.7,
     }
     kbs = ListedKBs(left, right, first_pass=first)
-    evidence = ParentEvidence(PluginSettings())
+    evidence = ParentEvidence()
     list(evidence.propose(kbs))
     top, mid, leaf = evidence.weigh(kbs, [EntityPair(left[n], right[n]) for n in range(3)])
     assert top == pytest.approx({"children": math.log2(1.6) / 3, "children_share": 0.6})
@@ -387,7 +387,7 @@ def test_a_third_kb_supports_and_contradicts() -> None:
             ("l1", "r2", "third", 0.3),
         ],
     )
-    evidence = ThroughEvidence(PluginSettings())
+    evidence = ThroughEvidence()
     assert set(evidence.propose(kbs)) == {("l1", "r1"), ("l1", "r2")}
     pairs = [EntityPair(one, other) for one in left for other in right]
     first, second, third, fourth = evidence.weigh(kbs, pairs)

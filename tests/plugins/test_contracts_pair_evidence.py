@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from contract_cases import contract_for, failing_checks, failure_of, mutant_id
-from kglink.plugins import EntityPair, PairedKBs, PluginSettings
+from kglink.plugins import EntityPair, PairedKBs
 from kglink.records import Alias, Entity
 from kglink.testing import PairEvidenceContract, PluginContract
 from kglink.testing.contracts.base import check_names
@@ -35,22 +35,12 @@ def test_a_correct_plugin_passes(tmp_path: Path) -> None:
     assert failing_checks(evidence(ReferencePairEvidence), tmp_path) == {}
 
 
-class Described(DescriptionEvidence):
-    def __init__(self) -> None:
-        super().__init__(PluginSettings())
-
-
-class Named(NameEvidence):
-    def __init__(self) -> None:
-        super().__init__(PluginSettings())
-
-
 def test_the_evidence_of_the_paper_passes(tmp_path: Path) -> None:
     also = Entity("l", "Augusta", "Wrote a program.", aliases=(Alias("ADA lovelace"),))
     told = Entity("t", "Ada Lovelace", "Wrote a program.")
     names = contract_for(
         PairEvidenceContract,
-        Named,
+        NameEvidence,
         proposes=((ADA, also, True), (ADA, LOVELACE, False)),
         weighs=(
             (ADA, SAME, {"title": 1, "name": 1, "more_names": 0, "name_bearers": 0}),
@@ -60,7 +50,7 @@ def test_the_evidence_of_the_paper_passes(tmp_path: Path) -> None:
     )
     descriptions = contract_for(
         PairEvidenceContract,
-        Described,
+        DescriptionEvidence,
         proposes=((told, also, False),),
         weighs=((told, also, {"description": 1, "descriptions_differ": 0}), (ADA, also, {})),
     )

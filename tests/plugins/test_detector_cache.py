@@ -42,7 +42,7 @@ def test_the_cache_is_used_until_a_name_or_a_setting_changes(tmp_path: Path) -> 
 
 @pytest.mark.parametrize(
     "file",
-    ["keys.marisa", "surfaces.marisa", "counts.npy", "shapes.npy", "bits.npy", "manifest.json"],
+    ["keys.marisa", "surfaces.marisa", "counts.npy", "shapes.npy", "manifest.json"],
 )
 @pytest.mark.parametrize("damage", ["flip", "cut", "remove", "empty"])
 def test_a_damaged_cache_is_made_anew(tmp_path: Path, file: str, damage: str) -> None:
@@ -71,8 +71,6 @@ def test_a_damaged_cache_is_made_anew(tmp_path: Path, file: str, damage: str) ->
         ("surfaces.marisa", b"We love Marisa.\0" + b"\xff" * 200),
         ("counts.npy", np.zeros(1, np.uint32)),
         ("shapes.npy", np.zeros((2, 2), np.uint8)),
-        ("bits.npy", np.zeros((3, 3), np.uint8)),
-        ("bits.npy", np.zeros((1, 1024), np.uint8)),
     ],
 )
 def test_files_that_only_the_manifest_believes_are_made_anew(

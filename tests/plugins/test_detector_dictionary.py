@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from alias_names import Names, found
 from kglink.testing import DetectorContract
-from kglink_plugins.detectors.dictionary.finder import Match, dictionary_detector, without_overlaps
+from kglink.text.words import non_overlapping
+from kglink_plugins.detectors.dictionary.finder import Match, dictionary_detector, longest_first
 from kglink_plugins.plugin import DictionarySettings
 
 
@@ -98,6 +101,7 @@ def test_the_more_frequent_stays_where_lengths_are_equal() -> None:
 
 
 def test_without_overlaps_compares_size_then_frequency_then_place() -> None:
+    without_overlaps = partial(non_overlapping, preference=longest_first)
     first, second, third = Match(0, 5, 5, 1, 1.0), Match(3, 8, 5, 2, 1.0), Match(8, 9, 1, 1, 1.0)
     assert without_overlaps([third, second, first]) == [second, third]
     assert without_overlaps([first, third._replace(start=5, end=6)]) == [

@@ -13,7 +13,7 @@ from kglink.errors import ConfigError, ModelError
 from kglink.plugins import Names
 from kglink.testing import DetectorContract
 from kglink.testing.contracts.detector import SampleNames
-from kglink_plugins.detectors.learned.detector import LearnedDetector
+from kglink_plugins.detectors.learned import LearnedDetector
 from kglink_plugins.plugin import LearnedSettings
 from tiny_detectors import MENTIONS, OTHERS, train_tiny
 

@@ -12,12 +12,13 @@ import pytest
 
 from contract_cases import contract_for, failing_checks
 from kglink.errors import ConfigError, ModelError
+from kglink.models.tag_spans import without_overlaps
 from kglink.plugins import Detector, load_registry
 from kglink.records import Span
 from kglink.testing import DetectorContract
 from kglink.testing.contracts.base import NASTY_TEXTS
 from kglink.testing.contracts.detector import SampleNames, _check_spans
-from kglink_plugins.detectors.models.pieces import pieces_of, spans_of_pieces, without_overlaps
+from kglink_plugins.detectors.models.pieces import pieces_of, spans_of_pieces
 from token_models import write_gliner_model, write_spacy_pipeline, write_token_classifier
 
 REGISTRY = load_registry(only="builtin")

@@ -29,7 +29,7 @@ from kglink.records import (
     LinkedDocument,
     json_value,
 )
-from kglink.shown import web_address
+from kglink.shown import overlapping, web_address
 from kglink.sources import Problems, Source
 from kglink.testing import ExporterContract
 from kglink.testing.contracts.exporter import ExportedSpan, linked_documents
@@ -46,7 +46,7 @@ from kglink_plugins.exporters.standoff import (
     CsvExporter,
     StandoffSettings,
 )
-from kglink_plugins.exporters.summary import marks, one_line
+from kglink_plugins.exporters.summary import one_line
 from kglink_plugins.exporters.table import TableExporter, TableSettings, short
 from kglink_plugins.plugin import register_exporters
 
@@ -166,7 +166,7 @@ class TestBratContract(ExporterContract):
 
 class TestBratTextContract(ExporterContract):
     def make(self) -> Exporter:
-        return BratTextExporter(PluginSettings())
+        return BratTextExporter()
 
 
 def test_all_formats_are_registered() -> None:
@@ -549,8 +549,8 @@ def test_overlapping_links_share_one_mark() -> None:
     spans = [(0, 4), (2, 9), (0, 9), (9, 12), (10, 11)]
     links = [Link(start, end, "", (), None, 0.5) for start, end in spans]
     found = [
-        ((mark.link.start, mark.link.end), [(item.start, item.end) for item in mark.inner])
-        for mark in marks(links)
+        ((first.start, first.end), [(item.start, item.end) for item in inner])
+        for first, *inner in overlapping(links)
     ]
     assert found == [((0, 9), [(0, 4), (2, 9)]), ((9, 12), [(10, 11)])]
 
@@ -616,7 +616,7 @@ def test_brat_by_hand() -> None:
 
 
 def test_brat_counts_in_the_texts_that_brat_text_writes() -> None:
-    text = written(BratTextExporter(PluginSettings()), *NASTY)
+    text = written(BratTextExporter(), *NASTY)
     lines = written(BratExporter(StandoffSettings()), *NASTY).split("\n")
     found = [line.split("\t") for line in lines if line.startswith("T")]
     assert len(found) == sum(len(document.links) for document in NASTY)

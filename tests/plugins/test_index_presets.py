@@ -177,5 +177,5 @@ class OwnSettings(IndexSettings):
 
 
 def test_a_back_end_without_presets_has_none() -> None:
-    assert OwnSettings.presets() == {}
+    assert OwnSettings.presets == {}
     assert OwnSettings.search_only == frozenset()

@@ -218,7 +218,7 @@ def test_what_codes_find_by_themselves_is_less(folder: SpaceFolder) -> None:
 
 
 def test_the_index_of_a_large_space_is_a_preset() -> None:
-    preset = FactorySettings.presets()["rabitq"]
+    preset = FactorySettings.presets["rabitq"]
     assert IndexChoice("kglink/faiss", preset.settings) == LARGE_INDEX
 
 

@@ -14,13 +14,16 @@ from kglink.errors import UsageError
 from kglink.plugins import Sampler, SamplerBatch, SamplerPool, load_registry
 from kglink.testing import SamplerContract
 from kglink_plugins.plugin import KnnSettings, MixedSettings
-from kglink_plugins.samplers import hard as hardest_module
+from kglink_plugins.samplers import mixed
 from kglink_plugins.samplers.draw import Rows, draw
-from kglink_plugins.samplers.hard import HardCrossDomain, HardInDomain, Knn, MixedP
-from kglink_plugins.samplers.random import InBatch, RandomCrossDomain, RandomInDomain
+from kglink_plugins.samplers.mixed import MixedP, knn
 
 if TYPE_CHECKING:
     from kglink.plugins import FloatArray, IntArray
+
+
+def named(name: str) -> Sampler:
+    return load_registry().create("sampler", f"kglink/{name}")
 
 
 # ------------------------------------------------------------------------------- contracts
@@ -133,16 +136,16 @@ def sample(sampler: Sampler, pool: SamplerPool, batch: SamplerBatch, k: int = K)
 def test_hard_negatives_equal_brute_force(
     whole_numbers: bool, block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hardest_module, "_FIRST", block)
-    monkeypatch.setattr(hardest_module, "_MENTIONS", 2 * block)
-    monkeypatch.setattr(hardest_module, "_SCORES", 50 * block)
+    monkeypatch.setattr(mixed, "_FIRST", block)
+    monkeypatch.setattr(mixed, "_MENTIONS", 2 * block)
+    monkeypatch.setattr(mixed, "_SCORES", 50 * block)
     pool, batch = world(whole_numbers=whole_numbers)
     everywhere = brute_force(pool, batch, K, in_domain=False)
     at_home = brute_force(pool, batch, K, in_domain=True)
-    assert sample(HardCrossDomain(), pool, batch) == everywhere
-    assert sample(HardInDomain(), pool, batch) == at_home
-    assert sample(Knn(), pool, batch) == everywhere
-    assert sample(Knn(KnnSettings(in_domain=True)), pool, batch) == at_home
+    assert sample(named("hard_cross_domain"), pool, batch) == everywhere
+    assert sample(named("hard_in_domain"), pool, batch) == at_home
+    assert sample(knn(), pool, batch) == everywhere
+    assert sample(knn(KnnSettings(in_domain=True)), pool, batch) == at_home
     # Of the tiny domain's six entities, five are left at most.
     assert at_home[0][5:] == [-1] * (K - 5)
 
@@ -160,12 +163,14 @@ def test_scores_take_the_place_of_inner_products() -> None:
         return products
 
     bare, told = SamplerPool(pool.domains), batch._replace(vectors=None, scores=scores)
-    for sampler in (HardCrossDomain(), HardInDomain()):
+    for sampler in (named("hard_cross_domain"), named("hard_in_domain")):
         assert sample(sampler, bare, told) == sample(sampler, pool, batch)
     assert sum(mentions * rows for mentions, rows in asked) <= 2 * MENTIONS * ROWS
 
 
-@pytest.mark.parametrize("sampler", [HardCrossDomain(), HardInDomain(), Knn(), MixedP()])
+@pytest.mark.parametrize(
+    "sampler", [named("hard_cross_domain"), named("hard_in_domain"), knn(), MixedP()]
+)
 def test_hard_negatives_without_vectors_are_refused(sampler: Sampler) -> None:
     pool, batch = world(whole_numbers=True)
     for lacking in (
@@ -182,7 +187,7 @@ def test_hard_negatives_of_memory_mapped_bf16(tmp_path: object) -> None:
     file = f"{tmp_path}/vectors.npy"
     np.save(file, bits)
     mapped = SamplerPool(pool.domains, np.load(file, mmap_mode="r"))
-    for sampler in (HardCrossDomain(), HardInDomain()):
+    for sampler in (named("hard_cross_domain"), named("hard_in_domain")):
         assert sample(sampler, mapped, batch) == sample(sampler, pool, batch)
 
 
@@ -214,25 +219,25 @@ def test_a_draw_does_not_walk_through_the_pool() -> None:
 
 def test_random_negatives_stay_in_the_domain() -> None:
     pool, batch = world(whole_numbers=True)
-    for mention, rows in enumerate(sample(RandomInDomain(), pool, batch)):
+    for mention, rows in enumerate(sample(named("random_in_domain"), pool, batch)):
         own = {pool.domains[row] for row in batch.gold[mention]} or {0, 1, 2, 3, 9}
         assert {pool.domains[row] for row in rows if row >= 0} <= own
-    everywhere = sample(RandomCrossDomain(), pool, batch)
+    everywhere = sample(named("random_cross_domain"), pool, batch)
     assert len({pool.domains[row] for rows in everywhere for row in rows}) > 3
 
 
 def test_a_counterpart_does_not_widen_the_domain() -> None:
     pool = SamplerPool(np.array([0, 0, 0, 1, 1, 1]))
     batch = SamplerBatch([frozenset({0})], excluded=[frozenset({4})])
-    assert sorted(sample(RandomInDomain(), pool, batch, 3)[0]) == [-1, 1, 2]
-    assert sorted(sample(RandomCrossDomain(), pool, batch, 5)[0]) == [-1, 1, 2, 3, 5]
+    assert sorted(sample(named("random_in_domain"), pool, batch, 3)[0]) == [-1, 1, 2]
+    assert sorted(sample(named("random_cross_domain"), pool, batch, 5)[0]) == [-1, 1, 2, 3, 5]
 
 
 def test_in_batch_draws_other_golds_and_no_counterparts() -> None:
     pool = SamplerPool(np.zeros(100, np.int64))
     gold = [frozenset({row}) for row in (7, 40, 40, 99)]
     excluded = [frozenset({99}), *[frozenset[int]()] * 3]
-    rows = sample(InBatch(), pool, SamplerBatch(gold, excluded=excluded), 3)
+    rows = sample(named("in_batch"), pool, SamplerBatch(gold, excluded=excluded), 3)
     assert [sorted(row) for row in rows] == [[-1, -1, 40], [-1, 7, 99], [-1, 7, 99], [-1, 7, 40]]
 
 

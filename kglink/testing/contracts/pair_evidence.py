@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import hashlib
 import itertools
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -105,9 +104,7 @@ class PairEvidenceContract(PluginContract):
         return values
 
     def _same(self, first: Mapping[str, float], second: Mapping[str, float]) -> None:
-        assert first.keys() == second.keys()
-        for name, value in first.items():
-            assert math.isclose(value, second[name], rel_tol=0, abs_tol=self.tolerance)
+        assert dict(first) == pytest.approx(dict(second), rel=0, abs=self.tolerance)
 
 
 def _cases() -> list[ListedKBs]:

@@ -6,19 +6,13 @@ import copy
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 from types import MappingProxyType
-from typing import Protocol
+
+import pytest
 
 from kglink.records import Candidate, EntityId, MentionInText, Ranking
 from kglink.testing.contracts.base import NASTY_TEXTS, PluginContract
-
-
-class Ranker(Protocol):
-    """What rerankers and clusterers have in common."""
-
-    def rank(self, rankings: Sequence[Ranking]) -> Sequence[Ranking]:
-        """The same candidates, ordered anew."""
-        ...
 
 
 class RankingContract(PluginContract):
@@ -58,13 +52,8 @@ class RankingContract(PluginContract):
         assert list(ranker.rank([nothing])) == [nothing]
 
     def _same_scores(self, left: Ranking, right: Ranking) -> None:
-        left_scores = {candidate.id: candidate.score for candidate in left.candidates}
-        right_scores = {candidate.id: candidate.score for candidate in right.candidates}
-        assert left_scores.keys() == right_scores.keys()
-        for key, score in left_scores.items():
-            assert math.isclose(
-                score, right_scores[key], rel_tol=self.tolerance, abs_tol=self.tolerance
-            )
+        scores = [{one.id: one.score for one in side.candidates} for side in (left, right)]
+        assert scores[0] == pytest.approx(scores[1], rel=self.tolerance, abs=self.tolerance)
 
 
 class RerankerContract(RankingContract):
@@ -174,9 +163,8 @@ class CandidateEvidenceContract(PluginContract):
 
     def _same(self, left: Sequence[Sequence[float]], right: Sequence[Sequence[float]]) -> None:
         assert [len(values) for values in left] == [len(values) for values in right]
-        for ours, theirs in zip(left, right, strict=True):
-            for one, other in zip(ours, theirs, strict=True):
-                assert math.isclose(float(one), float(other), abs_tol=self.tolerance)
+        flat = list(chain.from_iterable(left)), list(chain.from_iterable(right))
+        assert flat[0] == pytest.approx(flat[1], abs=self.tolerance, rel=0)
 
 
 def mentions_of_a_text() -> list[Ranking]:

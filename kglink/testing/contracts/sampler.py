@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from kglink.testing.contracts.base import PluginContract
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from kglink.plugins import FloatArray, IntArray
+    from kglink.plugins import FloatArray, IntArray, PairScores
 
 DIM = 8
 
@@ -107,9 +108,8 @@ class SamplerContract(PluginContract):
         if not self._goes_by_score:
             return
         for pool, batch in self._cases():
-            pair_scores = _InnerProducts(pool, batch)
             bare = replace(pool, vectors=None)
-            asked = batch._replace(vectors=None, scores=pair_scores)
+            asked = batch._replace(vectors=None, scores=_inner_products(pool, batch))
             for k in (1, 4, 16):
                 by_scores = self._draw(bare, asked, k, 7)
                 assert np.array_equal(by_scores, self._draw(pool, batch, k, 7))
@@ -167,16 +167,11 @@ class SamplerContract(PluginContract):
         return pool, SamplerBatch(gold, vectors_of, excluded, surfaces=surfaces)
 
 
-class _InnerProducts:
+def _inner_products(pool: SamplerPool, batch: SamplerBatch) -> PairScores:
     """What the vectors of a pool and a batch say, as scores."""
-
-    def __init__(self, pool: SamplerPool, batch: SamplerBatch) -> None:
-        assert batch.vectors is not None
-        self._scores = batch.vectors @ pool.rows(slice(None)).T
-
-    def __call__(self, mentions: IntArray, rows: IntArray) -> FloatArray:
-        scores: FloatArray = self._scores[np.ix_(mentions, rows)]
-        return scores
+    assert batch.vectors is not None
+    products: FloatArray = batch.vectors @ pool.rows(slice(None)).T
+    return lambda mentions, rows: products[np.ix_(mentions, rows)]
 
 
 def _copies(*arrays: npt.NDArray[Any] | None) -> list[npt.NDArray[Any]]:
@@ -228,8 +223,9 @@ def _check_mixing(sampler: MixingSampler) -> None:
     positive[3] = False
     masked = torch.zeros_like(positive)
     masked[0, 1] = masked[1, [0, 2, 3, 4]] = masked[2, 5] = True
+    mix = partial(sampler.mix, _FirstStates(), mentions)
     for k in (1, 3, 8):
-        made = _mix(sampler, mentions, entities, positive, masked, k)
+        made = mix(entities, positive, masked, k)
         assert made.shape == (4, 1 + k), "not (mentions, 1 + k)"
         right = _FirstStates().score(mentions, entities).diagonal()[:3]
         torch.testing.assert_close(made[:3, 0], right, msg="the right answer's score comes first")
@@ -240,20 +236,10 @@ def _check_mixing(sampler: MixingSampler) -> None:
         assert made[3].isneginf().all(), "scores without a right answer"
         changed = Encoded(entities.states.clone(), entities.mask)
         changed.states[1, 0] += 9.0
-        again = _mix(sampler, mentions, changed, positive, masked, k)
-        torch.testing.assert_close(again[0], made[0], msg="a masked entity has a part")
-        assert torch.equal(_mix(sampler, mentions, entities, positive, masked, k), made)
-
-
-def _mix(
-    sampler: MixingSampler,
-    mentions: Encoded,
-    entities: Encoded,
-    positive: Tensor,
-    masked: Tensor,
-    k: int,
-) -> Tensor:
-    return sampler.mix(_FirstStates(), mentions, entities, positive, masked, k)
+        torch.testing.assert_close(
+            mix(changed, positive, masked, k)[0], made[0], msg="a masked entity has a part"
+        )
+        assert torch.equal(mix(entities, positive, masked, k), made)
 
 
 def _states(count: int, seed: int) -> Encoded:

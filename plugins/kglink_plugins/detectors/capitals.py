@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from kglink.plugins import Names, PluginSettings
+from kglink.plugins import Names
 from kglink.records import Span
 from kglink_plugins.detectors.dictionary.english import CALENDAR, FUNCTION_WORDS
 
@@ -35,7 +35,7 @@ _SEVERAL, _ONE = 0.99, 0.97
 class CapitalsDetector:
     """Finds runs of capitalized words in the middle of sentences, and of several at their start."""
 
-    def __init__(self, settings: PluginSettings, names: Names) -> None:
+    def __init__(self, names: Names) -> None:
         pass
 
     def detect(self, text: str) -> list[Span]:

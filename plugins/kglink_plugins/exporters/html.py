@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from importlib.resources import files
 from string import Template
@@ -20,7 +20,6 @@ from kglink.records import (
     EntityId,
     Link,
     LinkedDocument,
-    Rejected,
     json_number,
     json_value,
 )
@@ -31,11 +30,12 @@ from kglink.shown import (
     escaped,
     for_page,
     linked_name,
+    overlapping,
     percent,
     web_address,
 )
 from kglink.text.printable import printable_json
-from kglink_plugins.exporters.summary import Mark, Tally, counted, marks, notes, page_json
+from kglink_plugins.exporters.summary import Tally, counted, notes, page_json
 
 # Documents wait in memory up to this size, then on disk, until the legend's counts are known.
 MEMORY_LIMIT = 16 * 1024 * 1024
@@ -102,14 +102,23 @@ class _Body:
         # The HTML parser drops one line break right after a tag of <pre>, not after a <div>.
         yield '<div class="text" dir="auto">'
         position = 0
-        for mark in marks(links):
-            yield escaped(document.text[position : mark.link.start])
-            yield self._mark(mark, page, numbers, document.text)
-            position = mark.link.end
+        for link, *inner in overlapping(links):  # what begins in a mark gets a place beside it
+            yield escaped(document.text[position : link.start])
+            shown = escaped(document.text[link.start : link.end])
+            yield f"<span {self._attributes(link, page, numbers[id(link)])}>{shown}</span>"
+            for one in inner:
+                yield f"<span {self._attributes(one, page, numbers[id(one)], 'm inner')}"
+                yield f' data-text="{escaped(one.surface)}"></span>'
+            position = link.end
         yield f"{escaped(document.text[position:])}</div>\n"
         yield from self._list(links, page)
         if self.settings.rejected:
-            yield from _rejected(document.rejected)
+            places = counted(len(document.rejected), "place")
+            yield f'<details class="list rejected"><summary>{places} not linked</summary>\n'
+            yield "<table><thead><tr><th>place</th><th>why</th></tr></thead>\n<tbody>\n"
+            for one in document.rejected:
+                yield f"<tr><td>{escaped(one.surface)}</td><td>{escaped(one.why)}</td></tr>\n"
+            yield "</tbody>\n</table></details>\n"
         if document.meta:
             rows = "".join(
                 f"<dt>{escaped(str(key))}</dt><dd>{escaped(shown)}</dd>"
@@ -123,18 +132,6 @@ class _Body:
         yield f'<script type="application/json">{page_json(data)}</script>\n</article>\n'
 
     # ------------------------------------------------------------------------- the text
-    def _mark(self, mark: Mark, page: int, numbers: dict[int, int], text: str) -> str:
-        link = mark.link
-        shown = escaped(text[link.start : link.end])
-        inner = (
-            f"<span {self._attributes(item, page, numbers[id(item)], 'm inner')}"
-            f' data-text="{escaped(item.surface)}"></span>'
-            for item in mark.inner
-        )
-        return f"<span {self._attributes(link, page, numbers[id(link)])}>{shown}</span>" + "".join(
-            inner
-        )
-
     def _attributes(self, link: Link, page: int, index: int, kind: str = "m") -> str:
         kb = link.chosen.id.kb if link.chosen else "NIL"
         cluster = f", {link.cluster}" if link.cluster else ""
@@ -267,16 +264,6 @@ def _contents(headings: list[tuple[str, int]]) -> str:
         f"<details><summary>{counted(len(headings), 'document')}</summary>\n"
         f"<ol>\n{items}\n</ol></details>"
     )
-
-
-def _rejected(rejected: Sequence[Rejected]) -> Iterator[str]:
-    """What was not linked, and why."""
-    summary = f"{counted(len(rejected), 'place')} not linked"
-    yield f'<details class="list rejected"><summary>{summary}</summary>\n<table>'
-    yield "<thead><tr><th>place</th><th>why</th></tr></thead>\n<tbody>\n"
-    for one in rejected:
-        yield f"<tr><td>{escaped(one.surface)}</td><td>{escaped(one.why)}</td></tr>\n"
-    yield "</tbody>\n</table></details>\n"
 
 
 def _entity(candidate: Candidate | None) -> str:

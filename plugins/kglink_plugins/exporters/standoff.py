@@ -71,9 +71,6 @@ class BratExporter:
 class BratTextExporter:
     """Writes the texts that the offsets of `brat` count in, one on each line."""
 
-    def __init__(self, settings: PluginSettings) -> None:
-        pass
-
     def export(self, documents: Iterable[LinkedDocument], out: TextIO) -> None:
         """Write a line for each text."""
         for document in documents:

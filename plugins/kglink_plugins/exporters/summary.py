@@ -1,15 +1,14 @@
-"""What exporters share: counts, notes, marks in a text, and texts that are safe to show."""
+"""What exporters share: counts, notes, and texts that are safe to show."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, TextIO
+from typing import TextIO
 
-from kglink.records import Link, LinkedDocument
-from kglink.shown import overlapping
+from kglink.records import LinkedDocument
 from kglink.text.printable import printable_json, printable_line
 
 #: The entries of a document's ``meta`` that a reader must see without asking for them.
@@ -43,21 +42,9 @@ class Tally:
         return f"{counted(self.mentions, 'mention')}, {self.linked:,} linked, {self.nil:,} NIL"
 
 
-class Mark(NamedTuple):
-    """A link to mark in the text, and those that overlap it and get a place beside it."""
-
-    link: Link
-    inner: tuple[Link, ...]
-
-
 def counted(n: int, noun: str) -> str:
     """``n`` of ``noun``, in words (``1 mention``, ``2,000 mentions``)."""
     return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
-
-
-def marks(links: Iterable[Link]) -> list[Mark]:
-    """Marks that do not overlap; a link that begins inside a mark is one of its ``inner``."""
-    return [Mark(first, tuple(rest)) for first, *rest in overlapping(links)]
 
 
 def notes(meta: Mapping[str, object]) -> list[str]:

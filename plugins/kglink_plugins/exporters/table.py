@@ -14,11 +14,11 @@ from rich.text import Text
 
 from kglink.plugins import PluginSettings
 from kglink.records import Candidate, Link, LinkedDocument, Rejected
+from kglink.shown import overlapping
 from kglink_plugins.exporters.summary import (
     Tally,
     counted,
     encodable,
-    marks,
     notes,
     one_line,
     terminal_lines,
@@ -114,9 +114,9 @@ class _Page:
     # --------------------------------------------------------------------------- the text
     def _print_text(self, document: LinkedDocument) -> None:
         shown, position = Text(), 0
-        groups = marks(document.links)
-        end = _cut(document.text, [group.link for group in groups], self._settings.text_limit)
-        for link, _ in groups:
+        marked = [first for first, *_ in overlapping(document.links)]
+        end = _cut(document.text, marked, self._settings.text_limit)
+        for link in marked:
             if link.end > end:
                 break
             shown.append_text(_body(document.text[position : link.start]))
@@ -161,20 +161,20 @@ class _Page:
         head = [" ", "candidate", "score", *(one_line(part.replace("_", " ")) for part in parts)]
         rows = [[Cell(name, "dim", right=column > 1) for column, name in enumerate(head)]]
         rows[0].append(Cell("entity", "dim"))  # "title" is a kind of evidence
-        rows += [self._evidence_row(link, item, parts) for item in link.candidates]
+        for item in link.candidates:
+            is_chosen = link.chosen is not None and item.id == link.chosen.id
+            values = [short(item.evidence[one]) if one in item.evidence else "" for one in parts]
+            rows.append(
+                [
+                    Cell(">" if is_chosen else " "),
+                    Cell(one_line(str(item.id)), self._style(item)),
+                    Cell(short(item.score), right=True),
+                    *(Cell(value, "dim", right=True) for value in values),
+                    Cell(one_line(item.title)),
+                ]
+            )
         for row in aligned(rows, gap="  "):
             self._print(Text("  ").append_text(row))
-
-    def _evidence_row(self, link: Link, item: Candidate, parts: Sequence[str]) -> list[Cell]:
-        is_chosen = link.chosen is not None and item.id == link.chosen.id
-        values = [short(item.evidence[part]) if part in item.evidence else "" for part in parts]
-        return [
-            Cell(">" if is_chosen else " "),
-            Cell(one_line(str(item.id)), self._style(item)),
-            Cell(short(item.score), right=True),
-            *(Cell(value, "dim", right=True) for value in values),
-            Cell(one_line(item.title)),
-        ]
 
     def _print_rejected(self, rejected: Sequence[Rejected]) -> None:
         self._print(Text(f"{counted(len(rejected), 'place')} not linked", style="bold"))
@@ -208,7 +208,17 @@ def aligned(rows: Sequence[Sequence[Cell]], *, gap: str = GAP) -> list[Text]:
     """Rows as lines whose columns stand under each other, by width on the screen."""
     columns = zip_longest(*([cell_len(cell.text) for cell in row] for row in rows), fillvalue=0)
     widths = [min(max(column), WIDEST_COLUMN) for column in columns]
-    return [_line(row, widths, gap) for row in rows]
+    lines = []
+    for row in rows:
+        line = Text()
+        for number, (cell, width) in enumerate(zip(row, widths, strict=False)):
+            space = " " * (width - cell_len(cell.text))
+            before, after = (space, "") if cell.right else ("", space)
+            line.append(gap if number else "")
+            line.append(before).append(cell.text, style=cell.style).append(after)
+        line.rstrip()
+        lines.append(line)
+    return lines
 
 
 def short(value: float) -> str:
@@ -227,17 +237,6 @@ def _console(settings: TableSettings, out: TextIO) -> Console | None:
     console = plain()
     coloured = console.is_terminal and not console.no_color and not console.is_dumb_terminal
     return console if coloured else None
-
-
-def _line(row: Sequence[Cell], widths: Sequence[int], gap: str) -> Text:
-    line = Text()
-    for number, (cell, width) in enumerate(zip(row, widths, strict=False)):
-        space = " " * (width - cell_len(cell.text))
-        before, after = (space, "") if cell.right else ("", space)
-        line.append(gap if number else "")
-        line.append(before).append(cell.text, style=cell.style).append(after)
-    line.rstrip()
-    return line
 
 
 def _body(text: str) -> Text:

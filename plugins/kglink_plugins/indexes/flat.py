@@ -84,7 +84,11 @@ class FlatIndex:
         self.size = int(index.ntotal)
         self.dim = int(index.d)
         self._index = index
-        self._rows = _stored_rows(index)
+        # The index's own memory as a matrix, nothing copied.
+        self._rows: FloatArray = np.empty((0, self.dim), np.float32)
+        if self.size:
+            stored = faiss.rev_swig_ptr(index.get_xb(), self.size * self.dim)
+            self._rows = stored.reshape(self.size, self.dim)
         self._placed: GpuRows | None = None
         self._is_placed = False
         self._placing = Lock()
@@ -174,11 +178,3 @@ class FlatIndex:
         with threads_for(len(queries) * self.size * self.dim):
             scores, rows = self._index.search(queries, count, params=params)
         return scores, rows
-
-
-def _stored_rows(index: Any) -> FloatArray:
-    """The index's own memory as a matrix, nothing copied."""
-    if not index.ntotal:
-        return np.empty((0, index.d), np.float32)
-    stored: FloatArray = faiss.rev_swig_ptr(index.get_xb(), index.ntotal * index.d)
-    return stored.reshape(index.ntotal, index.d)

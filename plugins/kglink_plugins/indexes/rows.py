@@ -26,16 +26,23 @@ def check_queries(queries: npt.ArrayLike, k: int, dim: int) -> FloatArray:
     """The queries as faiss wants them; refuse another dimension, NaN and a senseless ``k``."""
     if k < 1:
         raise UsageError(f"k = {k}: at least one row must be asked for")
-    checked = np.ascontiguousarray(queries, dtype=np.float32)
-    if checked.ndim != 2 or checked.shape[1] != dim:
+    hint = "Encode queries with the model that the space was built with."
+    return _checked(queries, dim, ("queries", "query"), hint=hint)
+
+
+def _checked(
+    given: npt.ArrayLike, dim: int, what: tuple[str, str], *, before: int = 0, hint: str = ""
+) -> FloatArray:
+    """Rows of finite numbers; ``what`` they are, all and one, of which some came ``before``."""
+    rows = np.ascontiguousarray(given, dtype=np.float32)
+    if rows.ndim != 2 or rows.shape[1] != dim:
         raise SpaceError(
-            f"queries of shape {checked.shape} for an index of dimension {dim}",
-            hint="Encode queries with the model that the space was built with.",
+            f"{what[0]} of shape {rows.shape} for an index of dimension {dim}", hint=hint
         )
-    if not np.isfinite(checked).all():
-        row = int(np.flatnonzero(~np.isfinite(checked).all(axis=1))[0])
-        raise SpaceError(f"query {row} holds NaN or infinity")
-    return checked
+    if not np.isfinite(rows).all():
+        row = before + int(np.flatnonzero(~np.isfinite(rows).all(axis=1))[0])
+        raise SpaceError(f"{what[1]} {row} holds NaN or infinity")
+    return rows
 
 
 def merge_ranges(ranges: Sequence[RowRange] | None, size: int) -> list[RowRange]:
@@ -91,7 +98,7 @@ def spool_rows(batches: Iterable[npt.ArrayLike], dim: int, file: BinaryIO) -> Fl
     rows = 0
     try:
         for batch in batches:
-            checked = _check_batch(batch, dim, rows)
+            checked = _checked(batch, dim, ("a batch", "vector"), before=rows)
             file.write(checked.data)
             rows += len(checked)
         file.flush()
@@ -103,16 +110,6 @@ def spool_rows(batches: Iterable[npt.ArrayLike], dim: int, file: BinaryIO) -> Fl
     if not rows:
         return np.empty((0, dim), np.float32)
     return np.memmap(file, np.float32, "r", shape=(rows, dim))
-
-
-def _check_batch(batch: npt.ArrayLike, dim: int, before: int) -> FloatArray:
-    rows = np.ascontiguousarray(batch, dtype=np.float32)
-    if rows.ndim != 2 or rows.shape[1] != dim:
-        raise SpaceError(f"a batch of shape {rows.shape} for an index of dimension {dim}")
-    if not np.isfinite(rows).all():
-        row = before + int(np.flatnonzero(~np.isfinite(rows).all(axis=1))[0])
-        raise SpaceError(f"vector {row} holds NaN or infinity")
-    return rows
 
 
 #: The module, untyped: its stubs miss classes and keyword arguments that it has.

@@ -66,13 +66,21 @@ class FuzzyEvidence:
         same_numbers = _equal(
             [numbers_of(one) for one in left_words], [numbers_of(one) for one in right_words], *rows
         )
+        ordered = [
+            [" ".join(sorted(words)) for words in side] for side in (left_words, right_words)
+        ]
+        spelling = process.cpdist(
+            *([side[row] for row in own] for side, own in zip(ordered, rows, strict=True)),
+            scorer=fuzz.ratio,
+            dtype=np.float32,
+        )
         best_words = best(words)
         columns = {
             "same_words": best(same_words),
             "words": best_words,
             "other_numbers": best_words - best(np.where(same_numbers, words, 0)),
             "letters": best(letters),
-            "spelling": best(_spelling(left_words, right_words, *rows)),
+            "spelling": best(np.asarray(spelling) / 100),
         }
         return [
             dict(zip(columns, values, strict=True))
@@ -94,20 +102,6 @@ def _equal(
     )
     found: npt.NDArray[np.bool_] = lefts[left_rows] == rights[right_rows]
     return found
-
-
-def _spelling(
-    left: Sequence[list[str]], right: Sequence[list[str]], left_rows: IntArray, right_rows: IntArray
-) -> FloatArray:
-    lefts = [" ".join(sorted(words)) for words in left]
-    rights = [" ".join(sorted(words)) for words in right]
-    found = process.cpdist(
-        [lefts[row] for row in left_rows],
-        [rights[row] for row in right_rows],
-        scorer=fuzz.ratio,
-        dtype=np.float32,
-    )
-    return (np.asarray(found) / 100).astype(np.float32)
 
 
 class NamePairs(NamedTuple):

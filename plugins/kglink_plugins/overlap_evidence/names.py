@@ -13,7 +13,7 @@ import numpy.typing as npt
 from kglink.files.digest import text_hash
 from kglink.files.tables import places_in
 from kglink.overlap.names import folded_names
-from kglink.plugins import EntityPair, PairedKBs, PluginSettings
+from kglink.plugins import EntityPair, PairedKBs
 from kglink.records import Entity
 from kglink.text.codes import code_of
 from kglink.text.fold import fold
@@ -30,7 +30,7 @@ class NameEvidence:
 
     second_pass = False
 
-    def __init__(self, settings: PluginSettings) -> None:
+    def __init__(self) -> None:
         self._bearers = _Bearers()
 
     def propose(self, kbs: PairedKBs) -> Iterator[tuple[str, str]]:
@@ -84,11 +84,9 @@ class _Bearers:
 
     def others(self, name: str) -> int:
         """How many bear it besides one entity of each side."""
-        hashed = np.uint64(text_hash(name))
-        at = int(np.searchsorted(self._names, hashed))
-        known = at < len(self._names) and self._names[at] == hashed
+        places, known = places_in(self._names, np.array([text_hash(name)], np.uint64))
         # A name that too many bear is passed over by the store, and so not known here.
-        return int(self._counts[at]) - 2 if known else MOST_BEARERS
+        return int(self._counts[places[0]]) - 2 if known[0] else MOST_BEARERS
 
 
 #: A code that more entities of one KB name says nothing of any two of them.
@@ -99,9 +97,6 @@ class XrefEvidence:
     """Proposes entities that have a code in common; the key of an entity is one of its codes."""
 
     second_pass = False
-
-    def __init__(self, settings: PluginSettings) -> None:
-        pass
 
     def propose(self, kbs: PairedKBs) -> Iterator[tuple[str, str]]:
         """Pairs with a code in common."""

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from kglink.overlap.neighbours import RowPairs, nearest_neighbours
 from kglink.overlap.weigh import cosines
-from kglink.plugins import EntityPair, EntityVectors, PairedKBs, PluginSettings, Side
+from kglink.plugins import EntityPair, EntityVectors, PairedKBs, Side
 from kglink.text.fold import fold
 from kglink_plugins.overlap_evidence.word_blocks import quotas
 from kglink_plugins.overlap_evidence.word_space import MOST_NAMES
@@ -114,7 +114,10 @@ class NeighbourEvidence:
 def _cosines(left: _KB, right: _KB, lefts: IntArray, rights: IntArray) -> dict[str, FloatArray]:
     (left_names, of_left), (right_names, of_right) = left, right
     one, other = _rows(left_names, lefts), _rows(right_names, rights)
-    columns = {"near_names": _best(one, other), "all_names": _dots(one.means, other.means)}
+    columns = {
+        "near_names": _best(one, other),
+        "all_names": np.einsum("nd,nd->n", one.means, other.means),
+    }
     if of_left is not None and of_right is not None:
         left_texts, right_texts = _rows(of_left, lefts), _rows(of_right, rights)
         columns["texts"] = _best(left_texts, right_texts)
@@ -139,11 +142,6 @@ def _best(one: _Rows, other: _Rows) -> FloatArray:
     return pairs.best_products(lambda rows: one.matrix[rows], lambda rows: other.matrix[rows])
 
 
-def _dots(one: FloatArray, other: FloatArray) -> FloatArray:
-    products: FloatArray = np.einsum("nd,nd->n", one, other)
-    return products
-
-
 #: Descriptions of one thing in two KBs rarely have a smaller cosine.
 _LEAST_ALIKE = 0.5
 
@@ -152,9 +150,6 @@ class DescriptionEvidence:
     """Weighs the cosine of the descriptions where both entities have one; proposes nothing."""
 
     second_pass = False
-
-    def __init__(self, settings: PluginSettings) -> None:
-        pass
 
     def propose(self, kbs: PairedKBs) -> Iterator[tuple[str, str]]:
         """Nothing: descriptions are compared where something else proposes a pair."""
@@ -181,7 +176,7 @@ class TypeEvidence:
 
     second_pass = False
 
-    def __init__(self, settings: PluginSettings) -> None:
+    def __init__(self) -> None:
         self._known: dict[tuple[str, str], float] = {}
 
     def propose(self, kbs: PairedKBs) -> Iterator[tuple[str, str]]:

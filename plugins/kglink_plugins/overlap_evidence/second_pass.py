@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from kglink.files.digest import text_hash
-from kglink.plugins import EntityPair, PairedKBs, PluginSettings, Side
+from kglink.plugins import EntityPair, PairedKBs, Side
 
-HashArray = npt.NDArray[np.uint64]
-FloatArray = npt.NDArray[np.float32]
+Column = npt.NDArray[Any]
 
 #: Parents and children of an entity that are compared.
 MOST_PARENTS = 8
@@ -29,13 +29,13 @@ class ParentEvidence:
 
     second_pass = True
 
-    def __init__(self, settings: PluginSettings) -> None:
-        self._children: dict[Side, Children] = {}
+    def __init__(self) -> None:
+        self._children: dict[Side, _Children] = {}
         self._reached: dict[str, dict[str, float]] = {}
 
     def propose(self, kbs: PairedKBs) -> Iterator[tuple[str, str]]:
         """Nothing; it reads who the children of each entity are."""
-        self._children = {side: Children(kbs, side) for side in ("left", "right")}
+        self._children = {side: _Children(kbs, side) for side in ("left", "right")}
         return iter(())
 
     def weigh(self, kbs: PairedKBs, pairs: Sequence[EntityPair]) -> list[Mapping[str, float]]:
@@ -84,37 +84,43 @@ class ParentEvidence:
         return self._reached[key]
 
 
-class Children:
+class _ByHash:
+    """Columns in the order of the hashes of some texts."""
+
+    def __init__(self, hashes: Column, *columns: Column) -> None:
+        order = np.argsort(hashes, kind="stable")
+        self._hashes = hashes[order]
+        self._columns = [column[order] for column in columns]
+
+    def of(self, text: str) -> list[Column]:
+        """The parts of the columns that belong to a text."""
+        wanted = np.uint64(text_hash(text))
+        start = np.searchsorted(self._hashes, wanted)
+        stop = np.searchsorted(self._hashes, wanted, side="right")
+        return [column[start:stop] for column in self._columns]
+
+
+class _Children:
     """The children of each entity of one KB: arrays, and their keys as one text."""
 
     def __init__(self, kbs: PairedKBs, side: Side) -> None:
-        parents, children, starts = array("Q"), array("q"), array("q", [0])
-        keys = bytearray()
+        parents, children, self._starts = array("Q"), array("q"), array("q", [0])
+        self._keys = bytearray()
         for entity in kbs.entities(side):
             if not entity.parents:
                 continue
             for parent in entity.parents[:MOST_PARENTS]:
                 parents.append(text_hash(parent))
-                children.append(len(starts) - 1)
-            keys += entity.key.encode("utf-8", "surrogatepass")
-            starts.append(len(keys))
-        hashes = np.array(parents, np.uint64)
-        order = np.argsort(hashes, kind="stable")
-        self._parents: HashArray = hashes[order]
-        self._children: npt.NDArray[np.int64] = np.array(children, np.int64)[order]
-        self._starts = np.array(starts, np.int64)
-        self._keys = bytes(keys)
+                children.append(len(self._starts) - 1)
+            self._keys += entity.key.encode("utf-8", "surrogatepass")
+            self._starts.append(len(self._keys))
+        self._by_parent = _ByHash(np.array(parents, np.uint64), np.array(children, np.int64))
 
     def of(self, key: str) -> list[str]:
         """The keys of an entity's children."""
-        if not len(self._parents):
-            return []
-        wanted = np.uint64(text_hash(key))
-        start = int(np.searchsorted(self._parents, wanted))
-        stop = int(np.searchsorted(self._parents, wanted, side="right"))
-        numbers = self._children[start:stop][:MOST_CHILDREN].tolist()
-        keys = (self._keys[self._starts[one] : self._starts[one + 1]] for one in numbers)
-        return [key.decode("utf-8", "surrogatepass") for key in keys]
+        (numbers,) = self._by_parent.of(key)
+        spans = (self._starts[one : one + 2] for one in numbers[:MOST_CHILDREN].tolist())
+        return [self._keys[slice(*span)].decode("utf-8", "surrogatepass") for span in spans]
 
 
 def _most(known: Sequence[float | None]) -> float:
@@ -132,7 +138,7 @@ class RivalEvidence:
 
     second_pass = True
 
-    def __init__(self, settings: PluginSettings) -> None:
+    def __init__(self) -> None:
         #: The best pair of an entity, and the log odds of the best and of the next one.
         self._best: dict[tuple[Side, str], tuple[str, float, float]] = {}
 
@@ -153,13 +159,9 @@ class RivalEvidence:
         if known is None:
             return {}
         odds = log_odds(known)
-        leads = sorted(
-            (
-                self._lead(kbs, "left", pair.left.key, pair.right.key, odds),
-                self._lead(kbs, "right", pair.right.key, pair.left.key, odds),
-            )
-        )
-        return {"worse_lead": leads[0], "better_lead": leads[1]}
+        one = self._lead(kbs, "left", pair.left.key, pair.right.key, odds)
+        other = self._lead(kbs, "right", pair.right.key, pair.left.key, odds)
+        return {"worse_lead": min(one, other), "better_lead": max(one, other)}
 
     def _lead(self, kbs: PairedKBs, side: Side, key: str, other: str, odds: float) -> float:
         best = self._best.get((side, key))
@@ -192,8 +194,9 @@ class ThroughEvidence:
 
     second_pass = True
 
-    def __init__(self, settings: PluginSettings) -> None:
-        self._paths: _Paths | None = None
+    def __init__(self) -> None:
+        self._rights: _ByHash | None = None
+        self._lefts: _ByHash | None = None
 
     def propose(self, kbs: PairedKBs) -> Iterator[tuple[str, str]]:
         """Pairs whose entities both overlap with one entity of a third KB."""
@@ -204,8 +207,10 @@ class ThroughEvidence:
             known.append(probability)
             yield left, right
         if known:
-            sides = np.array(lefts, np.uint64), np.array(rights, np.uint64)
-            self._paths = _Paths(*sides, np.array(known, np.float32))
+            of_left, of_right = np.array(lefts, np.uint64), np.array(rights, np.uint64)
+            paths = np.array(known, np.float32)
+            self._rights = _ByHash(of_left, of_right, paths)
+            self._lefts = _ByHash(of_right, of_left, paths)
 
     def weigh(self, kbs: PairedKBs, pairs: Sequence[EntityPair]) -> list[Mapping[str, float]]:
         """The values of pairs.
@@ -214,36 +219,19 @@ class ThroughEvidence:
         ``conflict``: how much more probably one of the two is by such a path some other entity.
         Both are absent where no third KB has overlaps with both KBs.
         """
-        paths = self._paths
-        return [paths.weighed(pair.left.key, pair.right.key) if paths else {} for pair in pairs]
+        if self._rights is None or self._lefts is None:
+            return [{} for _ in pairs]
+        values: list[Mapping[str, float]] = []
+        for left, right in ((pair.left.key, pair.right.key) for pair in pairs):
+            here, elsewhere = _best_paths(self._rights, left, right)
+            _, elsewhere_too = _best_paths(self._lefts, right, left)
+            rival = max(elsewhere, elsewhere_too)
+            values.append({"through": here, "conflict": max(0.0, rival - here)})
+        return values
 
 
-class _Paths:
-    """Pairs with the best path of each, as sorted arrays."""
-
-    def __init__(self, lefts: HashArray, rights: HashArray, known: FloatArray) -> None:
-        self._by_left = _Sorted(lefts, rights, known)
-        self._by_right = _Sorted(rights, lefts, known)
-
-    def weighed(self, left: str, right: str) -> dict[str, float]:
-        """The values of a pair."""
-        one, other = np.uint64(text_hash(left)), np.uint64(text_hash(right))
-        here, elsewhere = self._by_left.best(one, other)
-        _, elsewhere_too = self._by_right.best(other, one)
-        rival = max(elsewhere, elsewhere_too)
-        return {"through": here, "conflict": max(0.0, rival - here)}
-
-
-class _Sorted:
-    def __init__(self, mine: HashArray, others: HashArray, known: FloatArray) -> None:
-        order = np.argsort(mine, kind="stable")
-        self._mine, self._others, self._known = mine[order], others[order], known[order]
-
-    def best(self, mine: np.uint64, other: np.uint64) -> tuple[float, float]:
-        """The best path to ``other``, and the best path to anything else."""
-        start, stop = np.searchsorted(self._mine, mine), np.searchsorted(self._mine, mine, "right")
-        if start == stop:
-            return 0.0, 0.0
-        known, same = self._known[start:stop], self._others[start:stop] == other
-        here = float(known[same].max()) if same.any() else 0.0
-        return here, float(known[~same].max()) if not same.all() else 0.0
+def _best_paths(others: _ByHash, mine: str, other: str) -> tuple[float, float]:
+    """The best path of one entity to another one, and the best to anything else."""
+    hashes, known = others.of(mine)
+    same = hashes == np.uint64(text_hash(other))
+    return float(known[same].max(initial=0)), float(known[~same].max(initial=0))

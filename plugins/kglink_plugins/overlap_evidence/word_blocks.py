@@ -8,6 +8,7 @@ with it, chunk by chunk. Words that would make too many pairs of names are left 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -42,7 +43,13 @@ def similar_names(
     large: Side = "right" if small == "left" else "left"
     of_small, of_large = quotas(k, counts[small], counts[large])
     usable = space.bearers[small] * space.bearers[large] <= max_block
-    small_keys, owners, matrix = _small_side(kbs, space, small, usable)
+    small_keys: list[str] = []
+    owned, parts = [], []
+    for chunk in read_names(kbs, small):
+        owned.append(chunk.owners + len(small_keys))
+        small_keys += chunk.keys
+        parts.append(_only(space.words(chunk.names), usable))
+    owners, matrix = np.concatenate(owned), sp.vstack(parts).T.tocsr().astype(np.float32)
     best = _Best(of_small)
     done = 0
     for chunk in read_names(kbs, large):
@@ -52,7 +59,11 @@ def similar_names(
             top_n=min(MOST_HITS, matrix.shape[1]),
             threshold=LEAST_ALIKE,
         ).tocoo()
-        hits = _by_entity(owners[product.col], chunk.owners[product.row], product.data)
+        hits = _Hits(owners[product.col], chunk.owners[product.row], product.data)
+        hits = hits.take(np.lexsort((-hits.scores, hits.small, hits.large)))
+        # Of each pair of entities the best score.
+        new = np.diff(hits.small, prepend=-1) != 0, np.diff(hits.large, prepend=-1) != 0
+        hits = hits.take(new[0] | new[1])
         top = hits.take(ranks(hits.large, hits.small, hits.scores) < of_large)
         for one, other in zip(top.small.tolist(), top.large.tolist(), strict=True):
             yield _pair(small, small_keys[one], chunk.keys[other])
@@ -72,17 +83,16 @@ def quotas(k: int, small: int, large: int) -> tuple[int, int]:
     return k, k * small // large if large else 0
 
 
-class _Hits:
-    """Entities of the smaller side, entities of the larger side and scores, as arrays."""
+class _Hits(NamedTuple):
+    """Entities of the smaller side, entities of the larger side and scores."""
 
-    def __init__(self, small: IntArray, large: IntArray, scores: FloatArray) -> None:
-        self.small = small
-        self.large = large
-        self.scores = scores
+    small: IntArray
+    large: IntArray
+    scores: FloatArray
 
     def take(self, rows: npt.NDArray[np.int64] | npt.NDArray[np.bool_]) -> _Hits:
         """Some of them."""
-        return _Hits(self.small[rows], self.large[rows], self.scores[rows])
+        return _Hits(*(column[rows] for column in self))
 
 
 class _Best:
@@ -96,15 +106,13 @@ class _Best:
 
     def offer(self, hits: _Hits, keys: list[str]) -> None:
         """Take what is better; ``keys`` names the entities of the larger side."""
-        large = np.concatenate([self._hits.large, hits.large + len(self._keys)])
-        small = np.concatenate([self._hits.small, hits.small])
-        scores = np.concatenate([self._hits.scores, hits.scores])
-        every = _Hits(small, large, scores)
+        moved = hits._replace(large=hits.large + len(self._keys))
+        every = _Hits(*(np.concatenate(both) for both in zip(self._hits, moved, strict=True)))
         kept = every.take(ranks(every.small, every.large, every.scores) < self._k)
         names = self._keys + keys
         used, renumbered = np.unique(kept.large, return_inverse=True)
         self._keys = [names[number] for number in used.tolist()]
-        self._hits = _Hits(kept.small, renumbered.astype(np.int64), kept.scores)
+        self._hits = kept._replace(large=renumbered.astype(np.int64))
 
     def pairs(self) -> Iterator[tuple[int, str]]:
         """All of them: the number of the one, the key of the other."""
@@ -112,31 +120,10 @@ class _Best:
         return ((one, self._keys[other]) for one, other in numbers)
 
 
-def _small_side(
-    kbs: PairedKBs, space: WordSpace, side: Side, usable: npt.NDArray[np.bool_]
-) -> tuple[list[str], IntArray, sp.csr_matrix]:
-    """Keys, the entity of each name, and a (buckets, names) matrix."""
-    keys: list[str] = []
-    owners, parts = [], []
-    for chunk in read_names(kbs, side):
-        owners.append(chunk.owners + len(keys))
-        keys += chunk.keys
-        parts.append(_only(space.words(chunk.names), usable))
-    return keys, np.concatenate(owners), sp.vstack(parts).T.tocsr().astype(np.float32)
-
-
 def _only(matrix: sp.csr_matrix, usable: npt.NDArray[np.bool_]) -> sp.csr_matrix:
     matrix.data[~usable[matrix.indices]] = 0
     matrix.eliminate_zeros()
     return matrix
-
-
-def _by_entity(small: IntArray, large: IntArray, scores: FloatArray) -> _Hits:
-    """The best score of each pair of entities."""
-    order = np.lexsort((-scores, small, large))
-    small, large, scores = small[order], large[order], scores[order]
-    new = (np.diff(small, prepend=-1) != 0) | (np.diff(large, prepend=-1) != 0)
-    return _Hits(small[new].astype(np.int64), large[new].astype(np.int64), scores[new])
 
 
 def _pair(small: Side, small_key: str, large_key: str) -> tuple[str, str]:

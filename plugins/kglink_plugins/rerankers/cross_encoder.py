@@ -43,30 +43,26 @@ class CrossEncoderReranker:
 
     def rank(self, rankings: Sequence[Ranking]) -> list[Ranking]:
         """Each mention by itself; of equal candidates the earlier one stays first."""
-        pairs = [
-            (self._words(one), _text_of(candidate, self._settings.description_chars))
-            for one in rankings
-            for candidate in one.candidates
-        ]
-        logits = self._logits(pairs)
+        pairs = []
+        for ranking in rankings:
+            one = ranking.mention
+            window = mention_window(one.text, one.start, one.end, self._settings.context_chars)
+            words = without_surrogates(f"{one.surface}: {window}")
+            pairs += [(words, self._text_of(candidate)) for candidate in ranking.candidates]
+        with library_errors("fails on a batch of pairs", self._name):
+            scores = self._model.predict(pairs, show_progress_bar=False) if pairs else []
+        logits = np.asarray(scores, np.float64)
         stops = np.cumsum([len(one.candidates) for one in rankings])
         parts = np.split(logits, stops[:-1]) if rankings else []
         return [self._ranked(one, own) for one, own in zip(rankings, parts, strict=True)]
 
-    def _words(self, ranking: Ranking) -> str:
-        """The mention, and the text around it."""
-        mention = ranking.mention
-        window = mention_window(
-            mention.text, mention.start, mention.end, self._settings.context_chars
+    def _text_of(self, candidate: Candidate) -> str:
+        names = tuple(Alias(surface) for surface in candidate.aliases)
+        entity = Entity(
+            candidate.id.key, candidate.title, candidate.description, candidate.type, aliases=names
         )
-        return f"{mention.surface}: {window}"
-
-    def _logits(self, pairs: Sequence[tuple[str, str]]) -> FloatArray:
-        """How well the two texts of each pair fit."""
-        clean = [(without_surrogates(left), without_surrogates(right)) for left, right in pairs]
-        with library_errors("fails on a batch of pairs", self._name):
-            scores = self._model.predict(clean, show_progress_bar=False) if clean else []
-        return np.asarray(scores, np.float64)
+        text = entity_text(entity, description_chars=self._settings.description_chars)
+        return without_surrogates(text)
 
     def _ranked(self, ranking: Ranking, logits: FloatArray) -> Ranking:
         if not len(logits):
@@ -82,11 +78,3 @@ class CrossEncoderReranker:
             for one, share in zip(ranking.candidates, shares.tolist(), strict=True)
         ]
         return replace(ranking, candidates=tuple(sorted(scored, key=lambda one: -one.score)))
-
-
-def _text_of(candidate: Candidate, description_chars: int) -> str:
-    names = tuple(Alias(surface) for surface in candidate.aliases)
-    entity = Entity(
-        candidate.id.key, candidate.title, candidate.description, candidate.type, aliases=names
-    )
-    return entity_text(entity, description_chars=description_chars)

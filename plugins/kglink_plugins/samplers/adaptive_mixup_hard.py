@@ -14,7 +14,7 @@ from kglink.plugins import Encoded, PoolingScorer, SamplerBatch, SamplerPool, Sc
 from kglink.training.batch import own_scores, take
 from kglink_plugins.plugin import MixupSettings
 from kglink_plugins.samplers.draw import IntArray, batch_golds
-from kglink_plugins.samplers.hard import hardest
+from kglink_plugins.samplers.mixed import hardest
 
 
 class AdaptiveMixupHard:
@@ -73,8 +73,6 @@ class AdaptiveMixupHard:
         settings = self._settings
         share = settings.alpha * weight[:, None, None, None]
         rest = 1 - share if settings.negative_weight == "complement" else torch.ones_like(share)
-        right_states = right.states.detach() if settings.detach_positive else right.states
-        wrong_states = wrong.states.detach() if settings.detach_negative else wrong.states
         # With nothing mixed in, the right answer's positions are no tokens of the mixture.
         mask = wrong.mask | right.mask if settings.alpha else wrong.mask
-        return Encoded(share * right_states + rest * wrong_states, mask)
+        return Encoded(share * right.states + rest * wrong.states, mask)

@@ -13,7 +13,7 @@ from kglink.errors import UsageError
 from kglink.plugins import Positives, SamplerBatch, SamplerPool
 from kglink_plugins.plugin import ArborescenceSettings
 from kglink_plugins.samplers.draw import IntArray, own_domains, whole_pool
-from kglink_plugins.samplers.hard import hardest
+from kglink_plugins.samplers.mixed import hardest
 
 FloatArray = npt.NDArray[np.float32]
 

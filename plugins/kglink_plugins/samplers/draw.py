@@ -54,14 +54,6 @@ def draw(rows: Rows, forbidden: Iterable[int], k: int, rng: np.random.Generator)
     return rows.at(chosen + shift)
 
 
-def padded(drawn: Iterable[IntArray], count: int, k: int) -> IntArray:
-    """The draws of all mentions as one (mentions, k) matrix."""
-    matrix = np.full((count, k), -1, np.int64)
-    for mention, rows in enumerate(drawn):
-        matrix[mention, : len(rows)] = rows
-    return matrix
-
-
 class Scope(NamedTuple):
     """Mentions that draw from the same rows."""
 
@@ -92,9 +84,3 @@ def batch_golds(pool: SamplerPool, batch: SamplerBatch) -> Iterator[Scope]:
     """Every mention draws from the right answers of all mentions of the batch."""
     rows = sorted(set().union(*batch.gold))
     yield Scope(np.arange(len(batch.gold)), Rows(np.array(rows, np.int64)))
-
-
-def by_mention(scopes: Iterable[Scope]) -> list[Rows]:
-    """The rows of each mention, in the order of the mentions."""
-    found = {mention: rows for mentions, rows in scopes for mention in mentions.tolist()}
-    return [found[mention] for mention in range(len(found))]

@@ -40,7 +40,8 @@ WHOLE, PART, JOINED, SHORT = 1, 2, 4, 8
 MOST_WORDS = 8
 #: A part of fewer letters says nothing.
 LEAST_PART = 3
-_PAIR = 2
+#: Names of so many words may be written as one.
+PAIR = 2
 #: A word behind a number is its unit where it is so short, or ends the name ("8 pieces").
 _LONGEST_UNIT = 2
 #: Shorter words are not corrected.
@@ -131,11 +132,11 @@ class BagWriter:
             names[number] = named
             self._kb_words[kb] += len(set(named))
             core = _without_numbers(named)
-            if _PAIR <= len(core) < len(named):
+            if PAIR <= len(core) < len(named):
                 cores[number] = core
         own = [rows[number - self._count] for number in names]
         entities = (text_hash(f"{row.kb}\0{row.key or row.folded}") for row in own)
-        pairs = {number: "".join(name) for number, name in names.items() if len(name) == _PAIR}
+        pairs = {number: "".join(name) for number, name in names.items() if len(name) == PAIR}
         self._count += len(rows)
         self._words.add(names.values())
         self._entities.add(np.fromiter(entities, np.uint64, len(own)), list(names))

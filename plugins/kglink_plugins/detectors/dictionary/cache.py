@@ -34,7 +34,7 @@ from kglink_plugins.detectors.dictionary.compiled import (
 from kglink_plugins.plugin import DictionarySettings
 
 #: Raise it when the files, the folding or the borders of words change.
-FORMAT = 7
+FORMAT = 8
 MANIFEST = "manifest.json"
 _FILES = (
     {f"{name}.marisa" for name in TRIES}

@@ -1,8 +1,7 @@
-"""All aliases of some KBs, compiled: a static trie, what the guard knows, and a filter.
+"""All aliases of some KBs, compiled: a static trie, and what the guard knows of each.
 
 The trie (marisa-trie) holds the folded aliases and answers with all that a text begins with at one
-position. The filter says beforehand, for all words of a text at once, where that is worth asking:
-it is a bit table over hashes of the first one and the first two words of every alias.
+position.
 """
 
 from __future__ import annotations
@@ -20,21 +19,17 @@ import marisa_trie
 import numpy as np
 import numpy.typing as npt
 
-from kglink.files.runs import MOST_RECORDS, Hashes
+from kglink.files.runs import MOST_RECORDS
 from kglink.files.tables import map_array
 from kglink.plugins import NameRow
 from kglink_plugins.detectors.dictionary.bags import KBS_FILE, Bags, BagWriter
-from kglink_plugins.detectors.dictionary.borders import words_of
 from kglink_plugins.detectors.dictionary.guard import FUNCTION, Guard, shape_of
 from kglink_plugins.plugin import DictionarySettings
 
 Bytes = npt.NDArray[np.uint8]
 
 #: The parts of `Lexicon` that are files, besides its variants.
-TRIES, ARRAYS = ("keys", "surfaces", "articled"), ("counts", "shapes", "bits")
-#: Rows of the filter: aliases of one word, those that need a capital, and those of several words.
-ONE_WORD, ONE_CAPITAL_WORD, TWO_WORDS = range(3)
-_SLOTS_PER_ALIAS = 16
+TRIES, ARRAYS = ("keys", "surfaces", "articled"), ("counts", "shapes")
 #: A number with this number of digits, such as an EAN, is a name if somebody said that it is one.
 _LONG_NUMBER = 6
 _ROWS_AT_ONCE = 20_000
@@ -54,8 +49,6 @@ class Lexicon(NamedTuple):
     """Folded aliases with an article that no entity of theirs goes without: "the bishop"."""
     counts: npt.NDArray[np.uint32]
     shapes: Bytes
-    bits: Bytes
-    """The filter: three rows of bits, each addressed by the high bits of a hash."""
     longest: int
     """Characters of the longest key."""
     variants: Bags
@@ -122,7 +115,13 @@ class _Compiler:
         with self._waiting.open("w", encoding="ascii") as file:
             while some := list(islice(rest, _ROWS_AT_ONCE)):
                 self._bags.add([row for row in some if is_text(row.surface)])
-                columns = _Rows(*map(list, zip(*map(self._waits, some), strict=True)))
+                columns = _Rows(
+                    [row.surface if is_text(row.surface) else None for row in some],
+                    [row.folded for row in some],
+                    [row.count for row in some],
+                    [shape_of(row.surface) | self._guard.word_shape(row.folded) for row in some],
+                    [f"{row.kb}:{row.key}" for row in some],
+                )
                 for bearer, folded, shape in zip(
                     columns.bearers, columns.folded, columns.shapes, strict=True
                 ):
@@ -154,14 +153,8 @@ class _Compiler:
         self._trie("articled", set(self._articled.values()))
         np.save(self._folder / "counts.npy", np.minimum(counts, _MOST_COUNT).astype(np.uint32))
         np.save(self._folder / "shapes.npy", shapes)
-        np.save(self._folder / "bits.npy", self._filter_bits(keys, shapes))
         self._bags.write(self._folder, np.frombuffer(ids, np.uint32))
         return longest
-
-    def _waits(self, row: NameRow) -> tuple[str | None, str, int, int, str]:
-        surface = row.surface if is_text(row.surface) else None
-        shape = shape_of(row.surface) | self._guard.word_shape(row.folded)
-        return surface, row.folded, row.count, shape, f"{row.kb}:{row.key}"
 
     def _rows(self) -> Iterator[_Rows]:
         with self._waiting.open(encoding="ascii") as file:
@@ -175,34 +168,10 @@ class _Compiler:
         path.write_bytes(marisa_trie.Trie(words).tobytes())
         return marisa_trie.Trie().mmap(str(path))
 
-    def _filter_bits(self, keys: marisa_trie.Trie, shapes: Bytes) -> Bytes:
-        slots = 1 << max(10, (len(keys) * _SLOTS_PER_ALIAS).bit_length())
-        bits = np.zeros((3, slots // 8), dtype=np.uint8)
-        for some in self._rows():
-            chunk = [key for key in dict.fromkeys(some.folded) if key in keys]
-            own = shapes[[keys.key_id(key) for key in chunk]].tolist()
-            words = words_of("\n".join(chunk))
-            lengths = np.fromiter(map(len, chunk), dtype=np.int64, count=len(chunk))
-            ends = np.cumsum(lengths + 1) - 1
-            first = np.searchsorted(words.starts, ends - lengths)
-            several = words.ends[first] < ends
-            capital = np.fromiter(map(self._guard.needs_capital, chunk, own), np.bool_, len(chunk))
-            _set(bits, ONE_WORD, words.one[first[~several & ~capital]])
-            _set(bits, ONE_CAPITAL_WORD, words.one[first[~several & capital]])
-            _set(bits, TWO_WORDS, words.two[first[several]])
-        return bits
-
 
 def guard_of(settings: DictionarySettings) -> Guard:
     """The guard that these settings ask for."""
     return Guard(settings.match_case, settings.acronym_chars, settings.stop_words)
-
-
-def passes(bits: Bytes, row: int, hashes: Hashes) -> npt.NDArray[np.bool_]:
-    """Which hashes the filter row lets pass: all that are in it, and a few that are not."""
-    slots = _slots(bits, hashes)
-    found: npt.NDArray[np.bool_] = (bits[row, slots >> 3] >> (slots & 7).astype(np.uint8)) & 1 != 0
-    return found
 
 
 def is_text(surface: str) -> bool:
@@ -216,13 +185,3 @@ def _wanted(folded: str, settings: DictionarySettings) -> bool:
     if any(map(str.isalpha, folded)):
         return True
     return sum(map(str.isalnum, folded)) >= (1 if settings.numbers else _LONG_NUMBER)
-
-
-def _set(bits: Bytes, row: int, hashes: Hashes) -> None:
-    slots = _slots(bits, hashes)
-    np.bitwise_or.at(bits[row], slots >> 3, np.uint8(1) << (slots & 7).astype(np.uint8))
-
-
-def _slots(bits: Bytes, hashes: Hashes) -> npt.NDArray[np.int64]:
-    shift = 64 - (bits.shape[1] * 8).bit_length() + 1
-    return (hashes >> np.uint64(shift)).astype(np.int64)

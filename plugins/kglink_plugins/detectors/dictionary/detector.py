@@ -158,7 +158,8 @@ class NameDetector:
         best: dict[tuple[int, int], tuple[float, Place]] = {}
         for place in self.places(text):
             span = _with_signs(text, place.start, place.end)
-            score = self._score(place.facts)
+            odds = sum(map(float.__mul__, self._weights, place.facts), self._bias)
+            score = 1 / (1 + math.exp(-odds))
             if score >= LEAST_SCORE and (span not in best or score > best[span][0]):
                 best[span] = score, place
         return [Span(*span, best[span][0], self._otherwise(text, best[span][1]))
@@ -218,10 +219,6 @@ class NameDetector:
             return ""
         known: str = self._names.restore_key(place.name)
         return known
-
-    def _score(self, facts: Facts) -> float:
-        odds = sum(map(float.__mul__, self._weights, facts), self._bias)
-        return 1 / (1 + math.exp(-odds))
 
 
 def _ends_in_name(before: str) -> bool:

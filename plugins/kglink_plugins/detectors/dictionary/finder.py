@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from kglink.plugins import Names
 from kglink.records import Span
-from kglink.text.fold import Folded, Offsets, fold, fold_with_map
-from kglink.text.words import cuts_initials
-from kglink_plugins.detectors.dictionary.borders import Borders, borders_of, code_points, words_of
+from kglink.text.fold import Folded, fold, fold_with_map
+from kglink.text.words import cuts_initials, non_overlapping
+from kglink_plugins.detectors.dictionary.borders import Borders, borders_of
 from kglink_plugins.detectors.dictionary.cache import open_lexicon
-from kglink_plugins.detectors.dictionary.compiled import (
-    ONE_CAPITAL_WORD,
-    ONE_WORD,
-    TWO_WORDS,
-    Lexicon,
-    guard_of,
-    is_text,
-    passes,
-)
+from kglink_plugins.detectors.dictionary.compiled import Lexicon, guard_of, is_text
 from kglink_plugins.detectors.dictionary.guard import EDGED, Guard, Verdict, in_context
 from kglink_plugins.plugin import DictionarySettings
 
@@ -86,7 +77,8 @@ class DictionaryDetector:
         matches: list[Match] = []
         for piece in self._pieces(text):
             matches.extend(self._matches(text, piece, known))
-        return [Span(match.start, match.end, match.score) for match in without_overlaps(matches)]
+        kept = non_overlapping(matches, longest_first)
+        return [Span(match.start, match.end, match.score) for match in kept]
 
     def _pieces(self, text: str) -> Iterator[_Piece]:
         """Cut the text; each piece is long enough for every match that begins before its stop."""
@@ -100,7 +92,7 @@ class DictionaryDetector:
                 yield _Piece(offset, folded, borders, first, len(folded.text))
                 return
             limit = self._limit(folded)
-            if stop := _last_begin(folded, borders, limit):
+            if stop := _last_begin(borders, limit):
                 yield _Piece(offset, folded, borders, first, stop)
                 offset, size, first = offset + int(folded.starts[stop]), self._piece, 0
                 continue
@@ -135,17 +127,7 @@ class DictionaryDetector:
 
     def _matches(self, text: str, piece: _Piece, known: dict[str, _Known]) -> Iterator[Match]:
         offset, folded, borders, first, stop = piece
-        # Where the filter lets a word pass.
-        bits, words = self._lexicon.bits, words_of(piece.folded.text)
-        found = passes(bits, ONE_WORD, words.one) | passes(bits, TWO_WORDS, words.two)
-        capital = ~found & passes(bits, ONE_CAPITAL_WORD, words.one)
-        rows = np.flatnonzero(capital)
-        if rows.size:
-            firsts = piece.folded.starts[words.starts[rows]]
-            lasts = piece.folded.ends[words.ends[rows] - 1]
-            found[rows] = _perhaps_capital(text, piece.offset, firsts, lasts)
-        begins = words.starts[found]
-        begins = begins[(begins >= first) & (begins < stop) & borders.begin[begins]]
+        begins = np.flatnonzero(borders.begin[first:stop]) + first
         # Reading one number from a memory view is several times faster than from an array.
         starts, ends = folded.starts.data, folded.ends.data
         may_end = borders.end.data
@@ -200,53 +182,14 @@ def _separates(text: str) -> bool:
     return " " in fold(f"a{text}a")
 
 
-def _last_begin(folded: Folded, borders: Borders, limit: int) -> int:
+def _last_begin(borders: Borders, limit: int) -> int:
     """The last beginning of a word up to ``limit``; 0 if none."""
-    letters = code_points(folded.text[: limit + 1]) != ord(" ")
-    begins = np.flatnonzero(borders.begin[: limit + 1] & letters)
+    begins = np.flatnonzero(borders.begin[: limit + 1])
     return int(begins[-1]) if limit and begins.size else 0
 
 
-def _perhaps_capital(
-    text: str, offset: int, firsts: Offsets, lasts: Offsets
-) -> npt.NDArray[np.bool_]:
-    """Which spans hold a capital, or a character beyond ASCII that might be one."""
-    points = code_points(text[offset : offset + int(lasts[-1])])
-    capitals = (points >= 128) | ((points >= ord("A")) & (points <= ord("Z")))
-    counts = np.concatenate([[0], np.cumsum(capitals)])
-    return counts[lasts] > counts[firsts]
-
-
-def without_overlaps(matches: Iterable[Match]) -> list[Match]:
+def longest_first(match: Match) -> tuple[int, int, int, int]:
     """Where matches overlap the longest stays, then the most frequent, then the leftmost."""
-    kept: list[Match] = []
-    group: list[Match] = []
-    reach = 0
-    for match in sorted(matches):
-        if group and match.start >= reach:
-            kept.extend(_resolved(group))
-            group = []
-        group.append(match)
-        reach = max(reach, match.end)
-    kept.extend(_resolved(group))
-    return kept
-
-
-def _resolved(group: list[Match]) -> list[Match]:
-    if len(group) < 2:
-        return group
-    kept: list[Match] = []
-    origin = group[0].start
-    taken = bytearray(max(match.end for match in group) - origin)
-    for match in sorted(group, key=_preference):
-        start, end = match.start - origin, match.end - origin
-        if taken.find(1, start, end) < 0:
-            taken[start:end] = b"\1" * (end - start)
-            kept.append(match)
-    return sorted(kept)
-
-
-def _preference(match: Match) -> tuple[int, int, int, int]:
     return -match.size, -match.frequency, match.start, match.end
 
 

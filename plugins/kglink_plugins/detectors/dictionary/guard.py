@@ -111,17 +111,6 @@ class Guard:
             return False
         return self._match_case == "never" or not shape & (TITLE | UPPER | MIXED)
 
-    def needs_capital(self, folded: str, shape: int) -> bool:
-        """Whether an alias of one word matches only where the text has a capital in it."""
-        if self._match_case == "never" or not shape & WORD:
-            return False
-        return bool(
-            shape & FUNCTION
-            or (shape & (COMMON | LOWER)) == COMMON
-            or self._acronym(folded, shape)
-            or (self._match_case == "always" and not shape & LOWER)
-        )
-
     def verdict(self, folded: str, shape: int, surface: str, *, exact: bool) -> Verdict:
         """The score of a match with a surface; ``exact``: an alias is written so, sign for sign."""
         if self._match_case == "never":

@@ -6,11 +6,13 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, lru_cache
+from itertools import compress
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from kglink.files.tables import places_in
 from kglink.text.fold import fold
 from kglink.text.language import function_words, language_of
 from kglink.text.name_words import one_form
@@ -19,6 +21,7 @@ from kglink_plugins.detectors.dictionary.bags import (
     LEAST_MISSPELT,
     LEAST_PART,
     MOST_WORDS,
+    PAIR,
     PART,
     SHORT,
     WHOLE,
@@ -39,12 +42,10 @@ from kglink_plugins.detectors.dictionary.text_words import (
 )
 
 Hashes = npt.NDArray[np.uint64]
-Places = npt.NDArray[np.int64]
 
 #: A name in a text may have this number of empty words ("cancer of the breast").
 _MOST_EMPTY = 2
 _SHORT = 5
-_PAIR = 2
 #: Two words of fewer letters are no word of a name.
 _LEAST_PAIR = 4
 #: A commoner word has its capital from the beginning of its sentence.
@@ -227,7 +228,10 @@ class VariantFinder:
                     written=exact.get((start, end), 0.0),
                     bridged=is_bridged(hit),
                     inside=longest[hit.first] >= hit.stop
-                    and (longest[hit.first] > hit.stop or _begins_before(wholes, hit, longest)),
+                    and (
+                        longest[hit.first] > hit.stop
+                        or (hit.first > 0 and longest[hit.first - 1] >= hit.stop)
+                    ),
                     is_name=is_name,
                 ),
                 int(self._bags.bag_names[hit.bag]),
@@ -241,7 +245,7 @@ class VariantFinder:
         That is the word without an ending of its language, or else without one wrong letter.
         """
         hashes = np.array([form.hash for form in words.forms], dtype=np.uint64)
-        unknown = ~_among(self._bags.words, hashes) & (hashes != 0)
+        unknown = ~places_in(self._bags.words, hashes)[1] & (hashes != 0)
         misspelt = np.zeros(len(hashes), dtype=np.bool_)
         for at in np.flatnonzero(unknown).tolist():
             form = words.forms[at]
@@ -263,18 +267,12 @@ class VariantFinder:
         return None
 
     def _is_known(self, word: str) -> bool:
-        row = int(np.searchsorted(self._bags.words, np.uint64(word_hash(word))))
-        return row < len(self._bags.words) and int(self._bags.words[row]) == word_hash(word)
+        return bool(places_in(self._bags.words, _hashes_of([word]))[1][0])
 
     def _corrected_hash(self, word: str) -> int | None:
         """The hash of the only word of names that differs by one letter."""
-        wanted = np.array(deletions(word), dtype=np.uint64)
-        places = np.searchsorted(self._bags.deleted, wanted)
-        meant = {
-            int(self._bags.deleted_from[at])
-            for at, hashed in zip(places.tolist(), wanted.tolist(), strict=True)
-            if at < len(self._bags.deleted) and int(self._bags.deleted[at]) == hashed
-        }
+        places, known = places_in(self._bags.deleted, np.array(deletions(word), np.uint64))
+        meant = set(self._bags.deleted_from[places[known]].tolist())
         if len(meant) != 1 or (row := meant.pop()) >= len(self._bags.words):
             return None
         return int(self._bags.words[row])
@@ -282,7 +280,7 @@ class VariantFinder:
     def _runs(self, words: TextWords, hashes: Hashes) -> Iterator[Hit]:
         """Runs of words whose hashes sum up to a bag."""
         filled = hashes != 0
-        known = ~filled | _among(self._bags.words, hashes)
+        known = ~filled | places_in(self._bags.words, hashes)[1]
         for at in np.flatnonzero(~known).tolist():
             parts = words.forms[at].word.split(" ")  # of "7l" two
             known[at] = len(parts) > 1 and all(map(self._is_known, parts))
@@ -297,10 +295,8 @@ class VariantFinder:
             if size > 1:
                 may &= strange[first] == strange[last + 1]
             first = first[may]
-            values = sums[first + size] - sums[first]
-            places = np.searchsorted(self._bags.bags, values)
-            found = np.flatnonzero(_equal(self._bags.bags, places, values))
-            for at, place in zip(first[found].tolist(), places[found].tolist(), strict=True):
+            places, is_bag = places_in(self._bags.bags, sums[first + size] - sums[first])
+            for at, place in zip(first[is_bag].tolist(), places[is_bag].tolist(), strict=True):
                 kind = int(self._bags.bag_kinds[place])
                 if kind & WHOLE and _is_spaced_otherwise(kind, words.forms[at : at + size]):
                     kind = kind & ~WHOLE | JOINED
@@ -318,15 +314,12 @@ class VariantFinder:
             and not heeded & {forms[at].folded, forms[at + 1].folded}
             and not _has_digit(forms[at].word + forms[at + 1].word)
         ]
-        values = np.array(
-            [word_hash(forms[at].word + forms[at + 1].word) for at in pairs], dtype=np.uint64
-        )
-        places = np.searchsorted(self._bags.bags, values)
-        for row in np.flatnonzero(_equal(self._bags.bags, places, values)).tolist():
-            place = int(places[row])
+        values = _hashes_of([forms[at].word + forms[at + 1].word for at in pairs])
+        places, is_bag = places_in(self._bags.bags, values)
+        for at, place in zip(compress(pairs, is_bag), places[is_bag].tolist(), strict=True):
             kind = int(self._bags.bag_kinds[place])
             if kind & (WHOLE | PART):
-                yield Hit(pairs[row], pairs[row] + 2, place, JOINED if kind & WHOLE else PART)
+                yield Hit(at, at + 2, place, JOINED if kind & WHOLE else PART)
 
     def facts_as_written(self, text: str, start: int, end: int, written: float = 1.0) -> Facts:
         """The facts of a name that stands in a text as it is written, of whatever signs."""
@@ -364,9 +357,7 @@ class VariantFinder:
         start, end = words.starts[hit.first], words.ends[hit.stop - 1]
         surface = text[start:end]
         counted = [at for at in range(hit.first, hit.stop) if words.forms[at].hash]
-        rows = np.searchsorted(bags.words, hashes[counted])
-        rows = np.minimum(rows, len(bags.words) - 1)
-        same = bags.words[rows] == hashes[counted]
+        rows, same = places_in(bags.words, hashes[counted])
         names = np.where(same, bags.word_names[rows], 0)
         ends = np.where(same, bags.word_ends[rows], 0)
         common = min(words.forms[at].common for at in counted)
@@ -375,6 +366,16 @@ class VariantFinder:
         is_part = bool(hit.kind & PART) and not whole
         capital = _capital(text, surface, start)
         few = self._few_of_kb[bags.bag_kbs[hit.bag]]
+        close, named = [0.0, 0.0], [0.0, 0.0]
+        # The words before it and after it, and the one of two words that the gap to it follows.
+        for side, (other, gap) in enumerate(
+            ((hit.first - 1, hit.first - 1), (hit.stop, hit.stop - 1))
+        ):
+            if 0 <= other < len(words.forms):
+                joined = words.joined[gap] and words.forms[other].folded not in heeded
+                goes_on = _goes_on(text, words.ends[gap], words.starts[gap + 1])
+                close[side] = float(joined)
+                named[side] = float(capital > 0 and is_name[other] and goes_on)
         return Facts(
             written=written,
             variant=float(whole and not written),
@@ -395,28 +396,10 @@ class VariantFinder:
             article=0.0,
             bridged=float(bridged),
             inside=float(inside),
-            before=float(
-                hit.first > 0
-                and bool(words.joined[hit.first - 1])
-                and words.forms[hit.first - 1].folded not in heeded
-            ),
-            after=float(
-                hit.stop < len(words.forms)
-                and bool(words.joined[hit.stop - 1])
-                and words.forms[hit.stop].folded not in heeded
-            ),
-            capital_before=float(
-                capital > 0
-                and hit.first > 0
-                and is_name[hit.first - 1]
-                and _goes_on(text, words.ends[hit.first - 1], start)
-            ),
-            capital_after=float(
-                capital > 0
-                and hit.stop < len(words.forms)
-                and is_name[hit.stop]
-                and _goes_on(text, end, words.starts[hit.stop])
-            ),
+            before=close[0],
+            after=close[1],
+            capital_before=named[0],
+            capital_after=named[1],
             of_before=float(
                 capital > 0 and bool(_OF_BEFORE.search(text, max(0, start - 40), start))
             ),
@@ -452,7 +435,7 @@ def _says_something(hit: Hit, forms: Sequence[Form], heeded: frozenset[str]) -> 
 def _is_spaced_otherwise(kind: int, forms: Sequence[Form]) -> bool:
     """Whether a whole name is this but for a space: "RH 36" for "RH36", "H2" for "H 2"."""
     pieces = [piece for form in forms for piece in pieces_of(form.word)]
-    is_mixed = len(pieces) == _PAIR and pieces[0].isdigit() != pieces[1].isdigit()
+    is_mixed = len(pieces) == PAIR and pieces[0].isdigit() != pieces[1].isdigit()
     return is_mixed and bool(kind & JOINED) == (len(forms) == 1)
 
 
@@ -546,16 +529,8 @@ def _function_words(language: str) -> frozenset[str]:
     return FUNCTION_WORDS | frozenset(map(fold, function_words(language)))
 
 
-def _among(table: Hashes, values: Hashes) -> npt.NDArray[np.bool_]:
-    return _equal(table, np.searchsorted(table, values), values)
-
-
-def _equal(table: Hashes, places: Places, values: Hashes) -> npt.NDArray[np.bool_]:
-    """Whether a sorted table has each value at its place."""
-    if not len(table):
-        return np.zeros(len(values), dtype=np.bool_)
-    found: npt.NDArray[np.bool_] = table[np.minimum(places, len(table) - 1)] == values
-    return found
+def _hashes_of(words: Sequence[str]) -> Hashes:
+    return np.fromiter(map(word_hash, words), np.uint64, len(words))
 
 
 def _longest(spans: Sequence[tuple[int, int]], size: int) -> list[int]:
@@ -566,8 +541,3 @@ def _longest(spans: Sequence[tuple[int, int]], size: int) -> list[int]:
     for at in range(1, size + 1):
         furthest[at] = max(furthest[at], furthest[at - 1])
     return furthest
-
-
-def _begins_before(spans: Sequence[tuple[int, int]], hit: Hit, furthest: Sequence[int]) -> bool:
-    """Whether a span that begins before a hit ends where it ends, or behind it."""
-    return hit.first > 0 and furthest[hit.first - 1] >= hit.stop

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
+from kglink.models.tag_spans import without_overlaps
 from kglink.records import Span
 
 _WORD = re.compile(r"\w{1,64}|[^\w\s]")
@@ -53,17 +54,3 @@ def trimmed(text: str, start: int, end: int) -> tuple[int, int]:
     surface = text[start:end]
     start += len(surface) - len(surface.lstrip())
     return start, start + len(surface.strip())
-
-
-def without_overlaps(spans: Iterable[Span]) -> list[Span]:
-    """Spans in reading order; of those that overlap the surest stays, then the longest."""
-    kept: list[Span] = []
-    end = 0
-    for span in sorted(spans, key=lambda one: (one.start, -one.score, -one.end)):
-        if span.start >= end:
-            kept.append(span)
-        elif (span.score, span.end - span.start) > (kept[-1].score, kept[-1].end - kept[-1].start):
-            # It may still overlap the one before: that one ended before the span it replaces.
-            kept[-1] = span
-        end = kept[-1].end
-    return kept

@@ -87,15 +87,14 @@ def _refuse_other_pipelines(path: Path) -> None:
 def _refuse_pickles(folder: Path) -> None:
     """Refuse a folder with a pickle, or with a file that holds pickled tensors."""
     for path in sorted(folder.rglob("*")):
-        if path.is_file() and path.stat().st_size and _is_pickled(path):
+        if not path.is_file() or not path.stat().st_size:
+            continue
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            marked = len(data) > 2 and data[0] == _PICKLE and data[1] in _PROTOCOLS
+            pickled = (marked and data[-1:] == b".") or data.find(_TORCH) >= 0
+        if pickled:
             raise ModelError(
                 f"{path}: is pickled, and kglink never opens such a file: unpickling can run any "
                 "code in it",
                 hint="Of a transformer give its own folder to the detector kglink/huggingface.",
             )
-
-
-def _is_pickled(path: Path) -> bool:
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        pickled = len(data) > 2 and data[0] == _PICKLE and data[1] in _PROTOCOLS
-        return (pickled and data[-1:] == b".") or data.find(_TORCH) >= 0

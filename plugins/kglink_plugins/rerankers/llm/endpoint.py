@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import time
 from contextlib import suppress
@@ -129,7 +130,11 @@ class Endpoint:
         """The model's answer; NoReplyError where there is none after all attempts."""
         pause = FIRST_PAUSE
         for attempt in range(self._settings.retries + 1):
-            self._wait_for_turn()
+            if self._settings.per_minute:
+                with self._turns:
+                    turn = max(self._next_turn, time.monotonic())
+                    self._next_turn = turn + 60 / self._settings.per_minute
+                time.sleep(max(0.0, turn - time.monotonic()))
             try:
                 return self._asked(prompt)
             except NoReplyError as error:
@@ -140,14 +145,6 @@ class Endpoint:
             time.sleep(wait)
             pause = min(2 * pause, _LONGEST_PAUSE)
         raise AssertionError("the last attempt answers or raises")
-
-    def _wait_for_turn(self) -> None:
-        if not self._settings.per_minute:
-            return
-        with self._turns:
-            turn = max(self._next_turn, time.monotonic())
-            self._next_turn = turn + 60 / self._settings.per_minute
-        time.sleep(max(0.0, turn - time.monotonic()))
 
     def _asked(self, prompt: str) -> Reply:
         body = {
@@ -176,7 +173,8 @@ class Endpoint:
         kind = HTTPSConnection if self._secure else HTTPConnection
         connection = kind(self._host, self._port, timeout=limit)
         connection.response_class = _BoundedResponse
-        late, watch = Event(), None
+        late, watch, problem = Event(), None, None
+        status, after, data = 0, None, b""
         headers = {"Content-Type": "application/json"}
         if self._key:
             headers["Authorization"] = f"Bearer {self._key}"
@@ -189,37 +187,27 @@ class Endpoint:
             connection.request("POST", self._path, body, headers)
             response = connection.getresponse()
             data = response.read(_MOST_BYTES + 1)
-            status, after = response.status, _after(response)
-        except Exception as error:  # whatever a reader of HTTP raises
-            if late.is_set() or isinstance(error, TimeoutError):
-                raise self._late() from error
-            if isinstance(error, _TooMuchError):
-                raise self._too_much() from error
-            raise NoReplyError(f"{self.name}: {self._why(error)}") from error
+            status, wait = response.status, response.headers.get("Retry-After", "")
+            after = float(wait) if re.fullmatch(r"[0-9]{1,6}", wait) else None
+        except Exception as error:  # noqa: BLE001 - whatever a reader of HTTP raises
+            problem = error
         finally:
             if watch is not None:
                 watch.cancel()
             connection.close()
-        if late.is_set():
-            raise self._late()
-        if len(data) > _MOST_BYTES:
-            raise self._too_much()
+        if late.is_set() or isinstance(problem, TimeoutError):
+            raise NoReplyError(f"{self.name} did not answer in {limit:g} s") from problem
+        if isinstance(problem, _TooMuchError) or len(data) > _MOST_BYTES:
+            message = f"{self.name} answered more than a megabyte"
+            raise NoReplyError(message, again=False) from problem
+        if isinstance(problem, OSError) and not isinstance(problem, HTTPException):
+            # In the system's words, which quote nobody: it is about the connection itself.
+            why = printable(str(problem) or repr(problem), _MOST_SHOWN)
+            raise NoReplyError(f"{self.name}: {why}") from problem
+        if problem is not None:  # in those of a library, which quotes the answer
+            why = self._told(str(problem)) or f"no answer in HTTP ({type(problem).__name__})"
+            raise NoReplyError(f"{self.name}: {why}") from problem
         return status, after, data
-
-    def _late(self) -> NoReplyError:
-        return NoReplyError(f"{self.name} did not answer in {self._settings.timeout:g} s")
-
-    def _too_much(self) -> NoReplyError:
-        return NoReplyError(f"{self.name} answered more than a megabyte", again=False)
-
-    def _why(self, error: Exception) -> str:
-        """What went wrong, in the system's words, or in those of a library that quotes the answer.
-
-        Nothing was sent before there was a connection, and the system quotes nobody.
-        """
-        if isinstance(error, OSError) and not isinstance(error, HTTPException):
-            return printable(str(error) or repr(error), _MOST_SHOWN)
-        return self._told(str(error)) or f"no answer in HTTP ({type(error).__name__})"
 
     def _told(self, text: str) -> str:
         """What an endpoint says, on one line; nothing where a key was sent.
@@ -249,11 +237,6 @@ def _reply(record: Any) -> Reply:
 
 def _count(value: object) -> int:
     return value if type(value) is int and 0 <= value <= _MOST_TOKENS else 0
-
-
-def _after(response: HTTPResponse) -> float | None:
-    wait = response.headers.get("Retry-After", "")
-    return float(wait) if wait.isascii() and wait.isdigit() and len(wait) < 7 else None
 
 
 def _bad_url() -> UsageError:

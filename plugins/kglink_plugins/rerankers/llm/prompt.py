@@ -14,6 +14,7 @@ from kglink.errors import UsageError
 from kglink.files.digest import text_digest
 from kglink.records import Candidate, MentionInText, Ranking
 from kglink.text.words import cuts_word
+from kglink_plugins.plugin import LlmSettings
 
 _FIELDS = {"text", "mention", "candidates"}
 #: How many other names of a candidate are given.
@@ -28,10 +29,16 @@ _NONE = re.compile(r"\W*none(?: of (?:these|them))?\W*", re.IGNORECASE)
 class Prompt:
     """A template with the text, the mention and its candidates as fields."""
 
-    def __init__(self, path: str, *, context_chars: int, description_chars: int) -> None:
-        self._template = Template(_read(path))
-        self._context_chars = context_chars
-        self._description_chars = description_chars
+    def __init__(self, settings: LlmSettings) -> None:
+        self._settings, path = settings, settings.prompt
+        try:
+            file = Path(path).expanduser() if path else files(__package__) / "prompt.txt"
+            self._template = Template(file.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError) as error:
+            why = getattr(error, "strerror", None) or "it is not UTF-8 text"
+            raise UsageError(
+                f"cannot read the prompt {path}: {why}", hint="The setting `prompt` names the file."
+            ) from error
         fields = set(self._template.get_identifiers())
         if not self._template.is_valid() or fields != _FIELDS:
             raise UsageError(
@@ -43,7 +50,7 @@ class Prompt:
         """The question about one mention."""
         numbered = enumerate(ranking.candidates, 1)
         return self._template.substitute(
-            text=_marked(ranking.mention, self._context_chars),
+            text=_marked(ranking.mention, self._settings.context_chars),
             mention=_line(ranking.mention.surface),
             candidates="\n".join(f"{number}. {self._told(one)}" for number, one in numbered),
         )
@@ -56,7 +63,7 @@ class Prompt:
         others = [_line(one) for one in candidate.aliases if one != candidate.title]
         if others:
             text += f"; also: {', '.join(others[:_MOST_ALIASES])}"
-        description = _line(candidate.description[: self._description_chars])
+        description = _line(candidate.description[: self._settings.description_chars])
         return f"{text}. {description}" if description else text
 
 
@@ -74,18 +81,6 @@ def chosen_number(answer: str, count: int) -> int | None:
     (number,) = numbers
     # A number of many digits is none of ours, and int() has a limit.
     return int(number) if len(number) < 6 and int(number) <= count else None
-
-
-def _read(path: str) -> str:
-    if not path:
-        return (files(__package__) / "prompt.txt").read_text(encoding="utf-8")
-    try:
-        return Path(path).expanduser().read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "it is not UTF-8 text"
-        raise UsageError(
-            f"cannot read the prompt {path}: {why}", hint="The setting `prompt` names the file."
-        ) from error
 
 
 def _marked(mention: MentionInText, context_chars: int) -> str:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Event, Lock, Thread
-from typing import NamedTuple
 
 from kglink.records import Candidate, Ranking
 from kglink_plugins.exporters.summary import counted
@@ -27,11 +25,8 @@ EVIDENCE = "llm"
 _FILE = "llm-answers.sqlite"
 
 
-class _Answer(NamedTuple):
-    """The number of a candidate, 0 for none; or why there is no answer."""
-
-    number: int = 0
-    problem: str = ""
+#: The number of a candidate, 0 for none; or why there is no answer.
+_Answer = int | str
 
 
 class LlmReranker:
@@ -40,11 +35,7 @@ class LlmReranker:
     def __init__(self, settings: LlmSettings) -> None:
         self._settings = settings
         self._endpoint = Endpoint(settings)
-        self._prompt = Prompt(
-            settings.prompt,
-            context_chars=settings.context_chars,
-            description_chars=settings.description_chars,
-        )
+        self._prompt = Prompt(settings)
         self._answers: Answers | None = None
         self._lock = Lock()
         self._failures = 0
@@ -96,7 +87,7 @@ class LlmReranker:
         `concurrent.futures` would.
         """
         waiting: SimpleQueue[tuple[str, int]] = SimpleQueue()
-        done: SimpleQueue[tuple[str, Future[_Answer]]] = SimpleQueue()
+        done: SimpleQueue[tuple[str, _Answer | Exception]] = SimpleQueue()
         for one in counts.items():
             waiting.put(one)
         stopped = Event()
@@ -105,7 +96,10 @@ class LlmReranker:
             with suppress(Empty):
                 while not stopped.is_set():
                     prompt, count = waiting.get_nowait()
-                    done.put((prompt, _outcome(self._answer, prompt, count)))
+                    try:
+                        done.put((prompt, self._answer(prompt, count)))
+                    except Exception as error:  # noqa: BLE001 - raised where the answer is wanted
+                        done.put((prompt, error))
 
         for _ in range(min(self._settings.parallel, len(counts))):
             Thread(target=work, daemon=True).start()
@@ -113,70 +107,64 @@ class LlmReranker:
             found = dict(done.get() for _ in counts)
         finally:
             stopped.set()
-        return {prompt: answer.result() for prompt, answer in found.items()}
+        answers: dict[str, _Answer] = {}
+        for prompt, answer in found.items():
+            if isinstance(answer, Exception):
+                raise answer
+            answers[prompt] = answer
+        return answers
 
     def _answer(self, prompt: str, count: int) -> _Answer:
-        answer = self._asked(prompt, count)
-        if answer.problem:
+        try:
+            return self._number(prompt, count)
+        except NoReplyError as error:
             with self._lock:
-                self._problems[answer.problem] += 1
-        return answer
+                self._problems[str(error)] += 1
+            return str(error)
 
-    def _asked(self, prompt: str, count: int) -> _Answer:
+    def _number(self, prompt: str, count: int) -> int:
         model = self._settings.model
         kept = self._answers.get(model, prompt) if self._answers else None
         number = None if kept is None else chosen_number(kept, count)
         if number is not None:
             with self._lock:
                 self._counts["kept"] += 1
-            return _Answer(number)
+            return number
         if time.monotonic() < self._rests_until:
-            return _Answer(problem=f"{self._endpoint.name} is not asked for a minute: it failed")
+            raise NoReplyError(f"{self._endpoint.name} is not asked for a minute: it failed")
         try:
             reply = self._endpoint.ask(prompt)
-        except NoReplyError as error:
+        except NoReplyError:
             with self._lock:
                 self._failures += 1
                 if self._failures >= MOST_FAILURES:
                     self._failures = 0
                     self._rests_until = time.monotonic() + REST
-            return _Answer(problem=str(error))
+            raise
         with self._lock:
             self._failures = 0
             self._counts.update(asked=1, read=reply.read, written=reply.written)
         number = chosen_number(reply.text, count)
         if number is None:
-            return _Answer(problem=f"{model} answered nothing that names a candidate")
+            raise NoReplyError(f"{model} answered nothing that names a candidate")
         if self._answers:
             self._answers.put(model, prompt, number)
-        return _Answer(number)
+        return number
 
     def _ranked(self, ranking: Ranking, answer: _Answer) -> Ranking:
-        if answer.problem:
-            return replace(ranking, note=answer.problem)
+        if isinstance(answer, str):
+            return replace(ranking, note=answer)
         weight, candidates = self._settings.weight, ranking.candidates
-        if answer.number == 0:
-            return replace(
-                ranking,
-                candidates=tuple(_told(one, 0.0, one.score - 2 * weight) for one in candidates),
-            )
-        chosen = candidates[answer.number - 1]
-        others = [one for one in candidates if one is not chosen]
-        best = max(one.score for one in candidates)
-        first = _told(chosen, 1.0, best + weight)
-        return replace(ranking, candidates=(first, *(_told(one, 0.0, one.score) for one in others)))
+        if answer == 0:
+            scored = [_told(one, 0.0, one.score - 2 * weight) for one in candidates]
+        else:
+            chosen = candidates[answer - 1]
+            best = max(one.score for one in candidates)
+            scored = [_told(chosen, 1.0, best + weight)]
+            scored += [_told(one, 0.0, one.score) for one in candidates if one is not chosen]
+        return replace(ranking, candidates=tuple(scored))
 
 
 def _told(candidate: Candidate, value: float, score: float) -> Candidate:
     evidence = {**candidate.evidence, EVIDENCE: value}
     return replace(candidate, score=score, evidence=evidence)
-
-
-def _outcome(answer: Callable[[str, int], _Answer], prompt: str, count: int) -> Future[_Answer]:
-    """An answer, or the error in its place, for the thread that waits for it."""
-    outcome: Future[_Answer] = Future()
-    try:
-        outcome.set_result(answer(prompt, count))
-    except Exception as error:  # noqa: BLE001 - raised where the answer is wanted
-        outcome.set_exception(error)
-    return outcome

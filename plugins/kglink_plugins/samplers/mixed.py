@@ -1,26 +1,24 @@
-"""Hard negatives: Hard-ID and Hard-CD of T-Biencoder, k-NN of ArboEL, Mixed-p of AMH.
+"""Negatives that score high, that are drawn, or both: T-Biencoder, BLINK, k-NN of ArboEL, AMH.
 
 The highest scores are found exactly: block by block, in memory that does not grow.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
 
 from kglink.errors import UsageError
-from kglink.plugins import PairScores, PluginSettings, SamplerBatch, SamplerPool
+from kglink.plugins import PairScores, SamplerBatch, SamplerPool
 from kglink_plugins.plugin import KnnSettings, MixedSettings
 from kglink_plugins.samplers.draw import (
     IntArray,
     Scope,
     batch_golds,
-    by_mention,
     draw,
     own_domains,
-    padded,
     whole_pool,
 )
 
@@ -112,41 +110,15 @@ def _scores(pool: SamplerPool, batch: SamplerBatch) -> PairScores:
     return products
 
 
-class HardCrossDomain:
-    """Takes the highest scores of all entities."""
-
-    by_score, in_batch = True, False
-    scopes: Callable[[SamplerPool, SamplerBatch], Iterator[Scope]] = staticmethod(whole_pool)
-
-    def __init__(self, settings: PluginSettings | None = None) -> None:
-        pass
-
-    def sample(
-        self, pool: SamplerPool, batch: SamplerBatch, k: int, rng: np.random.Generator
-    ) -> IntArray:
-        """The same negatives until the entities are encoded anew."""
-        return hardest(pool, batch, self.scopes(pool, batch), k)
-
-
-class HardInDomain(HardCrossDomain):
-    """Takes the highest scores within the domains of a mention's right answers."""
-
-    scopes = staticmethod(own_domains)
-
-
-class Knn(HardCrossDomain):
-    """Takes the nearest entities; a setting says whether types or KBs bound the search."""
-
-    def __init__(self, settings: KnnSettings | None = None) -> None:
-        super().__init__(settings)
-        self.scopes = own_domains if (settings or KnnSettings()).in_domain else whole_pool
-
-
 _SCOPES = {"batch": batch_golds, "domain": own_domains, "pool": whole_pool}
 
 
 class MixedP:
-    """Takes a share of highest scores, then draws from what is left."""
+    """Takes a share of highest scores, then draws at random from what is left.
+
+    With a share of nothing or of all it is the other samplers of the papers: rows of the table of
+    plugins.
+    """
 
     def __init__(self, settings: MixedSettings | None = None) -> None:
         settings = settings or MixedSettings()
@@ -158,16 +130,24 @@ class MixedP:
     def sample(
         self, pool: SamplerPool, batch: SamplerBatch, k: int, rng: np.random.Generator
     ) -> IntArray:
-        """The hard negatives of each mention, then the random ones."""
+        """The hard negatives of each mention, then the random ones, new on every visit."""
         scopes = list(self._scopes(pool, batch))
         # Half of an odd number counts as hard.
         wanted = int(np.floor(self._p * k + 0.5))
-        empty = np.empty((len(batch.gold), 0), np.int64)
-        hard = hardest(pool, batch, scopes, wanted) if wanted else empty
-        drawn = []
-        for mention, rows in enumerate(by_mention(scopes)):
-            taken = hard[mention][hard[mention] >= 0]
-            barred = batch.forbidden(mention).union(taken.tolist())
-            rest = draw(rows, barred, k - wanted, rng)
-            drawn.append(np.concatenate([taken, rest]))
-        return padded(drawn, len(drawn), k)
+        hard = hardest(pool, batch, scopes, wanted) if wanted else None
+        if hard is not None and wanted == k:
+            return hard
+        found = np.full((len(batch.gold), k), -1, np.int64)
+        rows_of = {one: rows for mentions, rows in scopes for one in mentions.tolist()}
+        for mention in range(len(batch.gold)):
+            taken = [] if hard is None else hard[mention][hard[mention] >= 0].tolist()
+            barred = batch.forbidden(mention).union(taken)
+            drawn = [*taken, *draw(rows_of[mention], barred, k - wanted, rng).tolist()]
+            found[mention, : len(drawn)] = drawn
+        return found
+
+
+def knn(settings: KnnSettings | None = None) -> MixedP:
+    """Takes the nearest entities; a setting says whether types or KBs bound the search."""
+    in_domain = (settings or KnnSettings()).in_domain
+    return MixedP(MixedSettings(p=1, among="domain" if in_domain else "pool"))

@@ -1,1 +1,0 @@
-"""A detector that has learnt from annotated documents where mentions are."""
