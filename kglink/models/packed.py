@@ -28,7 +28,6 @@ from kglink.models.tower import (
     StateModel,
     TokenBatch,
     Tower,
-    Views,
     added_rows,
     copied,
 )
@@ -212,13 +211,15 @@ class PackedTower(Tower):
         """The last states, (tokens, dim), in packed order."""
         return self._run(self._embed(batch), batch, self._layers)
 
-    def views(self, batch: TokenBatch, layer: int, change: Change, *, plain: bool = True) -> Views:
-        """The last states without and with ``change`` after ``layer``; lower layers run once."""
+    def views(
+        self, batch: TokenBatch, layer: int, change: Change, *, plain: bool = True
+    ) -> list[Tensor]:
+        """The last states, if ``plain``, then those with ``change``; lower layers run once."""
         self.check_layer(layer)
         below = self._run(self._embed(batch), batch, self._layers[:layer])
         upper = self._layers[layer:]
-        states = self._run(below, batch, upper) if plain else None
-        return Views(states, self._run(change(below), batch, upper))
+        states = [self._run(below, batch, upper)] if plain else []
+        return [*states, self._run(change(below), batch, upper)]
 
     def weights(self) -> dict[str, Tensor]:
         """Its weights under the names of Hugging Face, fp32 on the CPU."""

@@ -17,7 +17,6 @@ from kglink.models.tower import (
     StateModel,
     TokenBatch,
     Tower,
-    Views,
     copied,
 )
 
@@ -44,8 +43,10 @@ class PaddedTower(Tower):
         with torch.autocast(batch.ids.device.type, self.dtype, enabled=self.dtype != torch.float32):
             return self._states(batch.ids, batch.lengths.tolist(), batch.kinds)
 
-    def views(self, batch: TokenBatch, layer: int, change: Change, *, plain: bool = True) -> Views:
-        """The last states without and with ``change`` after ``layer``.
+    def views(
+        self, batch: TokenBatch, layer: int, change: Change, *, plain: bool = True
+    ) -> list[Tensor]:
+        """The last states, if ``plain``, then those with ``change`` after ``layer``.
 
         The lower layers run twice, since transformers cannot be entered in the middle, but what
         they make the second time is dropped: both views stand on the same lower states.
@@ -53,7 +54,7 @@ class PaddedTower(Tower):
         self.check_layer(layer)
         if layer == self.depth:
             states = self.forward(batch)
-            return Views(states if plain else None, change(states))
+            return [*[states] * plain, change(states)]
         seen: list[Tensor] = []
 
         def keep(hidden: Tensor) -> Tensor:
@@ -61,10 +62,8 @@ class PaddedTower(Tower):
             return hidden
 
         states = self._hooked(batch, layer, keep)
-        return Views(
-            states if plain else None,
-            self._hooked(batch, layer, lambda _: self._change_rows(seen[0], batch, change)),
-        )
+        changed = self._hooked(batch, layer, lambda _: self._change_rows(seen[0], batch, change))
+        return [*[states] * plain, changed]
 
     def states(
         self,

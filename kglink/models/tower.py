@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -111,13 +111,6 @@ class StateModel(Protocol):
         ...
 
 
-class Views(NamedTuple):
-    """The last states of a batch as they are, and with the states after some layer changed."""
-
-    plain: Tensor | None
-    changed: Tensor
-
-
 class Tower(nn.Module, ABC):
     """A trainable encoder: packed token ids in, the states of its last layer out."""
 
@@ -132,8 +125,10 @@ class Tower(nn.Module, ABC):
         """The last states, (tokens, dim), in packed order."""
 
     @abstractmethod
-    def views(self, batch: TokenBatch, layer: int, change: Change, *, plain: bool = True) -> Views:
-        """The last states without and with ``change`` after ``layer``; lower layers run once."""
+    def views(
+        self, batch: TokenBatch, layer: int, change: Change, *, plain: bool = True
+    ) -> list[Tensor]:
+        """The last states, if ``plain``, then those with ``change`` after ``layer``."""
 
     @abstractmethod
     def weights(self) -> dict[str, Tensor]:

@@ -46,7 +46,7 @@ from kglink.training.encoded_pool import EncodedPool
 from kglink.training.job import Note, Tell
 from kglink.training.loop import EpochFigures, Task, advising, seed_of
 from kglink.training.negatives import Negatives, Teacher
-from kglink.training.processes import Encoding, PairLoss, Team, Texts
+from kglink.training.processes import PairLoss, Team, Texts, add_gradients
 from kglink.training.recipe import LossMode, OverlapSection, SelectionSection, StageSection
 from kglink.training.stages import Stage, StepItems, batches_of
 from kglink.training.validation import Recalls, judged_mentions, searched_rows, validate
@@ -319,9 +319,12 @@ class PairTask(Task[StageSection | OverlapSection, StepItems]):
         tools, section = self._tools, self.section
         entities = Texts(as_ids(tools.data.pool.tokens.take(rows.tolist())), self._domains(rows))
         mode = section.loss_mode if isinstance(section, StageSection) else "base"
-        view = _VIEWS[mode] if self.ascent is not None else "plain"
-        encoding = Encoding(tools.model, tools.team, view, section.micro_batch)
-        return encoding.backward(mentions, entities, loss, weight)
+        return add_gradients(
+            *(tools.model, tools.team, (mentions, entities), loss),
+            view=_VIEWS[mode] if self.ascent is not None else "plain",
+            micro_batch=section.micro_batch,
+            weight=weight,
+        )
 
     def _domains(self, rows: IntArray) -> list[int]:
         if self.ascent is None:
