@@ -17,11 +17,10 @@ from kglink.errors import ModelError, UsageError
 from kglink.models.hardware import Hardware, choose_hardware
 from kglink.models.inputs import IdArray, Inputs, tokenizer_files
 from kglink.models.model_folder import (
+    TRAINED,
     BaseInfo,
     ModelManifest,
     TowerFiles,
-    is_model_folder,
-    read_manifest,
     tower_sources,
     write_model_folder,
 )
@@ -248,8 +247,8 @@ def load_bi_encoder(
     folder = Path(model).expanduser()
     tag_ids: tuple[int, int, int] | None = None
     history: tuple[dict[str, Any], ...] = ()
-    if is_model_folder(folder):
-        manifest = read_manifest(folder.resolve())
+    if TRAINED.is_there(folder):
+        manifest = TRAINED.read(folder.resolve())
         chosen = settings or manifest.settings
         if chosen.shared and not manifest.settings.shared:
             raise ModelError(

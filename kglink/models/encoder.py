@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kglink.errors import ModelError, UsageError
 from kglink.models.hardware import Hardware, Precision, choose_hardware
-from kglink.models.model_folder import is_model_folder, read_manifest, tower_sources
+from kglink.models.model_folder import TRAINED, tower_sources
 from kglink.models.opening import DEFAULT_MODEL, resolve_model
 from kglink.models.settings import BiEncoderSettings, Pooling
 from kglink.models.source import ModelInfo, ModelSource, read_config
@@ -74,7 +74,7 @@ class Encoder:
         if isinstance(self._model, ModelSource):
             return self._model
         own = self._root / self._model if self._root else None
-        inside = own is not None and (own.is_dir() or is_model_folder(own))
+        inside = own is not None and (own.is_dir() or TRAINED.is_there(own))
         try:
             return resolve_model(str(own) if inside else self._model, fetch=not self._of_space)
         except ModelError as error:
@@ -110,9 +110,9 @@ class Encoder:
     @cached_property
     def trained(self) -> BiEncoderSettings | None:
         """How the towers of a trained model are pooled, compared and fed; None: it has none."""
-        if not is_model_folder(self.source.path):
+        if not TRAINED.is_there(self.source.path):
             return None
-        return read_manifest(self.source.path, check=False).settings
+        return TRAINED.read(self.source.path, check=False).settings
 
     @cached_property
     def hardware(self) -> Hardware:
@@ -256,7 +256,7 @@ class Encoder:
             states = load(source)
             both = TokenEncoder(source.name, states, hardware, source.pooling)
             return _Loaded(TextTokenizer(source), both, both)
-        manifest = read_manifest(source.path, check=False)  # `source` has checked the files
+        manifest = TRAINED.read(source.path, check=False)  # `source` has checked the files
         towers = tower_sources(source.path, manifest)
         settings = manifest.settings
         # A plain name has one vector even where a scorer reads all tokens, and is all of one span.

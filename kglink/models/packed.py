@@ -132,19 +132,14 @@ class PackedBert:
     ) -> Tensor:
         """The last states, (tokens, dim), of texts laid end to end."""
         groups = group_lengths(lengths)
-        states = F.pad(self._embed(ids, groups, kinds, steps), (0, 0, 0, self._spare(len(ids))))
+        states = self._embed(ids, groups, kinds, steps)
+        if self._device.type == "cpu":
+            # It compiles its products for each size of a matrix, and keeps few of them.
+            spare = -len(ids) % (_ROWS if len(ids) > _FEW_TOKENS else _FEW_ROWS)
+            states = F.pad(states, (0, 0, 0, spare))
         for layer in self._layers:
             states = self._run(layer, states, groups)
         return states[: len(ids)]
-
-    def _spare(self, tokens: int) -> int:
-        """Rows to add to some tokens, so that batches have few different sizes.
-
-        A CPU compiles its products for each size of a matrix, and keeps few of them.
-        """
-        if self._device.type != "cpu":
-            return 0
-        return -tokens % (_ROWS if tokens > _FEW_TOKENS else _FEW_ROWS)
 
     def _embed(
         self,
@@ -175,7 +170,11 @@ class PackedBert:
         for group in groups:
             shape = (group.texts, group.length, 3, self._heads, -1)
             query, key, value = qkv[group.tokens].view(shape).permute(2, 0, 3, 1, 4)
-            mixed = _attention(query, key, value).transpose(1, 2)
+            if qkv.is_cuda or group.length >= _FUSED_FROM:
+                mixed = dot_product_attention(query, key, value)
+            else:
+                mixed = torch.softmax(query @ key.transpose(-1, -2), dim=-1) @ value
+            mixed = mixed.transpose(1, 2)
             out[group.tokens].view(mixed.shape).copy_(mixed)
         return out
 
@@ -273,24 +272,22 @@ class PackedTower(Tower):
         return dropout(states, self._chance(self._hidden_dropout))
 
     def _run(self, states: Tensor, batch: TokenBatch, layers: Sequence[Any]) -> Tensor:
-        for layer in layers:
-            states = self._one(layer, states, batch)
-        return states
-
-    def _one(self, layer: Any, states: Tensor, batch: TokenBatch) -> Tensor:
-        attention = layer["attention"]
         hidden, chance = map(self._chance, (self._hidden_dropout, self._attention_dropout))
-        weight, bias = (one.to(self.dtype) for one in _qkv(attention["self"], self._heads))
-        qkv = F.linear(states, weight, bias)
-        attended = attend(qkv, batch.buckets, self._heads, chance)
-        output = attention["output"]
-        added = self._linear(output["dense"], attended)
-        norm = output["LayerNorm"]
-        states = add_norm(added, states, norm.weight, norm.bias, self._eps, hidden)
-        inner = F.gelu(self._linear(layer["intermediate"]["dense"], states), approximate=self._gelu)
-        added = self._linear(layer["output"]["dense"], inner)
-        norm = layer["output"]["LayerNorm"]
-        return add_norm(added, states, norm.weight, norm.bias, self._eps, hidden)
+
+        def added(part: Any, values: Tensor, states: Tensor) -> Tensor:
+            norm = part["LayerNorm"]
+            new = self._linear(part["dense"], values)
+            return add_norm(new, states, norm.weight, norm.bias, self._eps, hidden)
+
+        for layer in layers:
+            attention = layer["attention"]
+            weight, bias = (one.to(self.dtype) for one in _qkv(attention["self"], self._heads))
+            qkv = F.linear(states, weight, bias)
+            attended = attend(qkv, batch.buckets, self._heads, chance)
+            states = added(attention["output"], attended, states)
+            inner = self._linear(layer["intermediate"]["dense"], states)
+            states = added(layer["output"], F.gelu(inner, approximate=self._gelu), states)
+        return states
 
     def _linear(self, part: Any, values: Tensor) -> Tensor:
         return F.linear(values, part.weight.to(self.dtype), part.bias.to(self.dtype))
@@ -330,12 +327,6 @@ def group_lengths(lengths: Sequence[int]) -> list[Bucket]:
         groups.append(Bucket(slice(start, start + texts * length), texts, length))
         start += texts * length
     return groups
-
-
-def _attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    if query.is_cuda or query.shape[-2] >= _FUSED_FROM:
-        return dot_product_attention(query, key, value)
-    return torch.softmax(query @ key.transpose(-1, -2), dim=-1) @ value
 
 
 def modern_name(name: str) -> str:

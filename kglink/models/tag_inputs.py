@@ -77,7 +77,6 @@ class WordPieces:
     def __init__(self, source: ModelSource, tokens: int) -> None:
         self.tokens = tokens
         self._pieces = PieceTokenizer(source)
-        self._frame = [np.array([row], np.int32) for row in self._pieces.frame]
         self._known: dict[str, IdArray] = {}
 
     def words(self, text: str) -> Words:
@@ -102,12 +101,12 @@ class WordPieces:
         """All windows of some words; each word counts in one of them."""
         sizes = np.fromiter((len(ids) for ids in words.pieces), np.int64, len(words))
         ends = np.cumsum(sizes)
-        cuts = list(_cuts(ends, self.tokens - len(self._frame)))
+        cuts = list(_cuts(ends, self.tokens - 2))
         windows, counted = [], 0
         for number, (begin, end) in enumerate(cuts):
             last = number == len(cuts) - 1
             stop = end if last else max(counted + 1, (cuts[number + 1][0] + end) // 2)
-            ids = np.concatenate([self._frame[0], *words.pieces[begin:end], self._frame[1]])
+            ids = self._pieces.framed(*words.pieces[begin:end])
             before = ends[counted:stop] - sizes[counted:stop] - (ends[begin] - sizes[begin])
             windows.append(Window(ids, before + 1, counted, stop))
             counted = stop

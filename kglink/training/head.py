@@ -22,10 +22,9 @@ from kglink.files.digest import digest_of
 from kglink.models.hardware import Hardware, choose_hardware, usable_cores
 from kglink.models.inputs import tokenizer_files
 from kglink.models.model_folder import (
+    TRAINED,
     BaseInfo,
     TowerFiles,
-    is_model_folder,
-    read_manifest,
     tower_sources,
 )
 from kglink.models.opening import resolve_model
@@ -213,6 +212,6 @@ def run_alone(
 def source_of(base: str) -> ModelSource:
     """The encoder to begin with; of a trained model the one that reads mentions."""
     folder = Path(base).expanduser()
-    if is_model_folder(folder):
-        return tower_sources(folder, read_manifest(folder))[0]
+    if TRAINED.is_there(folder):
+        return tower_sources(folder, TRAINED.read(folder))[0]
     return resolve_model(base)
