@@ -75,15 +75,6 @@ class Position:
             losses=(*self.losses, loss),
         )
 
-    def next_epoch(self) -> Position:
-        """The beginning of the next epoch."""
-        return replace(self, epoch=self.epoch + 1, step=0, epoch_loss=0.0)
-
-    def next_stage(self, result: StageResult) -> Position:
-        """The beginning of the next stage."""
-        results = (*self.results, result)
-        return Position(stage=self.stage + 1, total=self.total, results=results)
-
 
 class Checkpoints:
     """The checkpoints of a run; a run with another ``identity`` cannot resume from them."""

@@ -11,6 +11,7 @@ import shutil
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -20,6 +21,7 @@ from torch import Tensor, nn
 
 from kglink.files.digest import digest_of
 from kglink.models.hardware import Hardware, choose_hardware, usable_cores
+from kglink.models.head_folder import HeadManifest
 from kglink.models.inputs import tokenizer_files
 from kglink.models.model_folder import (
     TRAINED,
@@ -49,8 +51,8 @@ from kglink.training.run import (
 
 Section = TypeVar("Section", bound=HeadSection)
 Example = TypeVar("Example")
-Manifest = TypeVar("Manifest")
-Report = TypeVar("Report")
+Manifest = TypeVar("Manifest", bound=HeadManifest)
+Report = TypeVar("Report", bound="HeadReport[Any]")
 
 
 class Network(nn.Module):
@@ -99,6 +101,16 @@ class Network(nn.Module):
         if self.pooler is not None:
             head |= {f"pooler.dense.{name}": one for name, one in self.pooler.named_parameters()}
         return tower, {name: value.detach().cpu().contiguous() for name, value in head.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class HeadReport(Generic[Manifest]):
+    """What came of a task; ``figure``: how good it is by what was held out."""
+
+    folder: Path
+    manifest: Manifest
+    steps: int
+    figure: float
 
 
 class HeadTask(Task[Section, Sequence[Example]], Generic[Section, Example, Manifest]):
@@ -179,11 +191,11 @@ def run_alone(
     job: FinetuneJob,
     place: Path,
     letter: str,
-    train: Callable[[RunSettings], tuple[Report, int, StageResult]],
+    train: Callable[[RunSettings], Report],
 ) -> tuple[TrainingReport, Report]:
     """A run of one such task, from the beginning or where it stopped.
 
-    ``train`` leaves its work at ``place``, and says also how many steps it did.
+    ``train`` leaves its work at ``place``.
     """
     began, folder = time.monotonic(), place.parent
     with alone(folder):
@@ -192,14 +204,17 @@ def run_alone(
         else:
             hardware = choose_hardware(job.device, job.precision, job.threads or usable_cores())
             settings = new_settings(store, job, folder, letter, hardware)
-        trained, steps, stage = train(settings)
+        trained = train(settings)
         report = read_report(folder)
         if report is None:
+            recipe = settings.recipe
+            epochs = (recipe.detector if letter == "D" else recipe.reranker).epochs
+            stage = StageResult(letter, epochs, trained.manifest.epoch, trained.figure)
             report = TrainingReport(
                 folder=folder,
                 model=place,
                 sources=letter,
-                steps=steps,
+                steps=trained.steps,
                 seconds=round(time.monotonic() - began, 3),
                 stages=(stage._asdict(),),
                 recalls=None,

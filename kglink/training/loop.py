@@ -219,7 +219,8 @@ class Loop:
             self.wait()
             load_parameters(self.folder / BEST, self.network)
             kept = at.best_epoch + 1
-        self.position = at.next_stage(StageResult(task.name, at.epoch, kept, at.best))
+        results = (*at.results, StageResult(task.name, at.epoch, kept, at.best))
+        self.position = Position(stage=at.stage + 1, total=at.total, results=results)
         task.end()
         if self.position.stage < len(self.tasks):
             self._save(None)
@@ -250,7 +251,7 @@ class Loop:
         # Without a curve only the total time is reported.
         spent = (mining, now - trained) if self.curve else (0.0, 0.0)
         self._tell_epoch(task, at.epoch + 1, judged, now - began, *spent, is_best=is_best)
-        self.position = self.position.next_epoch()
+        self.position = replace(self.position, epoch=at.epoch + 1, step=0, epoch_loss=0.0)
 
     def _steps(self, task: Task[Any, Any]) -> None:
         left = task.batches(self.position.epoch)[self.position.step :]

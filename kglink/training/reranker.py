@@ -28,8 +28,7 @@ from kglink.models.source import describe_folder, read_config
 from kglink.models.tower import pack, pool
 from kglink.records import EntityId, Ranking
 from kglink.store import Store
-from kglink.training.checkpoint import StageResult
-from kglink.training.head import HeadTask, Network, run_alone, source_of
+from kglink.training.head import HeadReport, HeadTask, Network, run_alone, source_of
 from kglink.training.job import FinetuneJob, Tell
 from kglink.training.loop import EpochFigures
 from kglink.training.recipe import RerankerSection
@@ -63,14 +62,8 @@ class ToRead(NamedTuple):
     documents: tuple[str, ...]
 
 
-class RerankerReport(NamedTuple):
-    """What came of stage R."""
-
-    folder: Path
-    manifest: RerankerManifest
-    steps: int
-    right: float
-    """The share of held-out mentions that the reranker alone answers right."""
+#: What came of stage R; its figure is the share of held-out mentions that it answers right alone.
+RerankerReport = HeadReport[RerankerManifest]
 
 
 def reranker_run(
@@ -83,12 +76,10 @@ def reranker_run(
 ) -> tuple[TrainingReport, RerankerReport]:
     """A run of stage R, in ``folder``, from the beginning or where it stopped."""
 
-    def train(settings: RunSettings) -> tuple[RerankerReport, int, StageResult]:
+    def train(settings: RunSettings) -> RerankerReport:
         done = folder / FOLDER
         if (report := read_report(folder)) and RERANKER.is_there(done):
-            stage = StageResult(**report.stages[0])
-            known = RerankerReport(done, RERANKER.read(done), 0, stage.figure or 0.0)
-            return known, 0, stage
+            return RerankerReport(done, RERANKER.read(done), 0, report.stages[0]["figure"] or 0.0)
         data = data_of(settings)
         if len(data.train) < LEAST_MENTIONS or len(data.held_out) < LEAST_HELD_OUT:
             raise UsageError(
@@ -99,12 +90,8 @@ def reranker_run(
             )
         if not job.resume:
             write_settings(folder, settings)
-        found = train_reranker(
-            data, settings, folder, checkpoint_steps=job.checkpoint_steps, tell=tell
-        )
-        epochs, kept = settings.recipe.reranker.epochs, found.manifest.epoch
-        stage = StageResult(SOURCES_OF_RERANKER, epochs, kept, found.right)
-        return found, found.steps, stage
+        steps = job.checkpoint_steps
+        return train_reranker(data, settings, folder, checkpoint_steps=steps, tell=tell)
 
     return run_alone(store, job, folder / FOLDER, SOURCES_OF_RERANKER, train)
 
