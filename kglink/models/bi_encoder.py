@@ -107,10 +107,10 @@ class BiEncoder(nn.Module):
             )
         self._entities_frozen = entities
         for tower in self.towers():
-            tower.requires_grad_(tower is self.mention or not entities)
-        trained = (self.mention,) if entities else self.towers()
-        for tower in trained:
-            tower.freeze_embeddings(embeddings)
+            is_trained = tower is self.mention or not entities
+            tower.requires_grad_(is_trained)
+            if is_trained:
+                tower.freeze_embeddings(embeddings)
 
     def train(self, mode: bool = True) -> BiEncoder:
         """Set training mode; a frozen tower stays in evaluation mode."""
@@ -118,19 +118,6 @@ class BiEncoder(nn.Module):
         if self._entities_frozen:
             self.entity.eval()
         return self
-
-    def parameter_groups(self, weight_decay: float) -> list[dict[str, Any]]:
-        """The trained parameters for an optimiser, without A; biases and norms do not decay."""
-        named = [
-            (name, parameter)
-            for name, parameter in self.named_parameters()
-            if parameter.requires_grad and not name.startswith("transformation.")
-        ]
-        still = {name for name, p in named if p.ndim < 2 or name.endswith("bias")}
-        return [
-            {"params": [p for name, p in named if name not in still], "weight_decay": weight_decay},
-            {"params": [p for name, p in named if name in still], "weight_decay": 0.0},
-        ]
 
     def forward(
         self,

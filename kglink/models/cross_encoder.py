@@ -8,7 +8,7 @@ here", which is 0.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,7 +43,12 @@ class PairInputs:
     def pairs(self, rankings: Sequence[Ranking]) -> tuple[list[IdArray], list[int]]:
         """The token ids of all pairs, mention by mention, and where each candidate begins."""
         windows = self.inputs.mentions([one.mention for one in rankings])
-        self._write(candidate for one in rankings for candidate in one.candidates)
+        wanted = {candidate.id: candidate for one in rankings for candidate in one.candidates}
+        if len(self._entities) + len(wanted) > _KEPT_ENTITIES:
+            self._entities.clear()
+        new = [one for one in wanted.values() if one.id not in self._entities]
+        written = self.inputs.entities(map(_entity, new))
+        self._entities.update(zip((one.id for one in new), written, strict=True))
         ids: list[IdArray] = []
         seconds: list[int] = []
         for window, ranking in zip(windows, rankings, strict=True):
@@ -51,15 +56,6 @@ class PairInputs:
                 ids.append(written_pair(window, self._entities[candidate.id]))
                 seconds.append(len(window))
         return ids, seconds
-
-    def _write(self, candidates: Iterable[Candidate]) -> None:
-        wanted = {one.id: one for one in candidates}
-        if len(self._entities) + len(wanted) > _KEPT_ENTITIES:
-            self._entities.clear()
-        new = [one for one in wanted.values() if one.id not in self._entities]
-        self._entities.update(
-            zip((one.id for one in new), self.inputs.entities(map(_entity, new)), strict=True)
-        )
 
 
 def written_pair(window: IdArray, entity: IdArray) -> IdArray:

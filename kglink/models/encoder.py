@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from kglink.models.runtime import TextVectors, TokenEncoder, TokenMatrices
 
     FloatArray = npt.NDArray[np.float32]
-    IntArray = npt.NDArray[np.int64]
 
 #: Texts that are sorted by length together; bounds the memory of a stream.
 CHUNK = 8192
@@ -148,14 +147,16 @@ class Encoder:
             raise UsageError("encode takes a list of texts, not one text", hint="Use [text].")
         import numpy as np
 
+        prompts = self.source.chain.prompts
+        prompt = prompts.query if query else prompts.document
         vectors = np.empty((len(texts), self.dim), np.float32)
         done = 0
         for first in range(0, len(texts), CHUNK):
-            unique, inverse = _unique(texts[first : first + CHUNK])
+            chunk = texts[first : first + CHUNK]
+            places: dict[str, int] = {}  # each text once, in order of first appearance
+            numbers = (places.setdefault(text, len(places)) for text in chunk)
+            inverse, unique = np.fromiter(numbers, np.int64, len(chunk)), list(places)
             copies = np.bincount(inverse, minlength=len(unique))
-            prompt = (
-                self.source.chain.prompts.query if query else self.source.chain.prompts.document
-            )
             truncated, batches = self._read(unique, prompt)
             self.truncated += int(copies[truncated].sum())
             found = np.empty((len(unique), self.dim), np.float32)
@@ -288,12 +289,3 @@ class _Loaded(NamedTuple):
 
         tokens = self.tokenise([prompt + text for text in texts] if prompt else texts)
         return TextVectors(tokens.truncated, self.entity.batches(tokens.ids))
-
-
-def _unique(texts: Sequence[str]) -> tuple[list[str], IntArray]:
-    """Each text once, in order of first appearance: text i is ``unique[inverse[i]]``."""
-    import numpy as np
-
-    places: dict[str, int] = {}
-    inverse = np.fromiter((places.setdefault(t, len(places)) for t in texts), np.int64, len(texts))
-    return list(places), inverse

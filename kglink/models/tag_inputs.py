@@ -114,20 +114,16 @@ class WordPieces:
 
     def _read(self, text: str, spans: Sequence[tuple[int, int]]) -> Words:
         surfaces = [text[start : min(end, start + _WORD_CHARS)] for start, end in spans]
-        self._learn(surfaces)
-        pieces = [self._known[surface] for surface in surfaces]
-        # Signs that the tokenizer drops are part of no word; a span may go across them.
-        read = [(span, ids) for span, ids in zip(spans, pieces, strict=True) if len(ids)]
-        places = np.array([span for span, _ in read], np.int64).reshape(-1, 2)
-        return Words(places[:, 0], places[:, 1], [ids for _, ids in read])
-
-    def _learn(self, surfaces: Sequence[str]) -> None:
-        """Look up the pieces of words that are not known yet."""
         new = [word for word in dict.fromkeys(surfaces) if word not in self._known]
         if len(self._known) + len(new) > _KEPT_WORDS:
             self._known.clear()
             new = list(dict.fromkeys(surfaces))
         self._known.update(zip(new, self._pieces.starts(new, _WORD_PIECES), strict=True))
+        pieces = [self._known[surface] for surface in surfaces]
+        # Signs that the tokenizer drops are part of no word; a span may go across them.
+        read = [(span, ids) for span, ids in zip(spans, pieces, strict=True) if len(ids)]
+        places = np.array([span for span, _ in read], np.int64).reshape(-1, 2)
+        return Words(places[:, 0], places[:, 1], [ids for _, ids in read])
 
 
 def word_spans(text: str, first: int = 0) -> Iterator[tuple[int, int]]:

@@ -107,16 +107,12 @@ def without_overlaps(spans: Sequence[Span]) -> list[Span]:
         while stop < len(ordered) and ordered[stop].start < reach:
             reach = max(reach, ordered[stop].end)
             stop += 1
-        kept += sorted(_likeliest(ordered[first:stop]), key=lambda one: one.start)
+        group, own = ordered[first:stop], list[Span]()
+        for span in sorted(group, key=lambda one: (-one.score, one.start - one.end, one.start)):
+            if all(span.end <= other.start or other.end <= span.start for other in own):
+                own.append(span)
+        kept += sorted(own, key=lambda one: one.start)
         first = stop
-    return kept
-
-
-def _likeliest(group: Sequence[Span]) -> list[Span]:
-    kept: list[Span] = []
-    for span in sorted(group, key=lambda one: (-one.score, one.start - one.end, one.start)):
-        if all(span.end <= other.start or other.end <= span.start for other in kept):
-            kept.append(span)
     return kept
 
 

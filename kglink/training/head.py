@@ -56,7 +56,7 @@ Report = TypeVar("Report", bound="HeadReport[Any]")
 
 
 class Network(nn.Module):
-    """An encoder and its head; biases and norms do not decay."""
+    """An encoder and its head."""
 
     def __init__(
         self,
@@ -75,14 +75,6 @@ class Network(nn.Module):
         """Stands before the head where it is wanted, and is not trained."""
         self.tower.freeze_embeddings(section.freeze_embeddings)
         self.dropout = section.dropout
-
-    def parameter_groups(self, weight_decay: float) -> list[dict[str, Any]]:
-        """The trained parameters."""
-        trained = [one for one in self.parameters() if one.requires_grad]
-        return [
-            {"params": [one for one in trained if one.ndim > 1], "weight_decay": weight_decay},
-            {"params": [one for one in trained if one.ndim < 2], "weight_decay": 0.0},
-        ]
 
     @property
     def base(self) -> BaseInfo:
@@ -126,7 +118,7 @@ class HeadTask(Task[Section, Sequence[Example]], Generic[Section, Example, Manif
         most: int = 0,
     ) -> None:
         """``most``: examples of an epoch, of more each epoch has others; 0: all."""
-        super().__init__(network, network.parameter_groups(section.weight_decay), section)
+        super().__init__(network, section)
         self.name, self.network, self.settings = letter, network, settings
         self.examples = examples
         self._count = min(len(examples), most or len(examples))

@@ -73,14 +73,23 @@ class Task(ABC, Generic[Section, Items]):
     ascent: Ascent | None = None
     """Moves a transformation against the network."""
 
-    def __init__(
-        self, network: nn.Module, groups: Sequence[dict[str, Any]], section: Section
-    ) -> None:
-        """``groups``: the trained parameters, as an optimiser takes them."""
+    def __init__(self, network: nn.Module, section: Section) -> None:
+        """All parameters that want a gradient are trained, but for A; biases and norms stay."""
         self._network = network
         self.section = section
-        self.optimiser = torch.optim.AdamW(list(groups), lr=section.learning_rate)
-        self._theta = [parameter for group in groups for parameter in group["params"]]
+        trained = [
+            parameter
+            for name, parameter in network.named_parameters()
+            if parameter.requires_grad and not name.startswith("transformation.")
+        ]
+        matrices = [one for one in trained if one.ndim > 1]
+        vectors = [one for one in trained if one.ndim < 2]  # biases and norms
+        groups = [
+            {"params": matrices, "weight_decay": section.weight_decay},
+            {"params": vectors, "weight_decay": 0.0},
+        ]
+        self.optimiser = torch.optim.AdamW(groups, lr=section.learning_rate)
+        self._theta = matrices + vectors
 
     @abstractmethod
     def batches(self, epoch: int) -> Sequence[Items]:

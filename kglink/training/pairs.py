@@ -105,7 +105,7 @@ class PairTask(Task[StageSection | OverlapSection, StepItems]):
                 group.letter: Negatives(tools.data, group, section, sampler, teacher)
                 for group in stage.groups
             }
-        super().__init__(model, model.parameter_groups(section.weight_decay), section)
+        super().__init__(model, section)
 
     # ------------------------------------------------------------------------------- an epoch
     def batches(self, epoch: int) -> Sequence[StepItems]:

@@ -16,6 +16,8 @@ from kglink.models.runtime import TokenEncoder, as_bf16
 from kglink.models.settings import BiEncoderSettings, TransformationSettings
 from kglink.models.transformation import SIDES
 from kglink.records import Entity
+from kglink.training.loop import Task
+from kglink.training.recipe import DescentSection
 from tiny_models import bert_weights, write_model
 
 
@@ -75,15 +77,22 @@ def test_poolings_and_metrics(base: Path) -> None:
     torch.testing.assert_close(unit.states.norm(dim=-1), unit.mask.float())
 
 
+class Learns(Task[DescentSection, int]):
+    """A task of which only the optimiser counts."""
+
+    batches = size = gradients = judged = None  # type: ignore[assignment]  # never called
+
+
 def test_what_the_optimiser_gets(base: Path) -> None:
     model = make(base)
     model.add_transformation(TransformationSettings())
-    decaying, still = model.parameter_groups(0.01)
+    section = DescentSection(weight_decay=0.01)
+    decaying, still = Learns(model, section).optimiser.param_groups
     assert (decaying["weight_decay"], still["weight_decay"]) == (0.01, 0.0)
     # A layer has 6 matrices, and 6 biases and 2 norms of two vectors that do not decay.
     assert (len(decaying["params"]), len(still["params"])) == (2 * 6, 2 * 10)
     model.freeze(embeddings=False)
-    decaying, still = model.parameter_groups(0.01)
+    decaying, still = Learns(model, section).optimiser.param_groups
     assert (len(decaying["params"]), len(still["params"])) == (2 * 6 + 3, 2 * 10 + 2)
 
 
