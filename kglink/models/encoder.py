@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 CHUNK = 8192
 
 
+@dataclass(eq=False, repr=False)
 class Encoder:
     """Encodes texts with one model; the same list of texts gives the same bytes every time.
 
@@ -47,63 +49,52 @@ class Encoder:
     lost their end.
     """
 
-    def __init__(
-        self,
-        model: str | ModelSource = DEFAULT_MODEL,
-        *,
-        precision: Precision = "auto",
-        device: str = "auto",
-        threads: int = 0,
-        root: Path | None = None,
-        of_space: str = "",
-        rebuild: str = "kglink build",
-    ) -> None:
-        self.device = device
-        self.truncated = 0
-        self._model = model
-        self._precision: Precision = precision
-        self._threads = threads
-        self._root = root
-        self._of_space = of_space
-        self._rebuild = rebuild
+    model: str | ModelSource = DEFAULT_MODEL
+    precision: Precision = field(default="auto", kw_only=True)
+    device: str = field(default="auto", kw_only=True)
+    threads: int = field(default=0, kw_only=True)
+    root: Path | None = field(default=None, kw_only=True)
+    of_space: str = field(default="", kw_only=True)
+    rebuild: str = field(default="kglink build", kw_only=True)
+    truncated: int = field(default=0, init=False)
 
     @cached_property
     def source(self) -> ModelSource:
         """The checked model folder."""
-        if isinstance(self._model, ModelSource):
-            return self._model
-        own = self._root / self._model if self._root else None
+        if isinstance(self.model, ModelSource):
+            return self.model
+        own = self.root / self.model if self.root else None
         inside = own is not None and (own.is_dir() or TRAINED.is_there(own))
         try:
-            return resolve_model(str(own) if inside else self._model, fetch=not self._of_space)
+            return resolve_model(str(own) if inside else self.model, fetch=not self.of_space)
         except ModelError as error:
-            if not self._of_space:
+            if not self.of_space:
                 raise
             raise ModelError(
-                f"the model of space {self._of_space!r} cannot be used: {error.message}",
+                f"the model of space {self.of_space!r} cannot be used: {error.message}",
                 hint="Put it back, or build the space with another: "
-                f"`{self._rebuild} --model NAME`.",
+                f"`{self.rebuild} --model NAME`.",
             ) from error
 
     @property
     def info(self) -> ModelInfo:
         """What a space records of its model."""
         source = self.source
-        root = self._root.resolve() if self._root else None
+        root = self.root.resolve() if self.root else None
         if root and source.path.is_relative_to(root):
             name = path = source.path.relative_to(root).as_posix()
         else:
             name = source.name
             path = str(source.path) if Path(name).expanduser().is_dir() else name
         fingerprint = source.fingerprint
-        if self._precision == "int8":
+        if self.precision == "int8":
             fingerprint = hashlib.sha256(f"{fingerprint} int8".encode()).hexdigest()[:16]
         return ModelInfo(
             name=name,
             fingerprint=fingerprint,
             dim=source.dim,
             path=path,
-            precision="int8" if self._precision == "int8" else "",
+            precision="int8" if self.precision == "int8" else "",
         )
 
     @cached_property
@@ -116,7 +107,7 @@ class Encoder:
     @cached_property
     def hardware(self) -> Hardware:
         """Where and how it computes."""
-        return choose_hardware(self.device, self._precision, self._threads)
+        return choose_hardware(self.device, self.precision, self.threads)
 
     @property
     def dim(self) -> int:
