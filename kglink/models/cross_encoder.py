@@ -17,13 +17,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from kglink.errors import ModelError
 from kglink.models.hardware import Hardware
-from kglink.models.head_folder import ENCODER, HEAD, RERANKER
+from kglink.models.head_folder import RERANKER
 from kglink.models.inputs import IdArray, Inputs
-from kglink.models.loading import load_tensors
 from kglink.models.runtime import SecondTexts, TokenEncoder
-from kglink.models.source import describe_folder
 from kglink.models.towers import load_states
 from kglink.records import Alias, Candidate, Entity, EntityId, Ranking
 
@@ -96,17 +93,13 @@ class CrossEncoder:
 
 def open_cross_encoder(folder: Path, hardware: Hardware) -> CrossEncoder:
     """The cross-encoder of a folder, its files checked."""
-    manifest = RERANKER.read(folder)
-    source = describe_folder(str(folder), folder / ENCODER)
-    head = load_tensors(folder / HEAD, hardware.device)
-    weight, bias, pooler = head["weight"], head["bias"], pooler_in(head, source.dim)
-    if weight.shape != (1, source.dim) or bias.shape != (1,):
-        raise ModelError(f"{folder / HEAD}: does not fit the encoder", hint=RERANKER.damaged)
+    manifest, source, head = RERANKER.open(folder, 1, hardware.device)
+    answer = head_of(head["weight"], head["bias"], pooler_in(head, source.dim))
     states = load_states(source, hardware)
     inputs = Inputs(source, manifest.inputs, rows=states.rows, tag_ids=manifest.tag_ids)
     encoder = TokenEncoder(source.name, states, hardware, "cls")
     return CrossEncoder(
-        *(PairInputs(inputs), encoder, head_of(weight, bias, pooler)),
+        *(PairInputs(inputs), encoder, answer),
         segments=manifest.segments,
         padded=manifest.padded,
     )

@@ -18,7 +18,7 @@ from typing import Any
 
 from kglink.errors import ModelError, UsageError
 from kglink.files.atomic import atomic_folder
-from kglink.models.head_folder import ENCODER, HEAD, RERANKER
+from kglink.models.head_folder import RERANKER
 from kglink.models.loading import save_sentences
 from kglink.models.model_folder import (
     TRAINED,
@@ -27,7 +27,7 @@ from kglink.models.model_folder import (
     write_tower,
 )
 from kglink.models.opening import DEFAULT_MODEL
-from kglink.models.source import ModelSource, describe_folder, read_config
+from kglink.models.source import ModelSource, read_config
 
 #: Where families keep the vectors of their tokens.
 _TABLES = ("word_embeddings.weight", "tok_embeddings.weight")
@@ -88,16 +88,14 @@ def _write_reranker(draft: Path, folder: Path) -> None:
     from torch import nn
 
     from kglink.models.cross_encoder import pooler_in
-    from kglink.models.loading import load_tensors
 
-    manifest = RERANKER.read(folder)
+    manifest, source, head = RERANKER.open(folder, 1)
     if manifest.padded:
         raise UsageError(
             f"{folder}: reads mentions and candidates with padding between them, and "
             "sentence-transformers puts none there",
             hint="Export the towers alone, or train a reranker without `padded`.",
         )
-    source, head = describe_folder(str(folder), folder / ENCODER), load_tensors(folder / HEAD)
     dim, pooler, inputs = source.dim, pooler_in(head, source.dim), manifest.inputs
     after: list[Any] = [Pooling(dim, "cls")]
     if pooler is not None:
