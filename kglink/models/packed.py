@@ -25,6 +25,7 @@ from kglink.models.tower import (
     DTYPES,
     Bucket,
     Change,
+    LaidTexts,
     StateModel,
     TokenBatch,
     Tower,
@@ -123,38 +124,27 @@ class PackedBert:
             )
             before = output_norm
 
-    def states(
-        self,
-        ids: Tensor,
-        lengths: Sequence[int],
-        kinds: Tensor | None = None,
-        steps: Tensor | None = None,
-    ) -> Tensor:
-        """The last states, (tokens, dim), of texts laid end to end."""
-        groups = group_lengths(lengths)
-        states = self._embed(ids, groups, kinds, steps)
+    def states(self, texts: LaidTexts) -> Tensor:
+        """The last states, (tokens, dim)."""
+        groups, tokens = group_lengths(texts.lengths), len(texts.ids)
+        states = self._embed(texts, groups)
         if self._device.type == "cpu":
             # It compiles its products for each size of a matrix, and keeps few of them.
-            spare = -len(ids) % (_ROWS if len(ids) > _FEW_TOKENS else _FEW_ROWS)
+            spare = -tokens % (_ROWS if tokens > _FEW_TOKENS else _FEW_ROWS)
             states = F.pad(states, (0, 0, 0, spare))
         for layer in self._layers:
             states = self._run(layer, states, groups)
-        return states[: len(ids)]
+        return states[:tokens]
 
-    def _embed(
-        self,
-        ids: Tensor,
-        groups: Sequence[Bucket],
-        kinds: Tensor | None,
-        steps: Tensor | None,
-    ) -> Tensor:
-        if steps is None:
+    def _embed(self, texts: LaidTexts, groups: Sequence[Bucket]) -> Tensor:
+        if texts.steps is None:
             own = [self._positions[: group.length].repeat(group.texts, 1) for group in groups]
-            summed = F.embedding(ids, self._words) + torch.cat(own)
+            summed = F.embedding(texts.ids, self._words) + torch.cat(own)
         else:
-            summed = F.embedding(ids, self._words) + F.embedding(steps, self._positions)
-        if kinds is not None and self._second is not None:
-            summed += kinds.unsqueeze(1) * self._second
+            positions = F.embedding(texts.steps, self._positions)
+            summed = F.embedding(texts.ids, self._words) + positions
+        if texts.kinds is not None and self._second is not None:
+            summed += texts.kinds.unsqueeze(1) * self._second
         return F.layer_norm(summed, (self.dim,), *self._norm, self._eps).to(self._dtype)
 
     def _run(self, layer: _Layer, states: Tensor, groups: Sequence[Bucket]) -> Tensor:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -90,24 +90,26 @@ class TokenBatch:
         return order.repeat_interleave(self.lengths)
 
 
+class LaidTexts(NamedTuple):
+    """Texts laid end to end, as they are searched with."""
+
+    ids: Tensor
+    lengths: Sequence[int]
+    kinds: Tensor | None = None
+    """1 for the tokens of a second text."""
+    steps: Tensor | None = None
+    """The position of each token; None: its place in its text."""
+
+
 class StateModel(Protocol):
-    """A model that reads texts as tokens laid end to end."""
+    """A model that reads texts laid end to end."""
 
     dim: int
     rows: int
     """Rows of its vocabulary: a token id is below it."""
 
-    def states(
-        self,
-        ids: Tensor,
-        lengths: Sequence[int],
-        kinds: Tensor | None = None,
-        steps: Tensor | None = None,
-    ) -> Tensor:
-        """Its last states, one row for each token; ``kinds``: 1 for those of a second text.
-
-        ``steps``: the position of each token; None: its place in its text.
-        """
+    def states(self, texts: LaidTexts) -> Tensor:
+        """Its last states, one row for each token."""
         ...
 
 

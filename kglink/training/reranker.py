@@ -20,11 +20,11 @@ from torch import Tensor
 
 from kglink.errors import ModelError, UsageError
 from kglink.models.cross_encoder import CrossEncoder, PairInputs, head_of, pooled, pooler_in
-from kglink.models.head_folder import ENCODER, HEAD, RERANKER, RerankerManifest
+from kglink.models.head_folder import RERANKER, RerankerManifest
 from kglink.models.inputs import Inputs
 from kglink.models.loading import load_tensors
 from kglink.models.packed import PackedTower
-from kglink.models.source import describe_folder, read_config
+from kglink.models.source import read_config
 from kglink.models.tower import pack, pool
 from kglink.records import EntityId, Ranking
 from kglink.store import Store
@@ -121,22 +121,20 @@ class CandidateTask(HeadTask[RerankerSection, JudgedRanking, RerankerManifest]):
 
     def __init__(self, data: ToRead, settings: RunSettings) -> None:
         section = settings.recipe.reranker
-        base = Path(section.base).expanduser()
-        known = bool(section.base) and RERANKER.is_there(base)  # whose head goes on too
-        source = (
-            describe_folder(str(base), base / ENCODER)
-            if known
-            else source_of(section.base or settings.recipe.model.base)
-        )
+        base, own, tags = Path(section.base).expanduser(), dict[str, Tensor](), None
+        if section.base and RERANKER.is_there(base):  # whose head goes on too
+            manifest, source, own = RERANKER.open(base, 1)
+            tags = manifest.tag_ids
+        else:
+            source = source_of(section.base or settings.recipe.model.base)
         torch.manual_seed(settings.seed)  # of the head
         rows = int(read_config(source.path)["vocab_size"])
-        tags = RERANKER.read(base).tag_ids if known else None
         self._inputs = Inputs(source, section.inputs, rows=rows, tag_ids=tags)
         network = Network(source, 1, settings.hardware, section, rows=self._inputs.rows)
         if section.padded and not isinstance(network.tower, PackedTower):
             raise ModelError(f"{source.name}: reranker.padded is for plain BERT, and this is none")
         if section.head == "pooler":
-            files = [load_tensors(path) for path in (*source.weights, *[base / HEAD] * known)]
+            files = [*map(load_tensors, source.weights), own]
             weights = {name: value for one in files for name, value in one.items()}
             pooler = pooler_in(weights, source.dim)
             if pooler is None:
@@ -145,8 +143,7 @@ class CandidateTask(HeadTask[RerankerSection, JudgedRanking, RerankerManifest]):
                     hint="Set reranker.head = cls, or name a model with a pooler, such as BERT.",
                 )
             network.pooler = pooler.to(settings.hardware.device)
-        if known:
-            own = load_tensors(base / HEAD)
+        if own:
             network.head.load_state_dict({name: own[name] for name in ("weight", "bias")})
         self._documents = data.documents
         self._pairs = PairInputs(self._inputs)
