@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import save_file
@@ -137,9 +138,7 @@ class Checkpoints:
                     f"{self._folder}: the checkpoint is of another {what}",
                     hint="Go on with what the run began with, or begin anew without --resume.",
                 )
-        values = facts["position"]
-        results = tuple(StageResult(*result) for result in values["results"])
-        return Position(**{**values, "losses": tuple(values["losses"]), "results": results})
+        return msgspec.convert(facts["position"], Position)
 
     def load_model(self, model: torch.nn.Module) -> None:
         """Give a model the weights of the last checkpoint."""

@@ -241,7 +241,13 @@ def cached_backward(
     after = _random_state()
     for number, part in enumerate(parts):
         _restore(states[number])
-        _pull(encode(part), outputs[number])
+        graded = [
+            (output, leaf.grad)
+            for output, leaf in zip(encode(part), outputs[number], strict=True)
+            if leaf.grad is not None and output.requires_grad
+        ]
+        if graded:
+            torch.autograd.backward(*map(list, zip(*graded, strict=True)))
     _restore(after)
     return loss.detach()
 
@@ -250,17 +256,6 @@ def backward(loss: Tensor) -> None:
     """Run a loss backward, but where it stands on no parameter: this process has no texts."""
     if loss.requires_grad:
         torch.autograd.backward(loss)
-
-
-def _pull(outputs: Outputs, kept: Outputs) -> None:
-    """Send the kept gradients down the graph of a part."""
-    pairs = [
-        (output, leaf.grad)
-        for output, leaf in zip(outputs, kept, strict=True)
-        if leaf.grad is not None and output.requires_grad
-    ]
-    if pairs:
-        torch.autograd.backward([output for output, _ in pairs], [grad for _, grad in pairs])
 
 
 def _random_state() -> list[Tensor]:
