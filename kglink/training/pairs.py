@@ -165,23 +165,26 @@ class PairTask(Task[StageSection | OverlapSection, StepItems]):
     def _validate(self) -> Recalls:
         tools = self._tools
         with advising(_advice_for_searches("judging the model")):
-            sample = tools.selection.most_entities
-            pool = self._encode("searched", sampled=True) if sample else self._pool()
+            if tools.selection.most_entities:
+                rows = searched_rows(tools.data, tools.selection).tolist()
+                pool = self._encode(tools.folder / "searched", rows)
+            else:
+                pool = self._pool()
             return validate(tools.data, pool, tools.selection, tools.tell)
 
     def _pool(self) -> EncodedPool:
         """The pool, encoded with the current model; validation and mining share it."""
         if self._encoded is None:
-            self._encoded = self._encode()
+            self._encoded = self._encode(self._tools.folder)
         return self._encoded
 
-    def _encode(self, folder: str = "", *, sampled: bool = False) -> EncodedPool:
-        """The entities of the pool, or those that validation searches, as they are encoded now."""
+    def _encode(self, folder: Path, rows: Sequence[int] | None = None) -> EncodedPool:
+        """Some entities of the pool, or all, as they are encoded now."""
         tools = self._tools
-        rows = searched_rows(tools.data, tools.selection).tolist() if sampled else None
-        pool = EncodedPool(tools.model, tools.scorer, tools.hardware, tools.folder / folder)
-        pool.encode(tools.data.pool.tokens, tools.tell, rows)
-        return pool
+        texts = tools.data.pool.tokens
+        return EncodedPool(
+            *(tools.model, tools.scorer, tools.hardware, folder, texts, rows, tools.tell)
+        )
 
     # -------------------------------------------------------------------------------- a step
     def gradients(self, batch: StepItems, epoch: int, step: int) -> list[float]:

@@ -215,9 +215,7 @@ def test_the_loss_of_a_batch_by_hand(
     golds, excluded = choose_golds(data, batch.group.rows, part, trainer._chance(0, 0))
     drawn = negatives.of(part, golds, excluded, trainer._chance(0, 0))
     rows = np.concatenate([golds[:, None], drawn], axis=1)
-    pool = EncodedPool(model, trainer._tools.scorer, CPU, folder / "other")
-    (folder / "other").mkdir(exist_ok=True)
-    pool.encode(data.pool.tokens)
+    pool = EncodedPool(model, trainer._tools.scorer, CPU, folder / "other", data.pool.tokens)
     vectors = pool.mention_vectors(as_ids(data.train.tokens.take(part.tolist())))
     whole = pool.vectors(batch.group.rows)
     assert whole is not None

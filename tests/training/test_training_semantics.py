@@ -265,8 +265,7 @@ def test_a_scorer_without_a_rule_is_asked_and_says_the_same(
     texts = [data.train.tokens[number] for number in range(40)]
     found = []
     for one in (scorer, Asked()):
-        pool = EncodedPool(made(whole), one, CPU, tmp_path / type(one).__name__)
-        pool.encode(data.pool.tokens)
+        pool = EncodedPool(made(whole), one, CPU, tmp_path / type(one).__name__, data.pool.tokens)
         found.append(np.concatenate([part for _, part in pool.scores(texts, RowRange(0, 80), 80)]))
     assert found[0].shape == (40, 80)
     np.testing.assert_allclose(found[0], found[1], rtol=1e-4)
@@ -548,8 +547,7 @@ def test_one_tower_for_both_sides_cannot_be_frozen_on_one() -> None:
 def test_recall_is_that_of_a_plain_search(
     registry: Registry, data: TrainingData, recipe: Recipe, model: BiEncoder, tmp_path: Path
 ) -> None:
-    pool = EncodedPool(model, registry.create("scorer", "mean"), CPU, tmp_path)
-    pool.encode(data.pool.tokens)
+    pool = EncodedPool(model, registry.create("scorer", "mean"), CPU, tmp_path, data.pool.tokens)
     told = SelectionSection(metric="R@3", most_mentions=1000)
     recalls = validate(data, pool, told)
     mentions = pool.mention_vectors([data.valid.tokens[n] for n in range(len(data.valid))])
@@ -584,8 +582,7 @@ def test_a_pool_is_searched_by_cosine_where_the_recipe_says_so(
     recipe = small("joint/tos", base)
     assert (recipe.model.metric, recipe.model.retrieval_metric) == ("dot", "cosine")
     model = made(recipe)
-    pool = EncodedPool(model, registry.create("scorer", "dual"), CPU, tmp_path)
-    pool.encode(data.pool.tokens)
+    pool = EncodedPool(model, registry.create("scorer", "dual"), CPU, tmp_path, data.pool.tokens)
     entities = pool.vectors(RowRange(0, 80))
     assert entities is not None
     np.testing.assert_allclose(np.linalg.norm(entities, axis=1), 1, rtol=1e-3)
