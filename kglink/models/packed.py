@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from kglink.errors import ModelError
 from kglink.models.hardware import Hardware
-from kglink.models.int8 import Int8Linear
+from kglink.models.int8 import int8_linear
 from kglink.models.kernels import add_norm, attend, dot_product_attention, dropout
 from kglink.models.settings import Pooling
 from kglink.models.tower import (
@@ -86,11 +86,9 @@ class PackedBert:
 
         def linear(part: Iterable[Tensor], norm: _Pair | None = None) -> _Linear:
             weight, bias = held(part)
-            return (
-                Int8Linear(weight, bias, norm)
-                if int8
-                else partial(F.linear, weight=weight, bias=bias)
-            )
+            if int8:
+                return int8_linear(weight, bias, norm)
+            return partial(F.linear, weight=weight, bias=bias)
 
         self.dim, self.rows = tower.dim, int(tower.config["vocab_size"])
         self._heads, self._eps, self._gelu = tower._heads, tower._eps, tower._gelu
