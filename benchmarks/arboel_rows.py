@@ -223,8 +223,7 @@ def judged(data: TrainingData, recipe: Recipe, model: BiEncoder, keep: Path) -> 
     """Recall, accuracy with and without clusters, and ARI, on the dev documents."""
     hardware = choose_hardware("cpu", "fp32", 1)
     scorer = load_registry().create("scorer", recipe.model.scorer, recipe.model.scorer_settings)
-    pool = EncodedPool(model, scorer, hardware, keep / "data")
-    pool.encode(data.pool.tokens)
+    pool = EncodedPool(model, scorer, hardware, keep / "data", data.pool.tokens)
     vectors = pool.mention_vectors(as_ids(data.valid.tokens.take(range(len(data.valid)))))
     entities = np.asarray(pool.vectors(data.pool.rows(tuple(KB_FILES))))
     golds = data.valid.gold_sets(list(range(len(data.valid))))

@@ -109,7 +109,7 @@ def tower_step() -> Step:
     optimizer = adamw(model)
 
     def step(pairs: Pairs) -> float:
-        mentions, entities = model(pairs.mentions, pairs.entities).plain
+        mentions, entities = model(pairs.mentions, pairs.entities)[0]
         loss = in_batch_softmax(mentions.states[:, 0], entities.states[:, 0])
         return finish(loss, optimizer)
 

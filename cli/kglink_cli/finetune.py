@@ -154,7 +154,7 @@ def _as_json(done: Finetuned) -> dict[str, Any]:
         record["reranker"] = {
             "folder": str(reranker.folder),
             "documents": list(reranker.manifest.documents),
-            "right": reranker.right,
+            "right": reranker.figure,
             "compared": compared.model_dump() if compared else None,
         }
     return record

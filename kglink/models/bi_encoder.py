@@ -17,11 +17,10 @@ from kglink.errors import ModelError, UsageError
 from kglink.models.hardware import Hardware, choose_hardware
 from kglink.models.inputs import IdArray, Inputs, tokenizer_files
 from kglink.models.model_folder import (
+    TRAINED,
     BaseInfo,
     ModelManifest,
     TowerFiles,
-    is_model_folder,
-    read_manifest,
     tower_sources,
     write_model_folder,
 )
@@ -41,13 +40,6 @@ class Pair(NamedTuple):
 
     mentions: Encoded | None
     entities: Encoded | None
-
-
-class Output(NamedTuple):
-    """A batch as the encoders see it (L), and through the transformation (L')."""
-
-    plain: Pair | None
-    transformed: Pair | None
 
 
 class BiEncoder(nn.Module):
@@ -115,10 +107,10 @@ class BiEncoder(nn.Module):
             )
         self._entities_frozen = entities
         for tower in self.towers():
-            tower.requires_grad_(tower is self.mention or not entities)
-        trained = (self.mention,) if entities else self.towers()
-        for tower in trained:
-            tower.freeze_embeddings(embeddings)
+            is_trained = tower is self.mention or not entities
+            tower.requires_grad_(is_trained)
+            if is_trained:
+                tower.freeze_embeddings(embeddings)
 
     def train(self, mode: bool = True) -> BiEncoder:
         """Set training mode; a frozen tower stays in evaluation mode."""
@@ -127,47 +119,32 @@ class BiEncoder(nn.Module):
             self.entity.eval()
         return self
 
-    def parameter_groups(self, weight_decay: float) -> list[dict[str, Any]]:
-        """The trained parameters for an optimiser, without A; biases and norms do not decay."""
-        named = [
-            (name, parameter)
-            for name, parameter in self.named_parameters()
-            if parameter.requires_grad and not name.startswith("transformation.")
-        ]
-        still = {name for name, p in named if p.ndim < 2 or name.endswith("bias")}
-        return [
-            {"params": [p for name, p in named if name not in still], "weight_decay": weight_decay},
-            {"params": [p for name, p in named if name in still], "weight_decay": 0.0},
-        ]
-
     def forward(
         self,
         mentions: Sequence[IdArray],
         entities: Sequence[IdArray],
         *,
         view: ViewMode = "plain",
-        domains: tuple[Sequence[int], Sequence[int]] | None = None,
-    ) -> Output:
+        domains: tuple[Sequence[int], Sequence[int]] = ((), ()),
+    ) -> list[Pair]:
         """Encode token ids of both sides; either may be empty. A shared tower packs them as one.
 
-        ``domains`` are those of the mentions and of the entities, for a transformation that has
-        a matrix for each.
+        Returns the wanted views, the plain one first. ``domains`` are those of the mentions and of
+        the entities, for a transformation that has a matrix for each.
         """
         if view != "plain" and self.transformation is None:
             raise UsageError(
                 "the model has no transformation", hint="Call add_transformation before training."
             )
-        of_mentions, of_entities = domains or ((), ())
         left: list[Side] = ["mention"] * len(mentions)
         right: list[Side] = ["entity"] * len(entities)
         if self.settings.shared:
-            texts, of_all = [*mentions, *entities], [*of_mentions, *of_entities]
+            texts, of_all = [*mentions, *entities], [*domains[0], *domains[1]]
             wholes = self._views(self.mention, texts, [*left, *right], view, of_all)
-            return Output(*(_cut(whole, len(mentions)) for whole in wholes))
-        own = self._views(self.mention, mentions, left, view, of_mentions)
-        other = self._views(self.entity, entities, right, view, of_entities)
-        pairs = (Pair(*sides) for sides in zip(own, other, strict=True))
-        return Output(*(pair if any(side is not None for side in pair) else None for pair in pairs))
+            return [_cut(whole, len(mentions)) for whole in wholes]
+        own = self._views(self.mention, mentions, left, view, domains[0])
+        other = self._views(self.entity, entities, right, view, domains[1])
+        return [Pair(*sides) for sides in zip(own, other, strict=True)]
 
     def encode(self, ids: Sequence[IdArray], side: Side) -> Encoded:
         """Encode one side alone, without the transformation."""
@@ -197,18 +174,17 @@ class BiEncoder(nn.Module):
         sides: Sequence[Side],
         view: ViewMode,
         domains: Sequence[int],
-    ) -> tuple[Encoded | None, Encoded | None]:
-        """The encoded texts, without and with the transformation; None where not wanted."""
+    ) -> list[Encoded | None]:
+        """The wanted views of texts; None for each where there are no texts."""
         if not ids:
-            return None, None
+            return [None] * (2 if view == "both" else 1)
         batch = self._packed(ids)
         if view == "plain" or self.transformation is None:
-            return self._encoded(tower(batch), batch), None
+            return [self._encoded(tower(batch), batch)]
         change = self._change(self.transformation, batch, sides, domains)
         layer = self.transformation.settings.layer
-        plain, changed = tower.views(batch, layer, change, plain=view == "both")
-        before = None if plain is None else self._encoded(plain, batch)
-        return before, self._encoded(changed, batch)
+        views = tower.views(batch, layer, change, plain=view == "both")
+        return [self._encoded(states, batch) for states in views]
 
     def _packed(self, ids: Sequence[IdArray]) -> TokenBatch:
         """A batch as the towers read it: without marks where the tokens between them are pooled."""
@@ -258,8 +234,8 @@ def load_bi_encoder(
     folder = Path(model).expanduser()
     tag_ids: tuple[int, int, int] | None = None
     history: tuple[dict[str, Any], ...] = ()
-    if is_model_folder(folder):
-        manifest = read_manifest(folder.resolve())
+    if TRAINED.is_there(folder):
+        manifest = TRAINED.read(folder.resolve())
         chosen = settings or manifest.settings
         if chosen.shared and not manifest.settings.shared:
             raise ModelError(
@@ -287,11 +263,9 @@ def load_bi_encoder(
     return made
 
 
-def _cut(whole: Encoded | None, mentions: int) -> Pair | None:
+def _cut(whole: Encoded | None, mentions: int) -> Pair:
     """Two sides that were encoded as one batch, as a pair."""
-    if whole is None:
-        return None
-    if not mentions:
+    if whole is None or not mentions:
         return Pair(None, whole)
     if mentions == len(whole.states):
         return Pair(whole, None)

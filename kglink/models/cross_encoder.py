@@ -8,7 +8,7 @@ here", which is 0.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,13 +17,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from kglink.errors import ModelError
 from kglink.models.hardware import Hardware
-from kglink.models.head_folder import ENCODER, HEAD, RERANKER
+from kglink.models.head_folder import RERANKER
 from kglink.models.inputs import IdArray, Inputs
-from kglink.models.loading import load_tensors
 from kglink.models.runtime import SecondTexts, TokenEncoder
-from kglink.models.source import describe_folder
 from kglink.models.towers import load_states
 from kglink.records import Alias, Candidate, Entity, EntityId, Ranking
 
@@ -43,7 +40,12 @@ class PairInputs:
     def pairs(self, rankings: Sequence[Ranking]) -> tuple[list[IdArray], list[int]]:
         """The token ids of all pairs, mention by mention, and where each candidate begins."""
         windows = self.inputs.mentions([one.mention for one in rankings])
-        self._write(candidate for one in rankings for candidate in one.candidates)
+        wanted = {candidate.id: candidate for one in rankings for candidate in one.candidates}
+        if len(self._entities) + len(wanted) > _KEPT_ENTITIES:
+            self._entities.clear()
+        new = [one for one in wanted.values() if one.id not in self._entities]
+        written = self.inputs.entities(map(_entity, new))
+        self._entities.update(zip((one.id for one in new), written, strict=True))
         ids: list[IdArray] = []
         seconds: list[int] = []
         for window, ranking in zip(windows, rankings, strict=True):
@@ -51,15 +53,6 @@ class PairInputs:
                 ids.append(written_pair(window, self._entities[candidate.id]))
                 seconds.append(len(window))
         return ids, seconds
-
-    def _write(self, candidates: Iterable[Candidate]) -> None:
-        wanted = {one.id: one for one in candidates}
-        if len(self._entities) + len(wanted) > _KEPT_ENTITIES:
-            self._entities.clear()
-        new = [one for one in wanted.values() if one.id not in self._entities]
-        self._entities.update(
-            zip((one.id for one in new), self.inputs.entities(map(_entity, new)), strict=True)
-        )
 
 
 def written_pair(window: IdArray, entity: IdArray) -> IdArray:
@@ -100,17 +93,13 @@ class CrossEncoder:
 
 def open_cross_encoder(folder: Path, hardware: Hardware) -> CrossEncoder:
     """The cross-encoder of a folder, its files checked."""
-    manifest = RERANKER.read(folder)
-    source = describe_folder(str(folder), folder / ENCODER)
-    head = load_tensors(folder / HEAD, hardware.device)
-    weight, bias, pooler = head["weight"], head["bias"], pooler_in(head, source.dim)
-    if weight.shape != (1, source.dim) or bias.shape != (1,):
-        raise ModelError(f"{folder / HEAD}: does not fit the encoder", hint=RERANKER.damaged)
+    manifest, source, head = RERANKER.open(folder, 1, hardware.device)
+    answer = head_of(head["weight"], head["bias"], pooler_in(head, source.dim))
     states = load_states(source, hardware)
     inputs = Inputs(source, manifest.inputs, rows=states.rows, tag_ids=manifest.tag_ids)
     encoder = TokenEncoder(source.name, states, hardware, "cls")
     return CrossEncoder(
-        *(PairInputs(inputs), encoder, head_of(weight, bias, pooler)),
+        *(PairInputs(inputs), encoder, answer),
         segments=manifest.segments,
         padded=manifest.padded,
     )

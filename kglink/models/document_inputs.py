@@ -68,8 +68,7 @@ class DocumentInputs:
 
     def __init__(self, pieces: PieceTokenizer, mention_tokens: int, max_tokens: int) -> None:
         self._pieces = pieces
-        self._frame = [np.array([row], np.int32) for row in pieces.frame]
-        self._room = min(_LENGTHS * mention_tokens, max_tokens) - len(self._frame)
+        self._room = min(_LENGTHS * mention_tokens, max_tokens) - 2  # [CLS] and [SEP]
         self._shared = mention_tokens // 2
         self._reach = _REACH * self._room
 
@@ -84,8 +83,7 @@ class DocumentInputs:
             found = [_place(mentions[at], at, stretch.start, places) for at in stretch.mentions]
             for begin, stop, inside in self._cut(len(ids), found):
                 spans = [_within(one, begin, stop) for one in inside]
-                framed = np.concatenate([self._frame[0], ids[begin:stop], self._frame[1]])
-                windows.append(MentionTokens(framed, spans))
+                windows.append(MentionTokens(self._pieces.framed(ids[begin:stop]), spans))
                 for one in inside:
                     numbers[one.mention] = count
                     count += 1
@@ -125,8 +123,7 @@ class DocumentInputs:
         length = -(-(tokens + (count - 1) * self._shared) // count)
         step = length - self._shared
         if count > 1:
-            framed = length + len(self._frame)
-            length = min(length - framed % -_EQUAL, self._room, tokens)
+            length = min(length - (length + 2) % -_EQUAL, self._room, tokens)
         inside: dict[int, list[_Place]] = {}
         for one in places:
             centre = (one.first + one.stop - length) / 2

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from kglink.errors import ModelError, UsageError
 from kglink.models.hardware import Hardware, Precision, choose_hardware
-from kglink.models.model_folder import is_model_folder, read_manifest, tower_sources
+from kglink.models.model_folder import TRAINED, tower_sources
 from kglink.models.opening import DEFAULT_MODEL, resolve_model
 from kglink.models.settings import BiEncoderSettings, Pooling
 from kglink.models.source import ModelInfo, ModelSource, read_config
@@ -26,12 +27,12 @@ if TYPE_CHECKING:
     from kglink.models.runtime import TextVectors, TokenEncoder, TokenMatrices
 
     FloatArray = npt.NDArray[np.float32]
-    IntArray = npt.NDArray[np.int64]
 
 #: Texts that are sorted by length together; bounds the memory of a stream.
 CHUNK = 8192
 
 
+@dataclass(eq=False, repr=False)
 class Encoder:
     """Encodes texts with one model; the same list of texts gives the same bytes every time.
 
@@ -48,76 +49,65 @@ class Encoder:
     lost their end.
     """
 
-    def __init__(
-        self,
-        model: str | ModelSource = DEFAULT_MODEL,
-        *,
-        precision: Precision = "auto",
-        device: str = "auto",
-        threads: int = 0,
-        root: Path | None = None,
-        of_space: str = "",
-        rebuild: str = "kglink build",
-    ) -> None:
-        self.device = device
-        self.truncated = 0
-        self._model = model
-        self._precision: Precision = precision
-        self._threads = threads
-        self._root = root
-        self._of_space = of_space
-        self._rebuild = rebuild
+    model: str | ModelSource = DEFAULT_MODEL
+    precision: Precision = field(default="auto", kw_only=True)
+    device: str = field(default="auto", kw_only=True)
+    threads: int = field(default=0, kw_only=True)
+    root: Path | None = field(default=None, kw_only=True)
+    of_space: str = field(default="", kw_only=True)
+    rebuild: str = field(default="kglink build", kw_only=True)
+    truncated: int = field(default=0, init=False)
 
     @cached_property
     def source(self) -> ModelSource:
         """The checked model folder."""
-        if isinstance(self._model, ModelSource):
-            return self._model
-        own = self._root / self._model if self._root else None
-        inside = own is not None and (own.is_dir() or is_model_folder(own))
+        if isinstance(self.model, ModelSource):
+            return self.model
+        own = self.root / self.model if self.root else None
+        inside = own is not None and (own.is_dir() or TRAINED.is_there(own))
         try:
-            return resolve_model(str(own) if inside else self._model, fetch=not self._of_space)
+            return resolve_model(str(own) if inside else self.model, fetch=not self.of_space)
         except ModelError as error:
-            if not self._of_space:
+            if not self.of_space:
                 raise
             raise ModelError(
-                f"the model of space {self._of_space!r} cannot be used: {error.message}",
+                f"the model of space {self.of_space!r} cannot be used: {error.message}",
                 hint="Put it back, or build the space with another: "
-                f"`{self._rebuild} --model NAME`.",
+                f"`{self.rebuild} --model NAME`.",
             ) from error
 
     @property
     def info(self) -> ModelInfo:
         """What a space records of its model."""
         source = self.source
-        root = self._root.resolve() if self._root else None
+        root = self.root.resolve() if self.root else None
         if root and source.path.is_relative_to(root):
             name = path = source.path.relative_to(root).as_posix()
         else:
             name = source.name
             path = str(source.path) if Path(name).expanduser().is_dir() else name
         fingerprint = source.fingerprint
-        if self._precision == "int8":
+        if self.precision == "int8":
             fingerprint = hashlib.sha256(f"{fingerprint} int8".encode()).hexdigest()[:16]
         return ModelInfo(
             name=name,
             fingerprint=fingerprint,
             dim=source.dim,
             path=path,
-            precision="int8" if self._precision == "int8" else "",
+            precision="int8" if self.precision == "int8" else "",
         )
 
     @cached_property
     def trained(self) -> BiEncoderSettings | None:
         """How the towers of a trained model are pooled, compared and fed; None: it has none."""
-        if not is_model_folder(self.source.path):
+        if not TRAINED.is_there(self.source.path):
             return None
-        return read_manifest(self.source.path, check=False).settings
+        return TRAINED.read(self.source.path, check=False).settings
 
     @cached_property
     def hardware(self) -> Hardware:
         """Where and how it computes."""
-        return choose_hardware(self.device, self._precision, self._threads)
+        return choose_hardware(self.device, self.precision, self.threads)
 
     @property
     def dim(self) -> int:
@@ -148,14 +138,16 @@ class Encoder:
             raise UsageError("encode takes a list of texts, not one text", hint="Use [text].")
         import numpy as np
 
+        prompts = self.source.chain.prompts
+        prompt = prompts.query if query else prompts.document
         vectors = np.empty((len(texts), self.dim), np.float32)
         done = 0
         for first in range(0, len(texts), CHUNK):
-            unique, inverse = _unique(texts[first : first + CHUNK])
+            chunk = texts[first : first + CHUNK]
+            places: dict[str, int] = {}  # each text once, in order of first appearance
+            numbers = (places.setdefault(text, len(places)) for text in chunk)
+            inverse, unique = np.fromiter(numbers, np.int64, len(chunk)), list(places)
             copies = np.bincount(inverse, minlength=len(unique))
-            prompt = (
-                self.source.chain.prompts.query if query else self.source.chain.prompts.document
-            )
             truncated, batches = self._read(unique, prompt)
             self.truncated += int(copies[truncated].sum())
             found = np.empty((len(unique), self.dim), np.float32)
@@ -256,7 +248,7 @@ class Encoder:
             states = load(source)
             both = TokenEncoder(source.name, states, hardware, source.pooling)
             return _Loaded(TextTokenizer(source), both, both)
-        manifest = read_manifest(source.path, check=False)  # `source` has checked the files
+        manifest = TRAINED.read(source.path, check=False)  # `source` has checked the files
         towers = tower_sources(source.path, manifest)
         settings = manifest.settings
         # A plain name has one vector even where a scorer reads all tokens, and is all of one span.
@@ -288,12 +280,3 @@ class _Loaded(NamedTuple):
 
         tokens = self.tokenise([prompt + text for text in texts] if prompt else texts)
         return TextVectors(tokens.truncated, self.entity.batches(tokens.ids))
-
-
-def _unique(texts: Sequence[str]) -> tuple[list[str], IntArray]:
-    """Each text once, in order of first appearance: text i is ``unique[inverse[i]]``."""
-    import numpy as np
-
-    places: dict[str, int] = {}
-    inverse = np.fromiter((places.setdefault(t, len(places)) for t in texts), np.int64, len(texts))
-    return list(places), inverse

@@ -75,8 +75,15 @@ def choose_hardware(
         # Making them anew costs 3% of the time. Both are asked once, at the first product.
         for variable in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
             os.environ.setdefault(variable, str(_KERNELS))
-    settled = precision if precision != "auto" else _best_precision(chosen)
-    return Hardware(chosen, settled, threads or usable_cores())
+    if precision == "auto":  # the fastest whose results are good enough to search with
+        if chosen == "cpu":
+            precision = "fp32" if BF16_FLAGS.isdisjoint(cpu_flags()) else "bf16"
+        else:
+            import torch
+
+            has_bf16 = torch.cuda.is_bf16_supported(including_emulation=False)
+            precision = "bf16" if has_bf16 else "fp16"
+    return Hardware(chosen, precision, threads or usable_cores())
 
 
 def _choose_device(device: str) -> str:
@@ -98,12 +105,3 @@ def _choose_device(device: str) -> str:
     if number:
         torch.cuda.set_device(int(number))  # indexes are searched on the same one
     return device
-
-
-def _best_precision(device: str) -> Precision:
-    """The fastest precision whose results are good enough to search with."""
-    if device == "cpu":
-        return "fp32" if BF16_FLAGS.isdisjoint(cpu_flags()) else "bf16"
-    import torch
-
-    return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp16"

@@ -13,12 +13,14 @@ import os
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import Field
 
+from kglink.errors import ModelError
 from kglink.files.atomic import atomic_folder
 from kglink.files.manifest import ManifestPart, file_info
+from kglink.models.loading import load_tensors
 from kglink.models.model_folder import (
     BaseInfo,
     FilesManifest,
@@ -27,7 +29,11 @@ from kglink.models.model_folder import (
     write_tower,
 )
 from kglink.models.settings import InputSettings
+from kglink.models.source import ModelSource, describe_folder
 from kglink.models.tag_spans import SpanCalibration
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 ENCODER, HEAD = "encoder", "head.safetensors"
 
@@ -71,6 +77,17 @@ class HeadFolder(ManifestFolder[HeadKind]):
             written = manifest.model_copy(update={"files": infos})
             self.write_manifest(draft, written)
         return written
+
+    def open(
+        self, folder: Path, answers: int, device: str = "cpu"
+    ) -> tuple[HeadKind, ModelSource, dict[str, Tensor]]:
+        """Manifest, encoder and head of a folder, its files checked."""
+        manifest = self.read(folder)
+        source = describe_folder(str(folder), folder / ENCODER)
+        head = load_tensors(folder / HEAD, device)
+        if head["weight"].shape != (answers, source.dim) or head["bias"].shape != (answers,):
+            raise ModelError(f"{folder / HEAD}: does not fit the encoder", hint=self.damaged)
+        return manifest, source, head
 
     def publish(self, source: Path, folder: Path, manifest: HeadKind) -> None:
         """Put a copy, with another manifest, in the place of ``folder``."""

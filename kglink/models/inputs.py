@@ -73,10 +73,14 @@ class Inputs:
     ) -> None:
         self.source = source
         self.settings = settings or InputSettings()
-        self._check_lengths(source)
+        for name in ("mention_tokens", "entity_tokens"):
+            if getattr(self.settings, name) > source.max_tokens:
+                raise ConfigError(
+                    f"{name} = {getattr(self.settings, name)}, and {source.name} reads "
+                    f"{source.max_tokens} tokens",
+                    hint=f"Give {name} of at most {source.max_tokens}.",
+                )
         self.pieces = PieceTokenizer(source)
-        first, last = self.pieces.frame
-        self._first, self._last = _ids([first]), _ids([last])
         known = [self.pieces.id_of(tag) for tag in self.settings.tags]
         self.added_tags: tuple[str, ...] = ()
         if tag_ids is None:
@@ -130,7 +134,7 @@ class Inputs:
             for_left += for_right - len(right)
         # A slice of the last 0 tokens would be all of them.
         kept = left[max(0, len(left) - for_left) :]
-        return np.concatenate([self._first, kept, marked, right[:for_right], self._last])
+        return self.pieces.framed(kept, marked, right[:for_right])
 
     def entities(self, entities: Iterable[Entity]) -> list[IdArray]:
         """The token ids of each entity's title and text."""
@@ -145,27 +149,15 @@ class Inputs:
         ]
         room = self.settings.entity_tokens
         columns = [self.pieces.starts(list(texts), room) for texts in zip(*written, strict=True)]
-        whole = [self._inner(*row) for row in zip(*columns, strict=True)]
+        whole = [self.entity(*row) for row in zip(*columns, strict=True)]
         cut = np.fromiter((len(inner) > room - 2 for inner in whole), np.bool_, len(whole))
-        return Tokens([self._framed(inner) for inner in whole], cut)
+        return Tokens([self.pieces.framed(inner[: room - 2]) for inner in whole], cut)
 
-    def _inner(self, before: IdArray, title: IdArray, text: IdArray) -> IdArray:
+    def entity(self, before: IdArray, title: IdArray, text: IdArray) -> IdArray:
+        """All of an entity, without its frame."""
         if self.settings.strip_title_prefix and np.array_equal(text[: len(title)], title):
             text = text[len(title) :]
         return np.concatenate([before, title, self._title, text])
-
-    def _framed(self, inner: IdArray) -> IdArray:
-        room = self.settings.entity_tokens - 2
-        return np.concatenate([self._first, inner[:room], self._last])
-
-    def _check_lengths(self, source: ModelSource) -> None:
-        for name in ("mention_tokens", "entity_tokens"):
-            if getattr(self.settings, name) > source.max_tokens:
-                raise ConfigError(
-                    f"{name} = {getattr(self.settings, name)}, and {source.name} reads "
-                    f"{source.max_tokens} tokens",
-                    hint=f"Give {name} of at most {source.max_tokens}.",
-                )
 
 
 class TextTokenizer:
@@ -200,9 +192,21 @@ class PieceTokenizer:
         self._name, self._tokenizer = source.name, _load(source)
         self._tokenizer.no_padding()
         self._tokenizer.no_truncation()
-        self.frame = _frame(source, self._tokenizer)
+        # What stands around a text ([CLS], [SEP]) is all that an empty text consists of.
+        frame = self._tokenizer.encode("").ids
+        if len(frame) != 2:
+            raise ModelError(
+                f"{source.name}: its tokenizer puts {len(frame)} tokens around a text and not two, "
+                "[CLS] and [SEP]",
+                hint="Towers are made of encoders like BERT.",
+            )
+        self._first, self._last = _ids(frame[:1]), _ids(frame[1:])
         # A text that says "[SEP]" says these five characters, and does not end the input.
         self._tokenizer.encode_special_tokens = True
+
+    def framed(self, *parts: IdArray) -> IdArray:
+        """Pieces as one input, [CLS] before them and [SEP] behind."""
+        return np.concatenate([self._first, *parts, self._last])
 
     def id_of(self, token: str) -> int | None:
         """The vocabulary row of a token."""
@@ -271,18 +275,6 @@ def tokenizer_files(source: ModelSource) -> dict[str, bytes]:
     if "tokenizer.json" not in found:
         found["tokenizer.json"] = _load(source).to_str(pretty=True).encode()
     return found
-
-
-def _frame(source: ModelSource, tokenizer: tokenizers.Tokenizer) -> tuple[int, int]:
-    """What stands before and after a text ([CLS], [SEP]): all that an empty text consists of."""
-    ids = tokenizer.encode("").ids
-    if len(ids) != 2:
-        raise ModelError(
-            f"{source.name}: its tokenizer puts {len(ids)} tokens around a text and not two, "
-            "[CLS] and [SEP]",
-            hint="Towers are made of encoders like BERT.",
-        )
-    return ids[0], ids[1]
 
 
 def _end(text: str, most: int, last: bool) -> str:

@@ -7,6 +7,8 @@ before makes large are divided, and their weights multiplied, before both are ro
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -19,30 +21,29 @@ _LARGE = 3.0
 _LEAST = 1e-5
 
 
-class Int8Linear:
-    """``states @ weight.T + bias``; ``norm`` is the weight and bias of the norm before it."""
+def int8_linear(
+    weight: Tensor, bias: Tensor, norm: tuple[Tensor, Tensor] | None = None
+) -> Callable[[Tensor], Tensor]:
+    """``states @ weight.T + bias`` in fp32; ``norm`` is weight and bias of the norm before it."""
+    weight, bias = weight.float(), bias.float()
+    divided: Tensor | None = None
+    if norm is not None:
+        scale, shift = norm
+        inputs = _LARGE * scale.float().abs() + shift.float().abs()
+        ratio = inputs / weight.abs().amax(0).clamp_min(_LEAST)
+        columns = ratio.clamp_min(_LEAST).sqrt()
+        columns /= columns.mean()
+        weight, divided = weight * columns, 1 / columns
+    most = 63 if _EXACT.isdisjoint(cpu_flags()) else 127
+    scales = weight.abs().amax(1).clamp_min(_LEAST) / most
+    whole = (weight / scales.unsqueeze(1)).round().to(torch.int8).t()
+    scales = scales / 127
 
-    def __init__(
-        self, weight: Tensor, bias: Tensor, norm: tuple[Tensor, Tensor] | None = None
-    ) -> None:
-        weight, self._bias = weight.float(), bias.float()
-        self._columns: Tensor | None = None
-        if norm is not None:
-            scale, shift = norm
-            inputs = _LARGE * scale.float().abs() + shift.float().abs()
-            ratio = inputs / weight.abs().amax(0).clamp_min(_LEAST)
-            columns = ratio.clamp_min(_LEAST).sqrt()
-            columns /= columns.mean()
-            weight, self._columns = weight * columns, 1 / columns
-        most = 63 if _EXACT.isdisjoint(cpu_flags()) else 127
-        scales = weight.abs().amax(1).clamp_min(_LEAST) / most
-        self._weight = (weight / scales.unsqueeze(1)).round().to(torch.int8).t()
-        self._scales = scales / 127
-
-    def __call__(self, states: Tensor) -> Tensor:
-        """The product in fp32."""
-        states = states if self._columns is None else states * self._columns
+    def product(states: Tensor) -> Tensor:
+        states = states if divided is None else states * divided
         largest = states.abs().amax(1, keepdim=True).clamp_min(_LEAST)
         rounded = (states * (127 / largest)).round_().to(torch.int8)
-        sums = torch._int_mm(rounded, self._weight).float()
-        return torch.addcmul(self._bias, sums.mul_(self._scales), largest)
+        sums = torch._int_mm(rounded, whole).float()
+        return torch.addcmul(bias, sums.mul_(scales), largest)
+
+    return product

@@ -69,7 +69,9 @@ def fused_attention(qkv: Tensor, buckets: Sequence[Bucket], heads: int, chance: 
     """The same by torch's fused function, which is fast on a GPU."""
     width = qkv.shape[1] // 3
     parts = []
-    for bucket, rows in zip(buckets, _split(qkv, buckets), strict=True):
+    # One split has one gradient, a concatenation; slices would fill a whole matrix each.
+    sizes = [bucket.tokens.stop - bucket.tokens.start for bucket in buckets]
+    for bucket, rows in zip(buckets, torch.split_with_sizes(qkv, sizes), strict=True):
         alone = Bucket(slice(None), bucket.texts, bucket.length, bucket.places, bucket.masked)
         query, key, value = _by_head(alone.pad(rows), heads)
         mask = None if bucket.masked is None else ~bucket.masked
@@ -84,13 +86,6 @@ def dot_product_attention(
     """Attention of queries that are already scaled; on a GPU by any function but cuDNN's."""
     with sdpa_kernel(_FUNCTIONS) if query.is_cuda else nullcontext():
         return F.scaled_dot_product_attention(query, key, value, mask, chance, scale=1.0)
-
-
-def _split(values: Tensor, buckets: Sequence[Bucket]) -> tuple[Tensor, ...]:
-    # One split has one gradient, a concatenation; slices would fill a whole matrix each.
-    return torch.split_with_sizes(
-        values, [bucket.tokens.stop - bucket.tokens.start for bucket in buckets]
-    )
 
 
 def _by_head(padded: Tensor, heads: int) -> Tensor:

@@ -11,19 +11,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Generic, NamedTuple, TypeVar
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
-from kglink.errors import DamagedFileError, ModelError
+from kglink.errors import DamagedFileError, ModelError, NewerFileError
 from kglink.files import manifest as manifests
 from kglink.files.atomic import atomic_folder, recover_folder
 from kglink.files.manifest import FileInfo, ManifestPart
-from kglink.models.model_json import read_json
 from kglink.models.settings import BiEncoderSettings
 from kglink.models.source import HISTORY, ModelSource, describe_folder, file_sha256
 
@@ -39,7 +38,11 @@ class FilesManifest(ManifestPart):
     libraries: dict[str, str] = Field(default_factory=dict)
 
 
-Manifest = TypeVar("Manifest", bound=FilesManifest)
+Manifest = TypeVar("Manifest", bound=ManifestPart)
+
+
+def _check_infos(folder: Path, manifest: Any) -> None:
+    manifests.check_files(folder, manifest.files)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,8 @@ class ManifestFolder(Generic[Manifest]):
     kind: type[Manifest]
     damaged: str
     """What to do about a damaged one."""
+    check_files: Callable[[Path, Any], None] = _check_infos
+    """Compares the files with the manifest."""
 
     def is_there(self, folder: Path) -> bool:
         """Whether one lies there; one that was half replaced is put back."""
@@ -63,9 +68,11 @@ class ManifestFolder(Generic[Manifest]):
         try:
             manifest = manifests.read_manifest(self.kind, folder / self.name, newest=FORMAT)
             if check:
-                manifests.check_files(folder, manifest.files)
+                self.check_files(folder, manifest)
         except DamagedFileError as error:
             raise ModelError(error.message, hint=self.damaged) from error
+        except NewerFileError as error:
+            raise ModelError(error.message, hint=error.hint) from error
         return manifest
 
     def write_manifest(self, folder: Path, manifest: Manifest) -> None:
@@ -104,36 +111,30 @@ class TowerFiles(NamedTuple):
     tokenizer: Mapping[str, bytes]
 
 
-def is_model_folder(folder: Path) -> bool:
-    """Whether a trained model lies there; one that was half replaced is put back."""
-    recover_folder(folder)
-    return (folder / MODEL_FILE).is_file()
+def _check_digests(folder: Path, manifest: ModelManifest) -> None:
+    expected = {f"{tower}/model.safetensors" for tower in manifest.settings.towers}
+    if missing := sorted(expected - manifest.files.keys()):
+        raise DamagedFileError(f"{folder / MODEL_FILE}: names no {missing[0]}")
+    for name, digest in manifest.files.items():
+        path = folder / name
+        if folder.resolve() not in path.resolve().parents:
+            raise ModelError(f"{folder / MODEL_FILE}: names a file elsewhere, {name}")
+        if file_sha256(path) != digest:
+            raise DamagedFileError(f"{path}: is not as it was written")
 
 
-def read_manifest(folder: Path, *, check: bool = True) -> ModelManifest:
-    """Read what a folder says of its model; with ``check`` compare every file with its digest."""
-    recover_folder(folder)
-    path = folder / MODEL_FILE
-    raw = read_json(path)
-    if isinstance(raw.get("format"), int) and raw["format"] > FORMAT:
-        raise ModelError(
-            f"{path}: written by a newer kglink (format {raw['format']}, this reads {FORMAT})",
-            hint="Upgrade kglink.",
-        )
-    try:
-        manifest = ModelManifest.model_validate(raw)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise ModelError(f"{path}: {where}: {first['msg']}", hint=_DAMAGED) from error
-    if check:
-        _check_files(folder, manifest)
-    return manifest
+#: The folder of a trained model.
+TRAINED = ManifestFolder(
+    MODEL_FILE,
+    ModelManifest,
+    "The folder is damaged: copy it anew, or take an earlier checkpoint.",
+    _check_digests,
+)
 
 
 def describe_model(name: str, folder: Path) -> ModelSource:
     """Check a model folder and say what searching needs to know; loads no weights."""
-    manifest = read_manifest(folder)
+    manifest = TRAINED.read(folder)
     sources = tower_sources(folder, manifest)
     return ModelSource(
         name=name,
@@ -186,8 +187,7 @@ def write_model_folder(
             libraries=dict(libraries),
             history=tuple(dict(step) for step in history),
         )
-        text = json.dumps(manifest.model_dump(mode="json"), indent=1, ensure_ascii=False)
-        (draft / MODEL_FILE).write_text(text, encoding="utf-8")
+        TRAINED.write_manifest(draft, manifest)
     return manifest
 
 
@@ -219,27 +219,12 @@ def _fingerprint(
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
 
 
-_DAMAGED = "The folder is damaged: copy it anew, or take an earlier checkpoint."
-
-
-def _check_files(folder: Path, manifest: ModelManifest) -> None:
-    expected = {f"{tower}/model.safetensors" for tower in manifest.settings.towers}
-    if missing := sorted(expected - manifest.files.keys()):
-        raise ModelError(f"{folder / MODEL_FILE}: names no {missing[0]}", hint=_DAMAGED)
-    for name, digest in manifest.files.items():
-        path = folder / name
-        if folder.resolve() not in path.resolve().parents:
-            raise ModelError(f"{folder / MODEL_FILE}: names a file elsewhere, {name}")
-        if file_sha256(path) != digest:
-            raise ModelError(f"{path}: is not as it was written", hint=_DAMAGED)
-
-
 @contextmanager
 def _saying_what_is_kept(folder: Path) -> Iterator[None]:
     """Turn a failed write into one clear error."""
     from safetensors import SafetensorError
 
-    if folder.exists() and not is_model_folder(folder) and any(folder.iterdir()):
+    if folder.exists() and not TRAINED.is_there(folder) and any(folder.iterdir()):
         raise ModelError(
             f"{folder}: is not empty and holds no model of kglink",
             hint="Give another folder, or empty this one.",

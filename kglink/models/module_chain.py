@@ -57,7 +57,10 @@ class Module(NamedTuple):
 
 
 class ModuleChain(NamedTuple):
-    """The modules of a model, with its prompts and the length to which its vectors are cut."""
+    """The modules of a model, with its prompts and the length to which its vectors are cut.
+
+    Without values: an encoder whose states are averaged.
+    """
 
     modules: tuple[Module, ...] = (Module(),)
     prompts: Prompts = Prompts()
@@ -104,10 +107,6 @@ class ModuleChain(NamedTuple):
         return min(width, self.truncate_dim or width)
 
 
-#: An encoder whose states are averaged.
-PLAIN_CHAIN = ModuleChain()
-
-
 def read_chain(folder: Path) -> ModuleChain:
     """Read the modules of a folder; one without modules.json is an encoder that is averaged."""
     path = folder / "modules.json"
@@ -134,8 +133,9 @@ def _module(path: Path, name: str, place: str) -> Module:
             f"{path.parent}: its module {shown(name)} is not supported",
             hint=f"Supported are these of sentence-transformers: {', '.join(sorted(_KNOWN))}.",
         )
-    own = path.parent / place
-    settings, kind = _settings(own, found[1]), found[1]
+    own, kind = path.parent / place, found[1]
+    file = own / ("sentence_bert_config.json" if kind in _FIRST else "config.json")
+    settings = read_json(file) if file.is_file() else {}
     if kind == "Pooling" and not set(modes := _modes(settings)) <= _MODES.keys():
         raise ModelError(f"{own}: pooling {shown(str(modes))} is not supported")
     if kind == "Dense":
@@ -145,11 +145,6 @@ def _module(path: Path, name: str, place: str) -> Module:
         if activation and not _ACTIVATION.fullmatch(str(activation)):
             raise ModelError(f"{own}: {shown(activation)} is no activation function of torch")
     return Module(kind, place, settings)
-
-
-def _settings(folder: Path, kind: str) -> dict[str, Any]:
-    path = folder / ("sentence_bert_config.json" if kind in _FIRST else "config.json")
-    return read_json(path) if path.is_file() else {}
 
 
 def _modes(settings: Mapping[str, Any]) -> tuple[str, ...]:

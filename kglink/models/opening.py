@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kglink.errors import ModelError
-from kglink.models.model_folder import describe_model, is_model_folder
+from kglink.models.model_folder import TRAINED, describe_model
 from kglink.models.source import ModelSource, describe_folder, file_sha256
 from kglink.models.static_folder import STATIC, describe_static
 
@@ -48,7 +48,7 @@ def resolve_model(name: str = DEFAULT_MODEL, *, fetch: bool = True) -> ModelSour
         _check_minilm(folder)
         return describe_folder(DEFAULT_MODEL, folder)
     folder = Path(name).expanduser()
-    if is_model_folder(folder):
+    if TRAINED.is_there(folder):
         return describe_model(name, folder.resolve())
     if STATIC.is_there(folder):
         return describe_static(name, folder.resolve())

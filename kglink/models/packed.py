@@ -18,17 +18,17 @@ from torch import Tensor, nn
 
 from kglink.errors import ModelError
 from kglink.models.hardware import Hardware
-from kglink.models.int8 import Int8Linear
+from kglink.models.int8 import int8_linear
 from kglink.models.kernels import add_norm, attend, dot_product_attention, dropout
 from kglink.models.settings import Pooling
 from kglink.models.tower import (
     DTYPES,
     Bucket,
     Change,
+    LaidTexts,
     StateModel,
     TokenBatch,
     Tower,
-    Views,
     added_rows,
     copied,
 )
@@ -86,11 +86,9 @@ class PackedBert:
 
         def linear(part: Iterable[Tensor], norm: _Pair | None = None) -> _Linear:
             weight, bias = held(part)
-            return (
-                Int8Linear(weight, bias, norm)
-                if int8
-                else partial(F.linear, weight=weight, bias=bias)
-            )
+            if int8:
+                return int8_linear(weight, bias, norm)
+            return partial(F.linear, weight=weight, bias=bias)
 
         self.dim, self.rows = tower.dim, int(tower.config["vocab_size"])
         self._heads, self._eps, self._gelu = tower._heads, tower._eps, tower._gelu
@@ -124,43 +122,27 @@ class PackedBert:
             )
             before = output_norm
 
-    def states(
-        self,
-        ids: Tensor,
-        lengths: Sequence[int],
-        kinds: Tensor | None = None,
-        steps: Tensor | None = None,
-    ) -> Tensor:
-        """The last states, (tokens, dim), of texts laid end to end."""
-        groups = group_lengths(lengths)
-        states = F.pad(self._embed(ids, groups, kinds, steps), (0, 0, 0, self._spare(len(ids))))
+    def states(self, texts: LaidTexts) -> Tensor:
+        """The last states, (tokens, dim)."""
+        groups, tokens = group_lengths(texts.lengths), len(texts.ids)
+        states = self._embed(texts, groups)
+        if self._device.type == "cpu":
+            # It compiles its products for each size of a matrix, and keeps few of them.
+            spare = -tokens % (_ROWS if tokens > _FEW_TOKENS else _FEW_ROWS)
+            states = F.pad(states, (0, 0, 0, spare))
         for layer in self._layers:
             states = self._run(layer, states, groups)
-        return states[: len(ids)]
+        return states[:tokens]
 
-    def _spare(self, tokens: int) -> int:
-        """Rows to add to some tokens, so that batches have few different sizes.
-
-        A CPU compiles its products for each size of a matrix, and keeps few of them.
-        """
-        if self._device.type != "cpu":
-            return 0
-        return -tokens % (_ROWS if tokens > _FEW_TOKENS else _FEW_ROWS)
-
-    def _embed(
-        self,
-        ids: Tensor,
-        groups: Sequence[Bucket],
-        kinds: Tensor | None,
-        steps: Tensor | None,
-    ) -> Tensor:
-        if steps is None:
+    def _embed(self, texts: LaidTexts, groups: Sequence[Bucket]) -> Tensor:
+        if texts.steps is None:
             own = [self._positions[: group.length].repeat(group.texts, 1) for group in groups]
-            summed = F.embedding(ids, self._words) + torch.cat(own)
+            summed = F.embedding(texts.ids, self._words) + torch.cat(own)
         else:
-            summed = F.embedding(ids, self._words) + F.embedding(steps, self._positions)
-        if kinds is not None and self._second is not None:
-            summed += kinds.unsqueeze(1) * self._second
+            positions = F.embedding(texts.steps, self._positions)
+            summed = F.embedding(texts.ids, self._words) + positions
+        if texts.kinds is not None and self._second is not None:
+            summed += texts.kinds.unsqueeze(1) * self._second
         return F.layer_norm(summed, (self.dim,), *self._norm, self._eps).to(self._dtype)
 
     def _run(self, layer: _Layer, states: Tensor, groups: Sequence[Bucket]) -> Tensor:
@@ -176,7 +158,11 @@ class PackedBert:
         for group in groups:
             shape = (group.texts, group.length, 3, self._heads, -1)
             query, key, value = qkv[group.tokens].view(shape).permute(2, 0, 3, 1, 4)
-            mixed = _attention(query, key, value).transpose(1, 2)
+            if qkv.is_cuda or group.length >= _FUSED_FROM:
+                mixed = dot_product_attention(query, key, value)
+            else:
+                mixed = torch.softmax(query @ key.transpose(-1, -2), dim=-1) @ value
+            mixed = mixed.transpose(1, 2)
             out[group.tokens].view(mixed.shape).copy_(mixed)
         return out
 
@@ -212,13 +198,15 @@ class PackedTower(Tower):
         """The last states, (tokens, dim), in packed order."""
         return self._run(self._embed(batch), batch, self._layers)
 
-    def views(self, batch: TokenBatch, layer: int, change: Change, *, plain: bool = True) -> Views:
-        """The last states without and with ``change`` after ``layer``; lower layers run once."""
+    def views(
+        self, batch: TokenBatch, layer: int, change: Change, *, plain: bool = True
+    ) -> list[Tensor]:
+        """The last states, if ``plain``, then those with ``change``; lower layers run once."""
         self.check_layer(layer)
         below = self._run(self._embed(batch), batch, self._layers[:layer])
         upper = self._layers[layer:]
-        states = self._run(below, batch, upper) if plain else None
-        return Views(states, self._run(change(below), batch, upper))
+        states = [self._run(below, batch, upper)] if plain else []
+        return [*states, self._run(change(below), batch, upper)]
 
     def weights(self) -> dict[str, Tensor]:
         """Its weights under the names of Hugging Face, fp32 on the CPU."""
@@ -272,24 +260,22 @@ class PackedTower(Tower):
         return dropout(states, self._chance(self._hidden_dropout))
 
     def _run(self, states: Tensor, batch: TokenBatch, layers: Sequence[Any]) -> Tensor:
-        for layer in layers:
-            states = self._one(layer, states, batch)
-        return states
-
-    def _one(self, layer: Any, states: Tensor, batch: TokenBatch) -> Tensor:
-        attention = layer["attention"]
         hidden, chance = map(self._chance, (self._hidden_dropout, self._attention_dropout))
-        weight, bias = (one.to(self.dtype) for one in _qkv(attention["self"], self._heads))
-        qkv = F.linear(states, weight, bias)
-        attended = attend(qkv, batch.buckets, self._heads, chance)
-        output = attention["output"]
-        added = self._linear(output["dense"], attended)
-        norm = output["LayerNorm"]
-        states = add_norm(added, states, norm.weight, norm.bias, self._eps, hidden)
-        inner = F.gelu(self._linear(layer["intermediate"]["dense"], states), approximate=self._gelu)
-        added = self._linear(layer["output"]["dense"], inner)
-        norm = layer["output"]["LayerNorm"]
-        return add_norm(added, states, norm.weight, norm.bias, self._eps, hidden)
+
+        def added(part: Any, values: Tensor, states: Tensor) -> Tensor:
+            norm = part["LayerNorm"]
+            new = self._linear(part["dense"], values)
+            return add_norm(new, states, norm.weight, norm.bias, self._eps, hidden)
+
+        for layer in layers:
+            attention = layer["attention"]
+            weight, bias = (one.to(self.dtype) for one in _qkv(attention["self"], self._heads))
+            qkv = F.linear(states, weight, bias)
+            attended = attend(qkv, batch.buckets, self._heads, chance)
+            states = added(attention["output"], attended, states)
+            inner = self._linear(layer["intermediate"]["dense"], states)
+            states = added(layer["output"], F.gelu(inner, approximate=self._gelu), states)
+        return states
 
     def _linear(self, part: Any, values: Tensor) -> Tensor:
         return F.linear(values, part.weight.to(self.dtype), part.bias.to(self.dtype))
@@ -329,12 +315,6 @@ def group_lengths(lengths: Sequence[int]) -> list[Bucket]:
         groups.append(Bucket(slice(start, start + texts * length), texts, length))
         start += texts * length
     return groups
-
-
-def _attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    if query.is_cuda or query.shape[-2] >= _FUSED_FROM:
-        return dot_product_attention(query, key, value)
-    return torch.softmax(query @ key.transpose(-1, -2), dim=-1) @ value
 
 
 def modern_name(name: str) -> str:

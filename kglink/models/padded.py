@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -14,10 +14,10 @@ from kglink.models.hardware import Hardware
 from kglink.models.tower import (
     DTYPES,
     Change,
+    LaidTexts,
     StateModel,
     TokenBatch,
     Tower,
-    Views,
     copied,
 )
 
@@ -42,10 +42,12 @@ class PaddedTower(Tower):
     def forward(self, batch: TokenBatch) -> Tensor:
         """The last states, (tokens, dim), in packed order."""
         with torch.autocast(batch.ids.device.type, self.dtype, enabled=self.dtype != torch.float32):
-            return self._states(batch.ids, batch.lengths.tolist(), batch.kinds)
+            return self._states(LaidTexts(batch.ids, batch.lengths.tolist(), batch.kinds))
 
-    def views(self, batch: TokenBatch, layer: int, change: Change, *, plain: bool = True) -> Views:
-        """The last states without and with ``change`` after ``layer``.
+    def views(
+        self, batch: TokenBatch, layer: int, change: Change, *, plain: bool = True
+    ) -> list[Tensor]:
+        """The last states, if ``plain``, then those with ``change`` after ``layer``.
 
         The lower layers run twice, since transformers cannot be entered in the middle, but what
         they make the second time is dropped: both views stand on the same lower states.
@@ -53,7 +55,7 @@ class PaddedTower(Tower):
         self.check_layer(layer)
         if layer == self.depth:
             states = self.forward(batch)
-            return Views(states if plain else None, change(states))
+            return [*[states] * plain, change(states)]
         seen: list[Tensor] = []
 
         def keep(hidden: Tensor) -> Tensor:
@@ -61,25 +63,17 @@ class PaddedTower(Tower):
             return hidden
 
         states = self._hooked(batch, layer, keep)
-        return Views(
-            states if plain else None,
-            self._hooked(batch, layer, lambda _: self._change_rows(seen[0], batch, change)),
-        )
+        changed = self._hooked(batch, layer, lambda _: self._change_rows(seen[0], batch, change))
+        return [*[states] * plain, changed]
 
-    def states(
-        self,
-        ids: Tensor,
-        lengths: Sequence[int],
-        kinds: Tensor | None = None,
-        steps: Tensor | None = None,
-    ) -> Tensor:
-        """The last states, (tokens, dim) in fp32, of texts laid end to end."""
-        if steps is not None:
+    def states(self, texts: LaidTexts) -> Tensor:
+        """The last states, (tokens, dim) in fp32."""
+        if texts.steps is not None:
             raise ModelError(
                 "padding between two texts is for plain BERT, and this model is another",
                 hint="Set reranker.padded = false.",
             )
-        return self._states(ids, lengths, kinds).float()
+        return self._states(texts).float()
 
     def snapshot(self, hardware: Hardware) -> StateModel:
         """What it is now, for searching: later training does not change it."""
@@ -116,7 +110,9 @@ class PaddedTower(Tower):
         finally:
             handle.remove()
 
-    def _states(self, ids: Tensor, lengths: Sequence[int], kinds: Tensor | None) -> Tensor:
+    def _states(self, texts: LaidTexts) -> Tensor:
+        ids, lengths, kinds, _ = texts
+
         def padded(values: Tensor, padding: int) -> Tensor:
             rows = list(torch.split(values, list(lengths)))
             return nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=padding)

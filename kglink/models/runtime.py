@@ -19,7 +19,7 @@ from kglink.models.hardware import Hardware
 from kglink.models.inputs import IdArray
 from kglink.models.packed import pool_states
 from kglink.models.settings import Pooling
-from kglink.models.tower import StateModel, moved_steps
+from kglink.models.tower import LaidTexts, StateModel, moved_steps
 
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
@@ -196,7 +196,8 @@ class TokenEncoder:
         try:
             with torch.inference_mode():
                 packed = torch.from_numpy(joined).to(self._device)
-                values = finish(self.model.states(packed, lengths, kinds, steps), lengths).cpu()
+                states = self.model.states(LaidTexts(packed, lengths, kinds, steps))
+                values = finish(states, lengths).cpu()
                 finite = bool(torch.isfinite(values).all())
         except (IndexError, RuntimeError) as error:
             raise ModelError(

@@ -18,17 +18,16 @@ from typing import Any
 
 from kglink.errors import ModelError, UsageError
 from kglink.files.atomic import atomic_folder
-from kglink.models.head_folder import ENCODER, HEAD, RERANKER
+from kglink.models.head_folder import RERANKER
 from kglink.models.loading import save_sentences
 from kglink.models.model_folder import (
+    TRAINED,
     TowerFiles,
-    is_model_folder,
-    read_manifest,
     tower_sources,
     write_tower,
 )
 from kglink.models.opening import DEFAULT_MODEL
-from kglink.models.source import ModelSource, describe_folder, read_config
+from kglink.models.source import ModelSource, read_config
 
 #: Where families keep the vectors of their tokens.
 _TABLES = ("word_embeddings.weight", "tok_embeddings.weight")
@@ -43,13 +42,13 @@ def export_model(model: ModelSource, folder: Path, reranker: Path | None = None)
     if folder.exists() and any(folder.iterdir()):
         raise UsageError(f"{folder}: is not empty", hint="Give another folder, or empty this one.")
     reranker = reranker if reranker is not None and RERANKER.is_there(reranker) else None
-    if not is_model_folder(model.path) and reranker is None:
+    if not TRAINED.is_there(model.path) and reranker is None:
         raise UsageError(
             f"{model.name}: kglink has trained nothing of it",
             hint="Export what `kglink finetune` made; others open this model by its own name.",
         )
     with atomic_folder(folder) as draft:
-        if is_model_folder(model.path):
+        if TRAINED.is_there(model.path):
             _write_towers(draft, model)
         if reranker is not None:
             _write_reranker(draft / "reranker", reranker)
@@ -60,7 +59,7 @@ def _write_towers(draft: Path, model: ModelSource) -> None:
     from sentence_transformers.base.modules import Normalize
     from sentence_transformers.sentence_transformer.modules import Pooling
 
-    manifest = read_manifest(model.path)
+    manifest = TRAINED.read(model.path)
     settings, inputs = manifest.settings, manifest.settings.inputs
     if settings.pooling not in {"mean", "cls"}:
         raise ModelError(
@@ -89,16 +88,14 @@ def _write_reranker(draft: Path, folder: Path) -> None:
     from torch import nn
 
     from kglink.models.cross_encoder import pooler_in
-    from kglink.models.loading import load_tensors
 
-    manifest = RERANKER.read(folder)
+    manifest, source, head = RERANKER.open(folder, 1)
     if manifest.padded:
         raise UsageError(
             f"{folder}: reads mentions and candidates with padding between them, and "
             "sentence-transformers puts none there",
             hint="Export the towers alone, or train a reranker without `padded`.",
         )
-    source, head = describe_folder(str(folder), folder / ENCODER), load_tensors(folder / HEAD)
     dim, pooler, inputs = source.dim, pooler_in(head, source.dim), manifest.inputs
     after: list[Any] = [Pooling(dim, "cls")]
     if pooler is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
@@ -13,7 +13,7 @@ from typing import Any, Literal
 from kglink.errors import ModelError
 from kglink.files.manifest import ManifestPart
 from kglink.models.model_json import INCOMPLETE, check_folder, read_json, shown
-from kglink.models.module_chain import PLAIN_CHAIN, ModuleChain, read_chain
+from kglink.models.module_chain import ModuleChain, read_chain
 from kglink.models.settings import Pooling
 
 #: Plausible ranges in config.json.
@@ -33,6 +33,8 @@ _COUNTS = {
     "type_vocab_size": (0, 1 << 16),
     "pad_token_id": (0, 1 << 24),
 }
+#: What different families call the width of their states.
+_WIDTHS = ("hidden_size", "dim", "d_model")
 _WORDS = ("model_type", "hidden_act", "position_embedding_type")
 _SHARES = ("layer_norm_eps", "hidden_dropout_prob", "attention_probs_dropout_prob")
 _PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")
@@ -62,7 +64,7 @@ class ModelSource:
     dim: int
     max_tokens: int
     fingerprint: str
-    chain: ModuleChain = PLAIN_CHAIN
+    chain: ModuleChain = field(default_factory=ModuleChain)
     """Its modules, where sentence-transformers describes it."""
 
     @property
@@ -70,7 +72,7 @@ class ModelSource:
         """The model of the first module alone."""
         own = self.path / self.chain.first.folder
         weights = tuple(path for path in self.weights if path.parent == own)
-        return replace(self, path=own, weights=weights, chain=PLAIN_CHAIN)
+        return replace(self, path=own, weights=weights, chain=ModuleChain())
 
 
 class ModelInfo(ManifestPart):
@@ -97,6 +99,13 @@ def describe_folder(name: str, folder: Path) -> ModelSource:
         weights += _weight_files(folder / one.folder) if one.kind in _WEIGHED else ()
     tokenizer = _tokenizer_file(own)
     max_tokens = _ANY_LENGTH if static else _max_tokens(own, config)
+    if static:
+        width = _table_width(weights[0])
+    elif not (width := next(filter(None, map(config.get, _WIDTHS)), 0)):
+        raise ModelError(
+            f"{own}: config.json has no hidden_size",
+            hint="Give the folder of a text encoder such as BERT.",
+        )
     facts: list[Any] = [chain.pooling, max_tokens]
     facts += [{k: config[k] for k in config.keys() - HISTORY}]
     facts += [file_sha256(path) for path in (*weights, tokenizer)]
@@ -108,7 +117,7 @@ def describe_folder(name: str, folder: Path) -> ModelSource:
         path=folder,
         weights=tuple(weights),
         pooling=chain.pooling,
-        dim=chain.dim(_table_width(weights[0]) if static else _dim(own, config)),
+        dim=chain.dim(width),
         max_tokens=max_tokens,
         fingerprint=digest[:16],
         chain=chain,
@@ -127,7 +136,7 @@ def check_config(path: Path, config: Mapping[str, Any]) -> None:
     """Refuse settings of an encoder that no model has."""
     for key, (least, most) in _COUNTS.items():
         value = config.get(key)
-        if value is not None and not (_is_whole(value) and least <= value <= most):
+        if value is not None and not (type(value) is int and least <= value <= most):
             raise ModelError(
                 f"{path}: {key} is {shown(value)}, not a whole number from {least} to {most}",
                 hint=INCOMPLETE,
@@ -149,10 +158,6 @@ def check_config(path: Path, config: Mapping[str, Any]) -> None:
         )
     if (config.get("pad_token_id") or 0) >= (config.get("vocab_size") or 1 << 24):
         raise ModelError(f"{path}: pad_token_id is beyond vocab_size", hint=INCOMPLETE)
-
-
-def _is_whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def file_sha256(path: Path) -> str:
@@ -239,18 +244,6 @@ def _table_width(path: Path) -> int:
     return int(width)
 
 
-def _dim(folder: Path, config: dict[str, Any]) -> int:
-    """The width of a model's states, under the names that different families have for it."""
-    for key in ("hidden_size", "dim", "d_model"):
-        value = config.get(key)
-        if isinstance(value, int) and value > 0:
-            return value
-    raise ModelError(
-        f"{folder}: config.json has no hidden_size",
-        hint="Give the folder of a text encoder such as BERT.",
-    )
-
-
 def _max_tokens(folder: Path, config: dict[str, Any]) -> int:
     """The longest input: what the model was made for, and never more than it has positions."""
     positions = config.get("max_position_embeddings")
@@ -266,5 +259,5 @@ def _max_tokens(folder: Path, config: dict[str, Any]) -> int:
         if (folder / file).is_file():
             limits.append(read_json(folder / file).get(key))
     # transformers writes 1e30 where a tokenizer has no limit.
-    usable = [limit for limit in limits if _is_whole(limit) and 2 < limit < 10**7]
+    usable = [limit for limit in limits if type(limit) is int and 2 < limit < 10**7]
     return min(usable, default=512)

@@ -77,7 +77,6 @@ class WordPieces:
     def __init__(self, source: ModelSource, tokens: int) -> None:
         self.tokens = tokens
         self._pieces = PieceTokenizer(source)
-        self._frame = [np.array([row], np.int32) for row in self._pieces.frame]
         self._known: dict[str, IdArray] = {}
 
     def words(self, text: str) -> Words:
@@ -102,12 +101,12 @@ class WordPieces:
         """All windows of some words; each word counts in one of them."""
         sizes = np.fromiter((len(ids) for ids in words.pieces), np.int64, len(words))
         ends = np.cumsum(sizes)
-        cuts = list(_cuts(ends, self.tokens - len(self._frame)))
+        cuts = list(_cuts(ends, self.tokens - 2))
         windows, counted = [], 0
         for number, (begin, end) in enumerate(cuts):
             last = number == len(cuts) - 1
             stop = end if last else max(counted + 1, (cuts[number + 1][0] + end) // 2)
-            ids = np.concatenate([self._frame[0], *words.pieces[begin:end], self._frame[1]])
+            ids = self._pieces.framed(*words.pieces[begin:end])
             before = ends[counted:stop] - sizes[counted:stop] - (ends[begin] - sizes[begin])
             windows.append(Window(ids, before + 1, counted, stop))
             counted = stop
@@ -115,20 +114,16 @@ class WordPieces:
 
     def _read(self, text: str, spans: Sequence[tuple[int, int]]) -> Words:
         surfaces = [text[start : min(end, start + _WORD_CHARS)] for start, end in spans]
-        self._learn(surfaces)
-        pieces = [self._known[surface] for surface in surfaces]
-        # Signs that the tokenizer drops are part of no word; a span may go across them.
-        read = [(span, ids) for span, ids in zip(spans, pieces, strict=True) if len(ids)]
-        places = np.array([span for span, _ in read], np.int64).reshape(-1, 2)
-        return Words(places[:, 0], places[:, 1], [ids for _, ids in read])
-
-    def _learn(self, surfaces: Sequence[str]) -> None:
-        """Look up the pieces of words that are not known yet."""
         new = [word for word in dict.fromkeys(surfaces) if word not in self._known]
         if len(self._known) + len(new) > _KEPT_WORDS:
             self._known.clear()
             new = list(dict.fromkeys(surfaces))
         self._known.update(zip(new, self._pieces.starts(new, _WORD_PIECES), strict=True))
+        pieces = [self._known[surface] for surface in surfaces]
+        # Signs that the tokenizer drops are part of no word; a span may go across them.
+        read = [(span, ids) for span, ids in zip(spans, pieces, strict=True) if len(ids)]
+        places = np.array([span for span, _ in read], np.int64).reshape(-1, 2)
+        return Words(places[:, 0], places[:, 1], [ids for _, ids in read])
 
 
 def word_spans(text: str, first: int = 0) -> Iterator[tuple[int, int]]:

@@ -10,12 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kglink.errors import ModelError
 from kglink.models.hardware import Hardware
-from kglink.models.head_folder import ENCODER, HEAD, TAGGER, TaggerManifest
-from kglink.models.loading import load_tensors
+from kglink.models.head_folder import TAGGER, TaggerManifest
 from kglink.models.runtime import TokenEncoder
-from kglink.models.source import describe_folder
 from kglink.models.tag_inputs import Block, WordPieces
 from kglink.models.tag_spans import ANSWERS, FloatArray, SpanCalibration, spans_of_words
 from kglink.models.towers import load_states
@@ -81,15 +78,12 @@ class Tagger:
 
 def open_tagger(folder: Path, hardware: Hardware) -> tuple[Tagger, TaggerManifest]:
     """The tagger of a folder, its files checked."""
-    manifest = TAGGER.read(folder)
-    source = describe_folder(str(folder), folder / ENCODER)
-    head = load_tensors(folder / HEAD, hardware.device)
-    weight, bias = head["weight"], head["bias"]
-    if weight.shape != (ANSWERS, source.dim) or bias.shape != (ANSWERS,):
-        raise ModelError(f"{folder / HEAD}: does not fit the encoder", hint=TAGGER.damaged)
+    manifest, source, head = TAGGER.open(folder, ANSWERS, hardware.device)
     encoder = TokenEncoder(source.name, load_states(source, hardware), hardware, source.pooling)
     inputs = WordPieces(source, manifest.tokens)
-    return Tagger(inputs, encoder, head_of(weight, bias), manifest.calibration), manifest
+    return Tagger(
+        inputs, encoder, head_of(head["weight"], head["bias"]), manifest.calibration
+    ), manifest
 
 
 def head_of(weight: Tensor, bias: Tensor) -> Callable[[Tensor], Tensor]:

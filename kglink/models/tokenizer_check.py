@@ -6,37 +6,23 @@ import base64
 import binascii
 import math
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from kglink.errors import ModelError
 
-
-@dataclass(frozen=True, slots=True)
-class TokenizerLimits:
-    """What a tokenizer may consist of; published ones stay far below, but for the vocabulary."""
-
-    tokens: int = 1 << 20
-    """Words of the vocabulary and added tokens; XLM-V has 901,629."""
-    growth: int = 16
-    """Characters that normalising may make of one."""
-    parts: int = 1024
-    """Normalizers, splitters and pieces of a frame, nested ones included."""
-    frame: int = 256
-    """Tokens around a text."""
-    padding: int = 1 << 16
-    """Tokens to which a short text is filled up."""
-    word: int = 1000
-    """Characters of a word that is cut into pieces: the time grows with their square."""
-    pattern: int = 4096
-    """Characters of a pattern."""
-    affix: int = 64
-    """Characters that mark a piece within a word, or at its end."""
-
-
-_LIMITS = TokenizerLimits()
+#: What a tokenizer may consist of; published ones stay far below, but for the vocabulary.
+LIMITS: Mapping[str, int] = {
+    "tokens": 1 << 20,  # words of the vocabulary and added tokens; XLM-V has 901,629
+    "growth": 16,  # characters that normalising may make of one
+    "parts": 1024,  # normalizers, splitters and pieces of a frame, nested ones included
+    "frame": 256,  # tokens around a text
+    "padding": 1 << 16,  # tokens to which a short text is filled up
+    "word": 1000,  # characters of a word that is cut: the time grows with their square
+    "pattern": 4096,  # characters of a pattern
+    "affix": 64,  # characters that mark a piece within a word, or at its end
+}
 _PUBLISHED = "Take the file of the model's publisher."
 #: Bytes that the usual normalisation (NFKC) may make of one character.
 _NFKC_BYTES = 64
@@ -50,7 +36,7 @@ _RISKY = "\0"
 _REPEATED = re.compile(rf"{_RISKY}\?*([*+]|\{{(?!([01]?,)?[01]\}}))")
 
 
-def check_tokenizer(path: Path, value: Any, limits: TokenizerLimits = _LIMITS) -> None:
+def check_tokenizer(path: Path, value: Any, limits: Mapping[str, int] = LIMITS) -> None:
     """Refuse a tokenizer that is made to explode: its vocabulary, patterns, growth, frame."""
     if not isinstance(value, dict):
         return  # its library says what is wrong
@@ -74,7 +60,7 @@ def check_tokenizer(path: Path, value: Any, limits: TokenizerLimits = _LIMITS) -
         "affix": max(_length(_get(model, key)) for key in _AFFIXES),
     }
     for name, count in found.items():
-        most = getattr(limits, name)
+        most = limits[name]
         if count > most:
             raise ModelError(
                 f"{path}: {name} is {min(count, 10**12):,}, and at most {most:,} is read: "

@@ -90,32 +90,27 @@ class TokenBatch:
         return order.repeat_interleave(self.lengths)
 
 
+class LaidTexts(NamedTuple):
+    """Texts laid end to end, as they are searched with."""
+
+    ids: Tensor
+    lengths: Sequence[int]
+    kinds: Tensor | None = None
+    """1 for the tokens of a second text."""
+    steps: Tensor | None = None
+    """The position of each token; None: its place in its text."""
+
+
 class StateModel(Protocol):
-    """A model that reads texts as tokens laid end to end."""
+    """A model that reads texts laid end to end."""
 
     dim: int
     rows: int
     """Rows of its vocabulary: a token id is below it."""
 
-    def states(
-        self,
-        ids: Tensor,
-        lengths: Sequence[int],
-        kinds: Tensor | None = None,
-        steps: Tensor | None = None,
-    ) -> Tensor:
-        """Its last states, one row for each token; ``kinds``: 1 for those of a second text.
-
-        ``steps``: the position of each token; None: its place in its text.
-        """
+    def states(self, texts: LaidTexts) -> Tensor:
+        """Its last states, one row for each token."""
         ...
-
-
-class Views(NamedTuple):
-    """The last states of a batch as they are, and with the states after some layer changed."""
-
-    plain: Tensor | None
-    changed: Tensor
 
 
 class Tower(nn.Module, ABC):
@@ -132,8 +127,10 @@ class Tower(nn.Module, ABC):
         """The last states, (tokens, dim), in packed order."""
 
     @abstractmethod
-    def views(self, batch: TokenBatch, layer: int, change: Change, *, plain: bool = True) -> Views:
-        """The last states without and with ``change`` after ``layer``; lower layers run once."""
+    def views(
+        self, batch: TokenBatch, layer: int, change: Change, *, plain: bool = True
+    ) -> list[Tensor]:
+        """The last states, if ``plain``, then those with ``change`` after ``layer``."""
 
     @abstractmethod
     def weights(self) -> dict[str, Tensor]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -16,7 +16,7 @@ from kglink.models.packed import PackedBert, PackedTower, is_plain_bert, modern_
 from kglink.models.padded import PaddedTower
 from kglink.models.source import ModelSource, read_config
 from kglink.models.static_folder import STATIC, read_table
-from kglink.models.tower import DTYPES, StateModel, Tower, added_rows
+from kglink.models.tower import DTYPES, LaidTexts, StateModel, Tower, added_rows
 
 #: Families with a decoder that transformers also lists under masked language models.
 _WITH_DECODER = frozenset({"bart", "mbart", "mvp", "perceiver", "reformer", "funnel"})
@@ -51,15 +51,9 @@ class TokenTable:
         self.rows, self.dim = table.shape
         self._table = table
 
-    def states(
-        self,
-        ids: Tensor,
-        lengths: Sequence[int],
-        kinds: Tensor | None = None,
-        steps: Tensor | None = None,
-    ) -> Tensor:
+    def states(self, texts: LaidTexts) -> Tensor:
         """One row for each token."""
-        return torch.nn.functional.embedding(ids, self._table)
+        return torch.nn.functional.embedding(texts.ids, self._table)
 
 
 def load_tower(source: ModelSource, hardware: Hardware, *, rows: int = 0) -> Tower:

@@ -107,6 +107,7 @@ class Ascent:
         """Forget the gradients that a backward pass has left: it was the encoder's turn."""
         self._transformation.zero_grad()
 
+    @torch.no_grad()
     def step(self) -> None:
         """One step with the gradients that a backward pass has left, which are then cleared."""
         if longest := self._transformation.settings.clip:
@@ -114,7 +115,13 @@ class Ascent:
         if self._adam is not None:
             self._adam.step()
         else:
-            self._climb()
+            length = self._transformation.settings.epsilon / 20
+            for matrix in self._transformation.parameters():
+                if matrix.grad is not None:
+                    norms = matrix.grad.norm(dim=(1, 2), keepdim=True)
+                    # An A without a gradient (its domain is not in the batch) stays where it is.
+                    moved = torch.where(norms > 0, length * matrix.grad / norms, 0)
+                    matrix.add_(moved)
         self._transformation.zero_grad()
         self._transformation.project()
 
@@ -132,12 +139,3 @@ class Ascent:
         """Go on from ``state_dict``."""
         if self._adam is not None:
             self._adam.load_state_dict(copy.deepcopy(dict(state)))
-
-    @torch.no_grad()
-    def _climb(self) -> None:
-        step = self._transformation.settings.epsilon / 20
-        for matrix in self._transformation.parameters():
-            if matrix.grad is not None:
-                norms = matrix.grad.norm(dim=(1, 2), keepdim=True)
-                # An A without a gradient (its domain is not in the batch) stays where it is.
-                matrix.add_(torch.where(norms > 0, step * matrix.grad / norms, 0))

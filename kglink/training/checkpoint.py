@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import save_file
@@ -74,15 +75,6 @@ class Position:
             epoch_loss=self.epoch_loss + loss,
             losses=(*self.losses, loss),
         )
-
-    def next_epoch(self) -> Position:
-        """The beginning of the next epoch."""
-        return replace(self, epoch=self.epoch + 1, step=0, epoch_loss=0.0)
-
-    def next_stage(self, result: StageResult) -> Position:
-        """The beginning of the next stage."""
-        results = (*self.results, result)
-        return Position(stage=self.stage + 1, total=self.total, results=results)
 
 
 class Checkpoints:
@@ -146,9 +138,7 @@ class Checkpoints:
                     f"{self._folder}: the checkpoint is of another {what}",
                     hint="Go on with what the run began with, or begin anew without --resume.",
                 )
-        values = facts["position"]
-        results = tuple(StageResult(*result) for result in values["results"])
-        return Position(**{**values, "losses": tuple(values["losses"]), "results": results})
+        return msgspec.convert(facts["position"], Position)
 
     def load_model(self, model: torch.nn.Module) -> None:
         """Give a model the weights of the last checkpoint."""

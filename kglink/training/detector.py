@@ -19,7 +19,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -36,9 +35,8 @@ from kglink.models.tagger import Tagger, head_of
 from kglink.models.tower import pack
 from kglink.records import Document, EntityId
 from kglink.store import Store
-from kglink.training.checkpoint import StageResult
 from kglink.training.documents import sources_of_documents, splits_of
-from kglink.training.head import HeadTask, Network, run_alone, source_of
+from kglink.training.head import HeadReport, HeadTask, Network, run_alone, source_of
 from kglink.training.job import FinetuneJob, Note, Tell
 from kglink.training.loop import EpochFigures
 from kglink.training.recipe import DetectorSection, SelectionSection
@@ -152,13 +150,11 @@ def _tagged(text: AnnotatedText, types: Iterable[str]) -> TaggedText:
     return TaggedText(text.text, places, tuple(golds[one] for one in places))
 
 
-class DetectorReport(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class DetectorReport(HeadReport[TaggerManifest]):
     """What came of stage D."""
 
-    folder: Path
-    manifest: TaggerManifest
     texts: TaggedTexts
-    steps: int
 
     @property
     def held_out(self) -> CurvePoint:
@@ -178,11 +174,12 @@ def train_detector(
     done = folder / DETECTOR
     if TAGGER.is_there(done):
         shutil.rmtree(folder / WORK, ignore_errors=True)
-        return DetectorReport(done, TAGGER.read(done), texts, 0)
-    _check(texts)
-    data = [[one.text, one.places] for part in (texts.train, texts.held_out) for one in part]
-    manifest, steps = TagTask(texts, settings).run(done, data, checkpoint_steps, tell)
-    return DetectorReport(done, manifest, texts, steps)
+        manifest, steps = TAGGER.read(done), 0
+    else:
+        _check(texts)
+        data = [[one.text, one.places] for part in (texts.train, texts.held_out) for one in part]
+        manifest, steps = TagTask(texts, settings).run(done, data, checkpoint_steps, tell)
+    return DetectorReport(done, manifest, steps, manifest.calibration.best.f1, texts)
 
 
 def detector_stage(
@@ -202,17 +199,13 @@ def detector_run(
 ) -> tuple[TrainingReport, DetectorReport]:
     """A run of stage D alone, in ``folder``, from the beginning or where it stopped."""
 
-    def train(settings: RunSettings) -> tuple[DetectorReport, int, StageResult]:
+    def train(settings: RunSettings) -> DetectorReport:
         texts = tagged_texts(store, settings.docs, settings.recipe.selection, settings.seed)
         if not job.resume:
             _check(texts)
             write_settings(folder, settings)
-        found = train_detector(
-            texts, settings, folder, checkpoint_steps=job.checkpoint_steps, tell=progress
-        )
-        epochs, kept = settings.recipe.detector.epochs, found.manifest.epoch
-        stage = StageResult(SOURCES_OF_DETECTOR, epochs, kept, found.held_out.f1)
-        return found, found.steps, stage
+        steps = job.checkpoint_steps
+        return train_detector(texts, settings, folder, checkpoint_steps=steps, tell=progress)
 
     return run_alone(store, job, folder / DETECTOR, SOURCES_OF_DETECTOR, train)
 

@@ -31,14 +31,24 @@ _BY_TOKENS = 256
 
 
 class EncodedPool:
-    """The encoded entities of the pool, and the mention tower to compare with them."""
+    """The entities of the pool, encoded, and the mention tower to compare with them.
 
-    def __init__(self, model: BiEncoder, scorer: Scorer, hardware: Hardware, folder: Path) -> None:
+    ``rows``: those of the texts that are encoded, which are numbered anew; None: all.
+    """
+
+    def __init__(
+        self,
+        model: BiEncoder,
+        scorer: Scorer,
+        hardware: Hardware,
+        folder: Path,
+        texts: RowTable,
+        rows: Sequence[int] | None = None,
+        progress: OnProgress = lambda _: None,
+    ) -> None:
         self._scorer = scorer
         self._device = torch.device(hardware.device)
-        self._folder = folder
         pooling = model.settings.pooling
-        self._by_tokens = pooling == "tokens"
         self._marks = model.inputs.tag_ids[:2] if pooling == "span" else None
         self._tokens: TokenRows | None = None
         self._vectors: FloatArray | None = None
@@ -47,37 +57,29 @@ class EncodedPool:
         towers = [tower.snapshot(hardware) for tower in model.towers()]
         # An entity is all of one span.
         pooled: Pooling = "mean" if pooling == "span" else pooling
-        self._mention, self._entity = (
+        self._mention, entity = (
             TokenEncoder("the model in training", tower, hardware, pooled, cosine=cosine)
             for tower in (towers[0], towers[-1])
         )
-
-    def encode(
-        self,
-        texts: RowTable,
-        progress: OnProgress = lambda _: None,
-        rows: Sequence[int] | None = None,
-    ) -> None:
-        """Encode the entities of the pool, all or those of some rows, which are numbered anew."""
         rows = range(len(texts)) if rows is None else rows
-        if self._by_tokens:
-            folder = self._folder / "tokens"
-            shutil.rmtree(folder, ignore_errors=True)  # those of an earlier epoch
-            folder.mkdir(parents=True)
-            with TokenRowsWriter(folder, self._entity.dim) as writer:
+        if pooling == "tokens":
+            place = folder / "tokens"
+            shutil.rmtree(place, ignore_errors=True)  # those of an earlier epoch
+            place.mkdir(parents=True)
+            with TokenRowsWriter(place, entity.dim) as writer:
                 for ids in _chunks(texts, rows, progress):
-                    writer.add(self._entity.matrices(ids))
+                    writer.add(entity.matrices(ids))
                 writer.finish()
-            self._tokens = TokenRows(folder, self._entity.dim)
+            self._tokens = TokenRows(place, entity.dim)
             return
-        path = self._folder / "vectors.f32"
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path = folder / "vectors.f32"
+        folder.mkdir(parents=True, exist_ok=True)
         # Written, not mapped: on a full disk a write to mapped memory would kill the process.
         path.unlink(missing_ok=True)
         with path.open("wb") as out:
             for ids in _chunks(texts, rows, progress):
-                out.write(self._entity.vectors(ids).data)
-        shape = (len(rows), self._entity.dim)
+                out.write(entity.vectors(ids).data)
+        shape = (len(rows), entity.dim)
         self._vectors = np.memmap(path, np.float32, "r", shape=shape).view(np.ndarray)
         if self._device.type != "cpu":
             self.place(self._device)
@@ -128,7 +130,7 @@ class EncodedPool:
         The ``best`` highest of each call are exact.
         """
         first = rows.start
-        if not self._by_tokens:
+        if self._tokens is None:
             vectors = self.mention_vectors(texts)
             return lambda mentions, rows: self._products(vectors[mentions], rows + first)
         matrices = self._mention.matrices(texts)
@@ -141,7 +143,7 @@ class EncodedPool:
     def _products(self, mentions: FloatArray, rows: slice | IntArray) -> FloatArray:
         """Scores of vectors with some entities, computed where the model runs."""
         if self._placed is None:
-            assert self._vectors is not None, "encode() comes first"  # noqa: S101 - a programmer's error
+            assert self._vectors is not None  # noqa: S101 - a programmer's error
             found: FloatArray = mentions @ self._vectors[rows].T
             return found
         chosen = self._placed[rows if isinstance(rows, slice) else torch.from_numpy(rows)]
@@ -149,7 +151,7 @@ class EncodedPool:
         return products.cpu().numpy()
 
     def _token_scores(self, mentions: TokenMatrices, rows: IntArray, best: int) -> FloatArray:
-        assert self._tokens is not None, "encode() comes first"  # noqa: S101 - a programmer's error
+        assert self._tokens is not None  # noqa: S101 - a programmer's error
         return scores_by_tokens(mentions, self._tokens, rows, self._scorer, best, self._device)
 
 

@@ -11,6 +11,7 @@ import shutil
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -20,12 +21,12 @@ from torch import Tensor, nn
 
 from kglink.files.digest import digest_of
 from kglink.models.hardware import Hardware, choose_hardware, usable_cores
+from kglink.models.head_folder import HeadManifest
 from kglink.models.inputs import tokenizer_files
 from kglink.models.model_folder import (
+    TRAINED,
     BaseInfo,
     TowerFiles,
-    is_model_folder,
-    read_manifest,
     tower_sources,
 )
 from kglink.models.opening import resolve_model
@@ -50,12 +51,12 @@ from kglink.training.run import (
 
 Section = TypeVar("Section", bound=HeadSection)
 Example = TypeVar("Example")
-Manifest = TypeVar("Manifest")
-Report = TypeVar("Report")
+Manifest = TypeVar("Manifest", bound=HeadManifest)
+Report = TypeVar("Report", bound="HeadReport[Any]")
 
 
 class Network(nn.Module):
-    """An encoder and its head; biases and norms do not decay."""
+    """An encoder and its head."""
 
     def __init__(
         self,
@@ -74,14 +75,6 @@ class Network(nn.Module):
         """Stands before the head where it is wanted, and is not trained."""
         self.tower.freeze_embeddings(section.freeze_embeddings)
         self.dropout = section.dropout
-
-    def parameter_groups(self, weight_decay: float) -> list[dict[str, Any]]:
-        """The trained parameters."""
-        trained = [one for one in self.parameters() if one.requires_grad]
-        return [
-            {"params": [one for one in trained if one.ndim > 1], "weight_decay": weight_decay},
-            {"params": [one for one in trained if one.ndim < 2], "weight_decay": 0.0},
-        ]
 
     @property
     def base(self) -> BaseInfo:
@@ -102,6 +95,16 @@ class Network(nn.Module):
         return tower, {name: value.detach().cpu().contiguous() for name, value in head.items()}
 
 
+@dataclass(frozen=True, slots=True)
+class HeadReport(Generic[Manifest]):
+    """What came of a task; ``figure``: how good it is by what was held out."""
+
+    folder: Path
+    manifest: Manifest
+    steps: int
+    figure: float
+
+
 class HeadTask(Task[Section, Sequence[Example]], Generic[Section, Example, Manifest]):
     """Trains one network; what it learns and how it is judged is said by those that inherit."""
 
@@ -115,7 +118,7 @@ class HeadTask(Task[Section, Sequence[Example]], Generic[Section, Example, Manif
         most: int = 0,
     ) -> None:
         """``most``: examples of an epoch, of more each epoch has others; 0: all."""
-        super().__init__(network, network.parameter_groups(section.weight_decay), section)
+        super().__init__(network, section)
         self.name, self.network, self.settings = letter, network, settings
         self.examples = examples
         self._count = min(len(examples), most or len(examples))
@@ -180,11 +183,11 @@ def run_alone(
     job: FinetuneJob,
     place: Path,
     letter: str,
-    train: Callable[[RunSettings], tuple[Report, int, StageResult]],
+    train: Callable[[RunSettings], Report],
 ) -> tuple[TrainingReport, Report]:
     """A run of one such task, from the beginning or where it stopped.
 
-    ``train`` leaves its work at ``place``, and says also how many steps it did.
+    ``train`` leaves its work at ``place``.
     """
     began, folder = time.monotonic(), place.parent
     with alone(folder):
@@ -193,14 +196,17 @@ def run_alone(
         else:
             hardware = choose_hardware(job.device, job.precision, job.threads or usable_cores())
             settings = new_settings(store, job, folder, letter, hardware)
-        trained, steps, stage = train(settings)
+        trained = train(settings)
         report = read_report(folder)
         if report is None:
+            recipe = settings.recipe
+            epochs = (recipe.detector if letter == "D" else recipe.reranker).epochs
+            stage = StageResult(letter, epochs, trained.manifest.epoch, trained.figure)
             report = TrainingReport(
                 folder=folder,
                 model=place,
                 sources=letter,
-                steps=steps,
+                steps=trained.steps,
                 seconds=round(time.monotonic() - began, 3),
                 stages=(stage._asdict(),),
                 recalls=None,
@@ -213,6 +219,6 @@ def run_alone(
 def source_of(base: str) -> ModelSource:
     """The encoder to begin with; of a trained model the one that reads mentions."""
     folder = Path(base).expanduser()
-    if is_model_folder(folder):
-        return tower_sources(folder, read_manifest(folder))[0]
+    if TRAINED.is_there(folder):
+        return tower_sources(folder, TRAINED.read(folder))[0]
     return resolve_model(base)

@@ -73,14 +73,23 @@ class Task(ABC, Generic[Section, Items]):
     ascent: Ascent | None = None
     """Moves a transformation against the network."""
 
-    def __init__(
-        self, network: nn.Module, groups: Sequence[dict[str, Any]], section: Section
-    ) -> None:
-        """``groups``: the trained parameters, as an optimiser takes them."""
+    def __init__(self, network: nn.Module, section: Section) -> None:
+        """All parameters that want a gradient are trained, but for A; biases and norms stay."""
         self._network = network
         self.section = section
-        self.optimiser = torch.optim.AdamW(list(groups), lr=section.learning_rate)
-        self._theta = [parameter for group in groups for parameter in group["params"]]
+        trained = [
+            parameter
+            for name, parameter in network.named_parameters()
+            if parameter.requires_grad and not name.startswith("transformation.")
+        ]
+        matrices = [one for one in trained if one.ndim > 1]
+        vectors = [one for one in trained if one.ndim < 2]  # biases and norms
+        groups = [
+            {"params": matrices, "weight_decay": section.weight_decay},
+            {"params": vectors, "weight_decay": 0.0},
+        ]
+        self.optimiser = torch.optim.AdamW(groups, lr=section.learning_rate)
+        self._theta = matrices + vectors
 
     @abstractmethod
     def batches(self, epoch: int) -> Sequence[Items]:
@@ -219,7 +228,8 @@ class Loop:
             self.wait()
             load_parameters(self.folder / BEST, self.network)
             kept = at.best_epoch + 1
-        self.position = at.next_stage(StageResult(task.name, at.epoch, kept, at.best))
+        results = (*at.results, StageResult(task.name, at.epoch, kept, at.best))
+        self.position = Position(stage=at.stage + 1, total=at.total, results=results)
         task.end()
         if self.position.stage < len(self.tasks):
             self._save(None)
@@ -250,7 +260,7 @@ class Loop:
         # Without a curve only the total time is reported.
         spent = (mining, now - trained) if self.curve else (0.0, 0.0)
         self._tell_epoch(task, at.epoch + 1, judged, now - began, *spent, is_best=is_best)
-        self.position = self.position.next_epoch()
+        self.position = replace(self.position, epoch=at.epoch + 1, step=0, epoch_loss=0.0)
 
     def _steps(self, task: Task[Any, Any]) -> None:
         left = task.batches(self.position.epoch)[self.position.step :]

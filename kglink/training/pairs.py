@@ -29,7 +29,6 @@ from kglink.plugins import (
     Scorer,
     TaughtObjective,
 )
-from kglink.records import OnProgress
 from kglink.training.batch import (
     Columns,
     MentionBatch,
@@ -46,7 +45,7 @@ from kglink.training.encoded_pool import EncodedPool
 from kglink.training.job import Note, Tell
 from kglink.training.loop import EpochFigures, Task, advising, seed_of
 from kglink.training.negatives import Negatives, Teacher
-from kglink.training.processes import Encoding, PairLoss, Team, Texts
+from kglink.training.processes import PairLoss, Team, Texts, add_gradients
 from kglink.training.recipe import LossMode, OverlapSection, SelectionSection, StageSection
 from kglink.training.stages import Stage, StepItems, batches_of
 from kglink.training.validation import Recalls, judged_mentions, searched_rows, validate
@@ -106,17 +105,12 @@ class PairTask(Task[StageSection | OverlapSection, StepItems]):
                 group.letter: Negatives(tools.data, group, section, sampler, teacher)
                 for group in stage.groups
             }
-        super().__init__(model, model.parameter_groups(section.weight_decay), section)
+        super().__init__(model, section)
 
     # ------------------------------------------------------------------------------- an epoch
-    @property
-    def order_seed(self) -> tuple[int, int]:
-        """The seed of the batches' order, without the epoch."""
-        return self._tools.seed, self._number
-
     def batches(self, epoch: int) -> Sequence[StepItems]:
         """The batches of an epoch."""
-        return batches_of(self._stage, epoch, self.order_seed)
+        return batches_of(self._stage, epoch, (self._tools.seed, self._number))
 
     def size(self, batch: StepItems) -> int:
         """Mentions, or pairs."""
@@ -125,44 +119,29 @@ class PairTask(Task[StageSection | OverlapSection, StepItems]):
     def prepare(self, epoch: int) -> None:
         """Search hard negatives if the epoch needs new ones; a resumed run finds them on disk."""
         tools = self._tools
-        files = self.mined_files(tools.folder, epoch)
+        files = self.mined_files(epoch)
         if tools.team.is_first and not all(path.is_file() for path in files.values()):
             for old in tools.folder.glob("negatives-*.npy"):
                 old.unlink()
             with advising(_advice_for_searches("the search for hard negatives")):
-                for note in self.mine(self._pool(), files, epoch, tools.tell):
-                    tools.tell(Note(note))
+                for letter, path in files.items():
+                    pool, chance = self._pool(), self._chance(epoch, -1)
+                    for note in self._negatives[letter].mine(pool, path, chance, tools.tell):
+                        tools.tell(Note(note))
         tools.team.wait()
-        self.open_mined(files)
+        for letter, path in files.items():
+            self._negatives[letter].open(path)
 
-    def mined_files(self, folder: Path, epoch: int) -> dict[str, Path]:
+    def mined_files(self, epoch: int) -> dict[str, Path]:
         """Files of an epoch's mined negatives, by the letter of the group."""
         if not isinstance(self.section, StageSection):
             return {}
         refreshed = epoch - epoch % self.section.refresh_epochs
         return {
-            letter: folder / f"negatives-{self._number}-{refreshed}-{letter}.npy"
+            letter: self._tools.folder / f"negatives-{self._number}-{refreshed}-{letter}.npy"
             for letter, negatives in self._negatives.items()
             if negatives.are_mined
         }
-
-    def mine(
-        self,
-        pool: EncodedPool,
-        files: Mapping[str, Path],
-        epoch: int,
-        progress: OnProgress = lambda _: None,
-    ) -> list[str]:
-        """Search negatives with the current model; returns what the user should know."""
-        notes: list[str] = []
-        for letter, path in files.items():
-            notes += self._negatives[letter].mine(pool, path, self._chance(epoch, -1), progress)
-        return notes
-
-    def open_mined(self, files: Mapping[str, Path]) -> None:
-        """Use mined negatives."""
-        for letter, path in files.items():
-            self._negatives[letter].open(path)
 
     def before(self) -> EpochFigures | None:
         """Recall of the model before the first step."""
@@ -186,23 +165,26 @@ class PairTask(Task[StageSection | OverlapSection, StepItems]):
     def _validate(self) -> Recalls:
         tools = self._tools
         with advising(_advice_for_searches("judging the model")):
-            sample = tools.selection.most_entities
-            pool = self._encode("searched", sampled=True) if sample else self._pool()
+            if tools.selection.most_entities:
+                rows = searched_rows(tools.data, tools.selection).tolist()
+                pool = self._encode(tools.folder / "searched", rows)
+            else:
+                pool = self._pool()
             return validate(tools.data, pool, tools.selection, tools.tell)
 
     def _pool(self) -> EncodedPool:
         """The pool, encoded with the current model; validation and mining share it."""
         if self._encoded is None:
-            self._encoded = self._encode()
+            self._encoded = self._encode(self._tools.folder)
         return self._encoded
 
-    def _encode(self, folder: str = "", *, sampled: bool = False) -> EncodedPool:
-        """The entities of the pool, or those that validation searches, as they are encoded now."""
+    def _encode(self, folder: Path, rows: Sequence[int] | None = None) -> EncodedPool:
+        """Some entities of the pool, or all, as they are encoded now."""
         tools = self._tools
-        rows = searched_rows(tools.data, tools.selection).tolist() if sampled else None
-        pool = EncodedPool(tools.model, tools.scorer, tools.hardware, tools.folder / folder)
-        pool.encode(tools.data.pool.tokens, tools.tell, rows)
-        return pool
+        texts = tools.data.pool.tokens
+        return EncodedPool(
+            *(tools.model, tools.scorer, tools.hardware, folder, texts, rows, tools.tell)
+        )
 
     # -------------------------------------------------------------------------------- a step
     def gradients(self, batch: StepItems, epoch: int, step: int) -> list[float]:
@@ -319,9 +301,12 @@ class PairTask(Task[StageSection | OverlapSection, StepItems]):
         tools, section = self._tools, self.section
         entities = Texts(as_ids(tools.data.pool.tokens.take(rows.tolist())), self._domains(rows))
         mode = section.loss_mode if isinstance(section, StageSection) else "base"
-        view = _VIEWS[mode] if self.ascent is not None else "plain"
-        encoding = Encoding(tools.model, tools.team, view, section.micro_batch)
-        return encoding.backward(mentions, entities, loss, weight)
+        return add_gradients(
+            *(tools.model, tools.team, (mentions, entities), loss),
+            view=_VIEWS[mode] if self.ascent is not None else "plain",
+            micro_batch=section.micro_batch,
+            weight=weight,
+        )
 
     def _domains(self, rows: IntArray) -> list[int]:
         if self.ascent is None:
@@ -382,11 +367,26 @@ def check_sections(
     """
     for section in sections:
         _objective(registry, section, taught)
-        if isinstance(section, StageSection):
-            _check_mention_sampler(_sampler(registry, section), section, model)
-            if section.transformation is not None:
-                for tower in model.towers():
-                    tower.check_layer(section.transformation.layer)
+        if isinstance(section, OverlapSection):
+            continue
+        if section.transformation is not None:
+            for tower in model.towers():
+                tower.check_layer(section.transformation.layer)
+        if not isinstance(_sampler(registry, section), MentionSampler):
+            continue
+        compares = f"sampler {section.sampler} compares mentions with each other"
+        if section.columns != "own":
+            raise ConfigError(
+                f"{compares} too, and columns = {section.columns!r} has entities alone",
+                hint="Set columns = 'own', and negatives.",
+            )
+        if model.settings.pooling == "tokens":
+            raise ConfigError(
+                f"{compares} by one vector of each, and pooling = 'tokens' makes one of every "
+                "token",
+                hint="Set model.pooling to cls, mean or span, with a scorer that reads such "
+                "vectors.",
+            )
 
 
 def _sampler(registry: Registry, section: StageSection) -> Sampler:
@@ -399,24 +399,6 @@ def _sampler(registry: Registry, section: StageSection) -> Sampler:
             hint="Set columns = 'own'; or negatives = 0 and columns = 'in_batch'.",
         )
     return sampler
-
-
-def _check_mention_sampler(sampler: Sampler, section: StageSection, model: BiEncoder) -> None:
-    """A sampler that compares mentions with each other has vectors and columns of its own."""
-    if not isinstance(sampler, MentionSampler):
-        return
-    if section.columns != "own":
-        raise ConfigError(
-            f"sampler {section.sampler} compares mentions with each other too, and columns = "
-            f"{section.columns!r} has entities alone",
-            hint="Set columns = 'own', and negatives.",
-        )
-    if model.settings.pooling == "tokens":
-        raise ConfigError(
-            f"sampler {section.sampler} compares mentions with each other by one vector of each, "
-            "and pooling = 'tokens' makes one of every token",
-            hint="Set model.pooling to cls, mean or span, with a scorer that reads such vectors.",
-        )
 
 
 def _objective(

@@ -8,7 +8,7 @@ the objective.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple, TypeVar
 
@@ -20,7 +20,7 @@ from accelerate.utils import InitProcessGroupKwargs
 from torch import Tensor
 from torch.autograd import Function
 
-from kglink.models.bi_encoder import BiEncoder, Output, Pair, ViewMode
+from kglink.models.bi_encoder import BiEncoder, Pair, ViewMode
 from kglink.models.inputs import IdArray
 from kglink.models.tower import join
 from kglink.plugins import Encoded
@@ -141,10 +141,6 @@ def leave() -> None:
         torch.distributed.destroy_process_group()
 
 
-#: Which views the encoder gives: as it is, and as the transformation makes it.
-_AT: Mapping[ViewMode, tuple[int, ...]] = {"plain": (0,), "both": (0, 1), "transformed": (1,)}
-
-
 class Texts(NamedTuple):
     """Texts, and the domain of each where a transformation needs it."""
 
@@ -161,57 +157,52 @@ class Texts(NamedTuple):
 PairLoss = Callable[[Pair], Tensor]
 
 
-class Encoding(NamedTuple):
-    """Encodes batches, each process its share."""
+def add_gradients(
+    model: BiEncoder,
+    team: Team,
+    sides: tuple[Texts, Texts],
+    loss_of: PairLoss,
+    *,
+    view: ViewMode,
+    micro_batch: int,
+    weight: float,
+) -> list[float]:
+    """Encode both sides, each process its share; add the gradients of ``weight`` times the losses.
 
-    model: BiEncoder
-    team: Team
-    view: ViewMode
-    micro_batch: int
+    Returns these, one for each view.
+    """
+    mentions, entities = (side.part(team.share(len(side.ids))) for side in sides)
+    parts = _parts(mentions, entities, micro_batch)
+    said: list[float] = []
 
-    def backward(
-        self, mentions: Texts, entities: Texts, loss_of: PairLoss, weight: float
-    ) -> list[float]:
-        """Add the gradients of ``weight`` times the losses to the parameters; returns these."""
-        shares = [side.part(self.team.share(len(side.ids))) for side in (mentions, entities)]
-        parts = _parts(shares[0], shares[1], self.micro_batch)
-        counts = len(mentions.ids), len(entities.ids)
-        said: list[float] = []
-
-        def whole(outputs: list[Outputs]) -> Tensor:
-            losses = [loss_of(self._gathered(outputs, view, counts)) for view in _AT[self.view]]
-            said[:] = [float(loss.detach()) * weight for loss in losses]
-            return torch.stack(losses).sum() * weight
-
-        if len(parts) == 1:
-            backward(whole([self._encode(parts[0])]))
-        else:
-            cached_backward(self._encode, parts, whole)
-        return said
-
-    def _encode(self, part: tuple[Texts, Texts]) -> Outputs:
-        """Both views of both sides as one flat tuple; missing ones are empty tensors."""
-        mentions, entities = part
-        domains = (
-            (mentions.domains, entities.domains) if mentions.domains or entities.domains else None
-        )
-        output: Output = self.model(mentions.ids, entities.ids, view=self.view, domains=domains)
+    def encode(part: tuple[Texts, Texts]) -> Outputs:
+        """All views of both sides as one flat tuple; missing ones are empty tensors."""
+        ids, domains = zip(*part, strict=True)
+        pairs: list[Pair] = model(*ids, view=view, domains=domains)
         empty = Encoded(torch.empty(0), torch.empty(0, dtype=torch.bool))
-        sides = [side for pair in output for side in (pair or (None, None))]
-        return tuple(value for side in sides for value in (side or empty))
+        return tuple(value for pair in pairs for side in pair for value in side or empty)
 
-    def _gathered(self, outputs: Sequence[Outputs], view: int, counts: tuple[int, int]) -> Pair:
-        """One view of the whole batch; None for a side without texts."""
-        sides: list[Encoded | None] = []
-        for side, count in enumerate(counts):
-            at = 4 * view + 2 * side
-            own = [Encoded(part[at], part[at + 1]) for part in outputs if part[at].numel()]
-            if not own:  # all of them may be those of other processes
-                device = self.model.device
-                states = torch.zeros(0, 1, self.model.dim, device=device)
-                own = [Encoded(states, torch.zeros(0, 1, dtype=torch.bool, device=device))]
-            sides.append(self.team.gather(join(own), count) if count else None)
-        return Pair(*sides)
+    def gathered(outputs: Sequence[Outputs], at: int, count: int) -> Encoded | None:
+        """One side of a view, of the whole batch."""
+        own = [Encoded(part[at], part[at + 1]) for part in outputs if part[at].numel()]
+        if not own:  # all of them may be those of other processes
+            states = torch.zeros(0, 1, model.dim, device=model.device)
+            own = [Encoded(states, torch.zeros(0, 1, dtype=torch.bool, device=model.device))]
+        return team.gather(join(own), count) if count else None
+
+    def whole(outputs: list[Outputs]) -> Tensor:
+        losses = [
+            loss_of(Pair(*(gathered(outputs, at + 2 * n, len(s.ids)) for n, s in enumerate(sides))))
+            for at in range(0, len(outputs[0]), 4)
+        ]
+        said[:] = [float(loss.detach()) * weight for loss in losses]
+        return torch.stack(losses).sum() * weight
+
+    if len(parts) == 1:
+        backward(whole([encode(parts[0])]))
+    else:
+        cached_backward(encode, parts, whole)
+    return said
 
 
 def _parts(mentions: Texts, entities: Texts, most: int) -> list[tuple[Texts, Texts]]:
@@ -250,7 +241,13 @@ def cached_backward(
     after = _random_state()
     for number, part in enumerate(parts):
         _restore(states[number])
-        _pull(encode(part), outputs[number])
+        graded = [
+            (output, leaf.grad)
+            for output, leaf in zip(encode(part), outputs[number], strict=True)
+            if leaf.grad is not None and output.requires_grad
+        ]
+        if graded:
+            torch.autograd.backward(*map(list, zip(*graded, strict=True)))
     _restore(after)
     return loss.detach()
 
@@ -259,17 +256,6 @@ def backward(loss: Tensor) -> None:
     """Run a loss backward, but where it stands on no parameter: this process has no texts."""
     if loss.requires_grad:
         torch.autograd.backward(loss)
-
-
-def _pull(outputs: Outputs, kept: Outputs) -> None:
-    """Send the kept gradients down the graph of a part."""
-    pairs = [
-        (output, leaf.grad)
-        for output, leaf in zip(outputs, kept, strict=True)
-        if leaf.grad is not None and output.requires_grad
-    ]
-    if pairs:
-        torch.autograd.backward([output for output, _ in pairs], [grad for _, grad in pairs])
 
 
 def _random_state() -> list[Tensor]:

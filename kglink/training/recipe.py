@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic_core import ErrorDetails
 
 from kglink.config import FoundBy
 from kglink.errors import ConfigError, KglinkError, PluginError, UnknownNameError
@@ -41,7 +42,6 @@ Options = dict[str, str | int | float | bool]
 #: Which entities a mention is compared with: see `StageSection.columns`.
 Columns = Literal["in_batch", "own", "both", "shared"]
 LossMode = Literal["both", "only_prime", "base"]
-#: See `LinkSection.evidence`.
 
 
 class _Section(BaseModel):
@@ -422,20 +422,29 @@ def chosen_recipe(recipe: Recipe | str | Path, changes: Mapping[str, Any] | None
 
 def read_recipe(raw: Mapping[str, Any], origin: str = "recipe") -> Recipe:
     """A recipe from the values of a file, every key checked."""
-    _check_keys(Recipe, raw, origin, "")
     values = dict(raw)
     if isinstance(values.get("again"), Mapping):
         values["again"] = merged(values.get("train", {}), values["again"])
     try:
         return Recipe.model_validate(values)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        reason = first["msg"].removeprefix("Value error, ")
-        shown = "" if isinstance(first["input"], dict) else f" = {first['input']!r}"
-        raise ConfigError(
-            f"{origin}: {where}{shown}: {reason}", hint=_hint(first["loc"])
-        ) from error
+        raise _refusal(error.errors(include_url=False)[0], origin) from error
+
+
+def _refusal(error: ErrorDetails, origin: str) -> KglinkError:
+    """What is wrong with a key or a value of a recipe, with a hint."""
+    section: type[BaseModel] | None = Recipe
+    place, hint = [str(part) for part in error["loc"]], ""
+    for at, part in enumerate(place):
+        fields = section.model_fields if section else {}
+        if part in fields:
+            hint, section = fields[part].description or hint, section_of(fields[part].annotation)
+        elif error["type"] == "extra_forbidden":
+            where = f" in [{'.'.join(place[:at])}]" if at else ""
+            return UnknownNameError(f"key{where} of {origin}", part, fields)
+    reason = error["msg"].removeprefix("Value error, ")
+    shown = "" if isinstance(error["input"], dict) else f" = {error['input']!r}"
+    return ConfigError(f"{origin}: {'.'.join(place)}{shown}: {reason}", hint=hint)
 
 
 def _whole(name: str, above: tuple[str, ...], known: Known) -> tuple[dict[str, Any], str]:
@@ -508,17 +517,6 @@ def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]
     return whole
 
 
-def _check_keys(section: type[BaseModel], raw: Mapping[str, Any], origin: str, path: str) -> None:
-    """Refuse unknown keys, with the nearest known one."""
-    for key, value in raw.items():
-        if key not in section.model_fields:
-            where = f" in [{path}]" if path else ""
-            raise UnknownNameError(f"key{where} of {origin}", key, section.model_fields)
-        inner = section_of(section.model_fields[key].annotation)
-        if inner is not None and isinstance(value, Mapping):
-            _check_keys(inner, value, origin, f"{path}.{key}".lstrip("."))
-
-
 def section_of(annotation: Any) -> type[BaseModel] | None:
     """The section that a field holds, if it holds one."""
     if get_origin(annotation) in (Union, types.UnionType, Annotated):
@@ -526,15 +524,3 @@ def section_of(annotation: Any) -> type[BaseModel] | None:
         return next((part for part in found if part is not None), None)
     is_section = isinstance(annotation, type) and issubclass(annotation, BaseModel)
     return annotation if is_section else None
-
-
-def _hint(place: tuple[int | str, ...]) -> str:
-    """The description of a key."""
-    section: type[BaseModel] | None = Recipe
-    text = ""
-    for part in place:
-        field = section.model_fields.get(str(part)) if section else None
-        if field is None:
-            break
-        text, section = field.description or text, section_of(field.annotation)
-    return text

@@ -20,16 +20,15 @@ from torch import Tensor
 
 from kglink.errors import ModelError, UsageError
 from kglink.models.cross_encoder import CrossEncoder, PairInputs, head_of, pooled, pooler_in
-from kglink.models.head_folder import ENCODER, HEAD, RERANKER, RerankerManifest
+from kglink.models.head_folder import RERANKER, RerankerManifest
 from kglink.models.inputs import Inputs
 from kglink.models.loading import load_tensors
 from kglink.models.packed import PackedTower
-from kglink.models.source import describe_folder, read_config
+from kglink.models.source import read_config
 from kglink.models.tower import pack, pool
 from kglink.records import EntityId, Ranking
 from kglink.store import Store
-from kglink.training.checkpoint import StageResult
-from kglink.training.head import HeadTask, Network, run_alone, source_of
+from kglink.training.head import HeadReport, HeadTask, Network, run_alone, source_of
 from kglink.training.job import FinetuneJob, Tell
 from kglink.training.loop import EpochFigures
 from kglink.training.recipe import RerankerSection
@@ -63,14 +62,8 @@ class ToRead(NamedTuple):
     documents: tuple[str, ...]
 
 
-class RerankerReport(NamedTuple):
-    """What came of stage R."""
-
-    folder: Path
-    manifest: RerankerManifest
-    steps: int
-    right: float
-    """The share of held-out mentions that the reranker alone answers right."""
+#: What came of stage R; its figure is the share of held-out mentions that it answers right alone.
+RerankerReport = HeadReport[RerankerManifest]
 
 
 def reranker_run(
@@ -83,12 +76,10 @@ def reranker_run(
 ) -> tuple[TrainingReport, RerankerReport]:
     """A run of stage R, in ``folder``, from the beginning or where it stopped."""
 
-    def train(settings: RunSettings) -> tuple[RerankerReport, int, StageResult]:
+    def train(settings: RunSettings) -> RerankerReport:
         done = folder / FOLDER
         if (report := read_report(folder)) and RERANKER.is_there(done):
-            stage = StageResult(**report.stages[0])
-            known = RerankerReport(done, RERANKER.read(done), 0, stage.figure or 0.0)
-            return known, 0, stage
+            return RerankerReport(done, RERANKER.read(done), 0, report.stages[0]["figure"] or 0.0)
         data = data_of(settings)
         if len(data.train) < LEAST_MENTIONS or len(data.held_out) < LEAST_HELD_OUT:
             raise UsageError(
@@ -99,12 +90,8 @@ def reranker_run(
             )
         if not job.resume:
             write_settings(folder, settings)
-        found = train_reranker(
-            data, settings, folder, checkpoint_steps=job.checkpoint_steps, tell=tell
-        )
-        epochs, kept = settings.recipe.reranker.epochs, found.manifest.epoch
-        stage = StageResult(SOURCES_OF_RERANKER, epochs, kept, found.right)
-        return found, found.steps, stage
+        steps = job.checkpoint_steps
+        return train_reranker(data, settings, folder, checkpoint_steps=steps, tell=tell)
 
     return run_alone(store, job, folder / FOLDER, SOURCES_OF_RERANKER, train)
 
@@ -134,22 +121,20 @@ class CandidateTask(HeadTask[RerankerSection, JudgedRanking, RerankerManifest]):
 
     def __init__(self, data: ToRead, settings: RunSettings) -> None:
         section = settings.recipe.reranker
-        base = Path(section.base).expanduser()
-        known = bool(section.base) and RERANKER.is_there(base)  # whose head goes on too
-        source = (
-            describe_folder(str(base), base / ENCODER)
-            if known
-            else source_of(section.base or settings.recipe.model.base)
-        )
+        base, own, tags = Path(section.base).expanduser(), dict[str, Tensor](), None
+        if section.base and RERANKER.is_there(base):  # whose head goes on too
+            manifest, source, own = RERANKER.open(base, 1)
+            tags = manifest.tag_ids
+        else:
+            source = source_of(section.base or settings.recipe.model.base)
         torch.manual_seed(settings.seed)  # of the head
         rows = int(read_config(source.path)["vocab_size"])
-        tags = RERANKER.read(base).tag_ids if known else None
         self._inputs = Inputs(source, section.inputs, rows=rows, tag_ids=tags)
         network = Network(source, 1, settings.hardware, section, rows=self._inputs.rows)
         if section.padded and not isinstance(network.tower, PackedTower):
             raise ModelError(f"{source.name}: reranker.padded is for plain BERT, and this is none")
         if section.head == "pooler":
-            files = [load_tensors(path) for path in (*source.weights, *[base / HEAD] * known)]
+            files = [*map(load_tensors, source.weights), own]
             weights = {name: value for one in files for name, value in one.items()}
             pooler = pooler_in(weights, source.dim)
             if pooler is None:
@@ -158,8 +143,7 @@ class CandidateTask(HeadTask[RerankerSection, JudgedRanking, RerankerManifest]):
                     hint="Set reranker.head = cls, or name a model with a pooler, such as BERT.",
                 )
             network.pooler = pooler.to(settings.hardware.device)
-        if known:
-            own = load_tensors(base / HEAD)
+        if own:
             network.head.load_state_dict({name: own[name] for name in ("weight", "bias")})
         self._documents = data.documents
         self._pairs = PairInputs(self._inputs)

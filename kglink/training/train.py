@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import shutil
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,7 +14,7 @@ from kglink.errors import TrainingError
 from kglink.files.digest import digest_of
 from kglink.models.bi_encoder import BiEncoder, load_bi_encoder
 from kglink.models.cross_encoder import open_cross_encoder
-from kglink.models.hardware import Hardware, choose_hardware, usable_cores
+from kglink.models.hardware import choose_hardware, usable_cores
 from kglink.models.head_folder import RERANKER
 from kglink.plugins import Registry
 from kglink.store import Store
@@ -45,7 +44,7 @@ from kglink.training.run import (
     write_report,
     write_settings,
 )
-from kglink.training.stages import Stage, check_kbs, lacking, make_plan, warnings_of
+from kglink.training.stages import check_kbs, lacking, make_plan, warnings_of
 from kglink.training.validation import judged_mentions
 
 
@@ -161,7 +160,19 @@ def _train(
         checkpoints.clear()
         write_settings(folder, settings)
     team.wait()
-    tell(_planned(stages, data, settings, hardware))
+    groups = {group.letter: len(group.items) for stage in stages for group in stage.groups}
+    tell(
+        Planned(
+            base=recipe.model.base,
+            stages=tuple((stage.name, stage.steps) for stage in stages),
+            groups=tuple(groups.items()),
+            valid=len(judged_mentions(data, recipe.selection)),
+            device=hardware.device,
+            precision=hardware.precision,
+            threads=hardware.threads,
+            processes=settings.processes,
+        )
+    )
     teacher = Teacher(reader, folder / DATA / TEACHER) if reader else None
     tools = Tools(
         *(model, scorer, data, registry, team, settings.seed, teacher),
@@ -245,23 +256,6 @@ def clear(folder: Path) -> None:
             shutil.rmtree(scratch)
         elif scratch.name != DATA_FILE:
             scratch.unlink()
-
-
-def _planned(
-    plan: Sequence[Stage], data: TrainingData, settings: RunSettings, hardware: Hardware
-) -> Planned:
-    """The plan of the run."""
-    groups = {group.letter: len(group.items) for stage in plan for group in stage.groups}
-    return Planned(
-        base=settings.recipe.model.base,
-        stages=tuple((stage.name, stage.steps) for stage in plan),
-        groups=tuple(groups.items()),
-        valid=len(judged_mentions(data, settings.recipe.selection)),
-        device=hardware.device,
-        precision=hardware.precision,
-        threads=hardware.threads,
-        processes=settings.processes,
-    )
 
 
 def _values(recipe: Recipe, folder: Path) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from kglink.config import CONFIG_FILE
 from kglink.errors import KglinkError
 from kglink.models import Encoder, choose_hardware, resolve_model
 from kglink.models.hardware import BF16_FLAGS, cpu_flags
-from kglink.models.model_folder import read_manifest
+from kglink.models.model_folder import TRAINED
 from kglink.models.opening import MINILM_NAMES
 from kglink.plugins import Plugin, load_registry
 from kglink.space.folder import SpaceFolder, space_names
@@ -164,7 +164,7 @@ def _model_licence(encoder: Encoder) -> Licence:
     if encoder.trained is None:
         card = source.path / "README.md"
         return Licence("model", source.name, _card_licence(card), str(source.path))
-    base = read_manifest(source.path, check=False).base.name
+    base = TRAINED.read(source.path, check=False).base.name
     local = base in MINILM_NAMES or Path(base).is_dir()
     card = resolve_model(base).path / "README.md" if local else Path()
     name = f"{encoder.info.name}, from {base}"

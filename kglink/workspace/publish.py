@@ -292,7 +292,7 @@ def publish_reranker(
     manifest = trained.manifest.model_copy(update={"compared": compared})
     RERANKER.publish(trained.folder, space.folder.reranker, manifest)
     write_scoring(space.folder.reranker, space.manifest.model.fingerprint, fitted.scoring)
-    return trained._replace(manifest=manifest), replacement, ""
+    return replace(trained, manifest=manifest), replacement, ""
 
 
 # ------------------------------------------------------------------------- a trained detector
@@ -326,7 +326,7 @@ def publish_detector(opened: Opened, trained: DetectorReport) -> DetectorReport:
     }
     manifest = made.model_copy(update={"elsewhere": elsewhere})
     TAGGER.publish(trained.folder, opened.space().folder.detector, manifest)
-    return trained._replace(manifest=manifest)
+    return replace(trained, manifest=manifest)
 
 
 def _other_texts(store: Store, learnt: TaggedTexts) -> Iterator[tuple[str, list[TaggedText]]]:

@@ -103,8 +103,15 @@ def cluster_values(
         ends = np.cumsum(test.parts)[:-1]
         both = zip(np.split(right, ends), np.split(counts, ends), strict=True)
         return [values[kept] for values, kept in both if kept.any()]
-    with_entities = column.metric.startswith("discovery")
-    graphs = [one.graph if with_entities else _alone(one.graph) for one in (dev, test)]
+    graphs = [dev.graph, test.graph]
+    if not column.metric.startswith("discovery"):  # mentions alone
+        graphs = [
+            graph._replace(
+                entities=np.full_like(graph.entities, NO_ENTITY),
+                similarities=np.full_like(graph.similarities, -np.inf),
+            )
+            for graph in graphs
+        ]
     cuts = threshold_grid(
         np.concatenate([graphs[0].neighbours.similarities.ravel(), graphs[0].similarities])
     )
@@ -197,13 +204,6 @@ def threshold_grid(similarities: npt.NDArray[Any], count: int = 10) -> list[floa
             break
         centres = moved
     return [float(one) for one in centres]
-
-
-def _alone(graph: MentionGraph) -> MentionGraph:
-    return graph._replace(
-        entities=np.full(len(graph.entities), NO_ENTITY, np.int64),
-        similarities=np.full(len(graph.entities), -np.inf, np.float32),
-    )
 
 
 def removed_golds(golds: Sequence[Gold]) -> frozenset[str]:

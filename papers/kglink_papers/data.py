@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from pydantic import ConfigDict
+from pydantic.dataclasses import dataclass as read_dataclass
 
 from kglink.errors import SourceError, UsageError
 from kglink.records import OnProgress
@@ -16,6 +19,8 @@ from kglink.workspace.kept_options import read_random_split
 if TYPE_CHECKING:
     from kglink.workspace.opened import Opened
 
+#: Of values that are read from our TOML files: every key is known, lists become tuples.
+READ = ConfigDict(extra="forbid")
 _KB, _TARGET, _DATA = "{kb}", "{target}", "{data}"
 #: Which mentions a figure is of: those whose entity training has seen, or has not; empty: all.
 Mentions = Literal["", "seen", "unseen"]
@@ -74,7 +79,7 @@ class Training(NamedTuple):
     docs: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@read_dataclass(frozen=True, slots=True, config=READ)
 class SourceOfKBs:
     """What KBs are added from, as `kglink add-kb` is told; ``{kb}`` is the name of the KB."""
 
@@ -90,7 +95,7 @@ class SourceOfKBs:
     """Whether the files are known to have bad records, which are left out and counted."""
 
 
-@dataclass(frozen=True, slots=True)
+@read_dataclass(frozen=True, slots=True, config=READ)
 class Layout:
     """Data of a protocol: the KBs, and what is learnt from and judged of them."""
 
@@ -145,16 +150,6 @@ class Layout:
 
     def _kbs_of(self, part: str) -> tuple[str, ...]:
         return tuple(self.parts.get(part, {}).get("kbs", ()))
-
-
-def layout_of(name: str, values: dict[str, Any]) -> Layout:
-    """A layout as `protocols.toml` tells it."""
-    kbs = tuple(SourceOfKBs(**_tuples(one)) for one in values.pop("kbs"))
-    return Layout(name=name, kbs=kbs, **_tuples(values))
-
-
-def _tuples(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: tuple(one) if isinstance(one, list) else one for key, one in values.items()}
 
 
 def _named(docs: Sequence[str], target: str) -> tuple[str, ...]:

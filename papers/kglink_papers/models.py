@@ -168,12 +168,8 @@ class Model:
             job = self.job(opened, reader=reader, resume=state == "stopped", data=data)
             with self.space(opened) as own:
                 if reader:
-                    self.build(own, self._kbs, tell)
+                    self.build(own, (*self.training.source_kbs, *self.training.target_kbs), tell)
                 finetune(own, job, tell)
-
-    @property
-    def _kbs(self) -> tuple[str, ...]:
-        return (*self.training.source_kbs, *self.training.target_kbs)
 
     # ------------------------------------------------------------------------------ searching
     def space(self, opened: Opened) -> Opened:

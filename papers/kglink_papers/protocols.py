@@ -15,8 +15,10 @@ from importlib import resources
 from types import MappingProxyType
 from typing import Any, Literal
 
+from pydantic.dataclasses import dataclass as read_dataclass
+
 from kglink.errors import UnknownNameError
-from kglink_papers.data import Column, Layout, layout_of
+from kglink_papers.data import READ, Column, Layout
 
 _DEVIATION = " ±"
 
@@ -48,7 +50,7 @@ MEANINGS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@read_dataclass(frozen=True, slots=True, config=READ)
 class Row:
     """A row of a table, and what trains it."""
 
@@ -82,7 +84,7 @@ class Row:
     """Settings of the space that the row is searched with."""
 
 
-@dataclass(frozen=True, slots=True)
+@read_dataclass(frozen=True, slots=True, config=READ)
 class ReferenceTable:
     """A table as a paper prints it."""
 
@@ -181,20 +183,15 @@ class Protocol:
 @cache
 def reference_figures() -> Mapping[str, ReferenceTable]:
     """All tables by name, `blink/table-1` and so on, paper by paper."""
-    found = {}
-    for name, table in _read("reference_figures.toml").items():
-        rows = tuple(Row(**one | {"figures": tuple(map(float, one["figures"]))})
-                     for one in table.pop("rows"))  # fmt: skip
-        columns = tuple(table.pop("columns"))
-        found[name] = ReferenceTable(name=name, columns=columns, rows=rows, **table)
-    return MappingProxyType(found)
+    tables = _read("reference_figures.toml").items()
+    return MappingProxyType({name: ReferenceTable(name=name, **table) for name, table in tables})
 
 
 @cache
 def protocols() -> Mapping[str, Protocol]:
     """All protocols by name, paper by paper."""
     tables = _read("protocols.toml")
-    layouts = {name: layout_of(name, values) for name, values in tables.pop("data").items()}
+    layouts = {name: Layout(name=name, **values) for name, values in tables.pop("data").items()}
     found = {}
     for name, values in tables.items():
         table = reference_figures()[values.get("of", name)]

@@ -63,7 +63,8 @@ def _table(shape: Shape, *, beside: bool) -> Table:
         figures: list[str] = []
         papers = zip(row["paper"], row["paper_deviations"], strict=True)
         for cell, paper in zip(row["cells"], papers, strict=True):
-            figures.append(_ours(cell, shape))
+            ours = _with_deviation(cell["mean"], cell["deviation"], shape) if cell else "-"
+            figures.append(ours + "*" * bool(cell and cell["significant"]))
             figures += [_with_deviation(*paper, shape)] * beside
         rows.append([row["name"], len(row["seeds"]) or "-", *figures])
     head = [word for one in shape["columns"] for word in ((one, "paper") if beside else (one,))]
@@ -112,13 +113,6 @@ def _cells(shape: Shape) -> Table:
     )
     title = f"Every figure with its 95% interval, and its test at {_level(shape)}"
     return Table(columns, rows, 2, title)
-
-
-def _ours(cell: Shape | None, shape: Shape) -> str:
-    if cell is None:
-        return "-"
-    mark = "*" if cell["significant"] else ""
-    return _with_deviation(cell["mean"], cell["deviation"], shape) + mark
 
 
 def _with_deviation(figure: float | None, deviation: float | None, shape: Shape) -> str:

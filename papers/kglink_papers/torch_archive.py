@@ -208,12 +208,13 @@ class _Tensor(NamedTuple):
 
 def _value_of(stream: io.BytesIO) -> Any:
     """What the next pickle of a stream describes; the stream stands behind it then."""
-    machine = _Machine()
+    stack: list[Any] = []
+    memo: dict[int, Any] = {}
     try:
         for opcode, argument, _ in pickletools.genops(stream):
             if opcode.name == "STOP":
-                return machine.stack.pop()
-            machine.follow(opcode.name, argument)
+                return stack.pop()
+            _follow(opcode.name, argument, stack, memo)
     except _RefusedError:
         raise
     except (ValueError, IndexError, TypeError, KeyError, OverflowError, struct.error) as error:
@@ -246,81 +247,57 @@ _CONSTANTS: Mapping[str, Callable[[], Any]] = {
 }
 
 
-class _Machine:
-    """The stack on which a value is built, and what is remembered of it."""
-
-    def __init__(self) -> None:
-        self.stack: list[Any] = []
-        self._memo: dict[int, Any] = {}
-
-    def follow(self, name: str, argument: Any) -> None:
-        if name in _PLAIN:
-            self.stack.append(argument)
-        elif name in _CONSTANTS:
-            self.stack.append(_CONSTANTS[name]())
-        elif name in _STEPS:
-            _STEPS[name](self, argument)
-        else:
+def _follow(  # noqa: C901, PLR0912 - a case for each instruction
+    name: str, argument: Any, stack: list[Any], memo: dict[int, Any]
+) -> None:
+    """Do one instruction to the stack on which a value is built, and what is remembered of it."""
+    match name:
+        case "PROTO" | "FRAME":
+            pass
+        case _ if name in _PLAIN:
+            stack.append(argument)
+        case _ if name in _CONSTANTS:
+            stack.append(_CONSTANTS[name]())
+        case "TUPLE" | "TUPLE1" | "TUPLE2" | "TUPLE3":
+            stack.append(tuple(_items(stack, int(name[5:] or 0))))
+        case "APPEND" | "APPENDS":
+            items = _items(stack, 1 if name == "APPEND" else 0)
+            _of(list, stack[-1]).extend(items)
+        case "SETITEM" | "SETITEMS":
+            items = _items(stack, 2 if name == "SETITEM" else 0)
+            # A tuple of tuples of tuples would take for ever to hash.
+            if any(type(key) not in (str, int) for key in items[::2]):
+                raise _RefusedError("its description has a name that is no text")
+            _of(dict, stack[-1]).update(zip(items[::2], items[1::2], strict=True))
+        case "BINPUT" | "LONG_BINPUT" | "PUT" | "MEMOIZE":
+            memo[len(memo) if argument is None else int(argument)] = stack[-1]
+        case "BINGET" | "LONG_BINGET" | "GET":
+            stack.append(memo[int(argument)])
+        case "GLOBAL":
+            stack.append(_Name(argument))
+        case "STACK_GLOBAL":
+            stack.append(_Name(" ".join(_of(str, part) for part in _items(stack, 2))))
+        case "BINPERSID":
+            stack.append(_storage_of(stack.pop()))
+        case "REDUCE":
+            called, given = _items(stack, 2)
+            stack.append(_made(called, _of(tuple, given)))
+        case "BUILD":
+            stack.pop()  # versions of modules, which are no weights
+            _of(dict, stack[-1])
+        case _:
             raise _RefusedError(f"its description has the instruction {name}")
 
-    def above_mark(self) -> list[Any]:
-        items: list[Any] = []
-        while not isinstance(top := self.stack.pop(), _Mark):
-            items.append(top)
-        return items[::-1]
 
-    def tie(self, items: list[Any]) -> None:
-        self.stack.append(tuple(items))
-
-    def last(self, count: int) -> list[Any]:
-        return [self.stack.pop() for _ in range(count)][::-1]
-
-    def extend(self, items: list[Any]) -> None:
-        _of(list, self.stack[-1]).extend(items)
-
-    def update(self, items: list[Any]) -> None:
-        keys = items[::2]
-        # A tuple of tuples of tuples would take for ever to hash.
-        if any(type(key) not in (str, int) for key in keys):
-            raise _RefusedError("its description has a name that is no text")
-        _of(dict, self.stack[-1]).update(zip(keys, items[1::2], strict=True))
-
-    def remember(self, place: Any) -> None:
-        self._memo[len(self._memo) if place is None else int(place)] = self.stack[-1]
-
-    def recall(self, place: Any) -> None:
-        self.stack.append(self._memo[int(place)])
-
-    def call(self) -> None:
-        name, given = self.last(2)
-        self.stack.append(_made(name, _of(tuple, given)))
-
-    def set_state(self) -> None:
-        self.stack.pop()  # versions of modules, which are no weights
-        _of(dict, self.stack[-1])
-
-
-_STEPS: Mapping[str, Callable[[_Machine, Any], None]] = {
-    "PROTO": lambda machine, _: None,
-    "FRAME": lambda machine, _: None,
-    "TUPLE": lambda machine, _: machine.tie(machine.above_mark()),
-    "TUPLE1": lambda machine, _: machine.tie(machine.last(1)),
-    "TUPLE2": lambda machine, _: machine.tie(machine.last(2)),
-    "TUPLE3": lambda machine, _: machine.tie(machine.last(3)),
-    "APPEND": lambda machine, _: machine.extend(machine.last(1)),
-    "APPENDS": lambda machine, _: machine.extend(machine.above_mark()),
-    "SETITEM": lambda machine, _: machine.update(machine.last(2)),
-    "SETITEMS": lambda machine, _: machine.update(machine.above_mark()),
-    **dict.fromkeys(("BINPUT", "LONG_BINPUT", "PUT", "MEMOIZE"), _Machine.remember),
-    **dict.fromkeys(("BINGET", "LONG_BINGET", "GET"), _Machine.recall),
-    "GLOBAL": lambda machine, named: machine.stack.append(_Name(named)),
-    "STACK_GLOBAL": lambda machine, _: machine.stack.append(
-        _Name(" ".join(_of(str, part) for part in machine.last(2)))
-    ),
-    "BINPERSID": lambda machine, _: machine.stack.append(_storage_of(machine.stack.pop())),
-    "REDUCE": lambda machine, _: machine.call(),
-    "BUILD": lambda machine, _: machine.set_state(),
-}
+def _items(stack: list[Any], count: int) -> list[Any]:
+    """The last items of a stack, taken off; 0: all above the mark, which goes too."""
+    items: list[Any] = []
+    while len(items) < count or not count:
+        top = stack.pop()
+        if not count and isinstance(top, _Mark):
+            break
+        items.append(top)
+    return items[::-1]
 
 
 def _of(kind: type, value: Any) -> Any:

@@ -21,7 +21,7 @@ import torch
 from conftest import Kglink, Ran
 
 from kglink.errors import UsageError
-from kglink.models.model_folder import read_manifest
+from kglink.models.model_folder import TRAINED
 from kglink.store import Store
 from kglink.training import list_recipes, load_recipe
 from kglink.training.job import FinetuneJob
@@ -94,7 +94,7 @@ def finetune(kglink: Kglink, here: Path) -> Finetune:
 
 
 def fingerprint(folder: Path, run: str = "default-1") -> dict[str, str]:
-    return read_manifest(folder / "runs" / run / "model").files
+    return TRAINED.read(folder / "runs" / run / "model").files
 
 
 # ------------------------------------------------------------------------------ the journey

@@ -16,6 +16,8 @@ from kglink.models.runtime import TokenEncoder, as_bf16
 from kglink.models.settings import BiEncoderSettings, TransformationSettings
 from kglink.models.transformation import SIDES
 from kglink.records import Entity
+from kglink.training.loop import Task
+from kglink.training.recipe import DescentSection
 from tiny_models import bert_weights, write_model
 
 
@@ -33,7 +35,7 @@ def open_encoder(folder: Path) -> Encoder:
 def test_one_pass_over_both_sides_equals_two(base: Path) -> None:
     model = make(base)
     mentions, entities = model.inputs.mentions(MENTIONS), model.inputs.entities(ENTITIES)
-    pair = model(mentions, entities).plain
+    pair = model(mentions, entities)[0]
     for part, side, ids in zip(pair, SIDES, (mentions, entities), strict=True):
         assert part.states.shape == (3, 1, 32)
         torch.testing.assert_close(part.states, model.encode(ids, side).states)
@@ -43,7 +45,7 @@ def test_towers_begin_equal_and_are_trained_apart(base: Path) -> None:
     model = make(base, shared=False)
     ids = model.inputs.entities(ENTITIES)
     assert torch.equal(model.encode(ids, "mention").states, model.encode(ids, "entity").states)
-    torch.autograd.backward(model(model.inputs.mentions(MENTIONS), []).plain.mentions.states.sum())
+    torch.autograd.backward(model(model.inputs.mentions(MENTIONS), [])[0].mentions.states.sum())
     assert all(p.grad is None for p in model.entity.parameters())
     assert any(p.grad is not None for p in model.mention.parameters())
     shared = make(base)
@@ -55,10 +57,10 @@ def test_towers_begin_equal_and_are_trained_apart(base: Path) -> None:
 def test_a_side_of_which_nothing_is_given(base: Path, shared: bool) -> None:
     model = make(base, shared=shared)
     ids = model.inputs.entities(ENTITIES)
-    assert model([], ids).plain.mentions is None
-    assert model(ids, []).plain.entities is None
-    assert model([], []).plain is None
-    assert torch.equal(model([], ids).plain.entities.states, model.encode(ids, "entity").states)
+    assert model([], ids)[0].mentions is None
+    assert model(ids, [])[0].entities is None
+    assert model([], []) == [(None, None)]
+    assert torch.equal(model([], ids)[0].entities.states, model.encode(ids, "entity").states)
 
 
 def test_poolings_and_metrics(base: Path) -> None:
@@ -75,15 +77,22 @@ def test_poolings_and_metrics(base: Path) -> None:
     torch.testing.assert_close(unit.states.norm(dim=-1), unit.mask.float())
 
 
+class Learns(Task[DescentSection, int]):
+    """A task of which only the optimiser counts."""
+
+    batches = size = gradients = judged = None  # type: ignore[assignment]  # never called
+
+
 def test_what_the_optimiser_gets(base: Path) -> None:
     model = make(base)
     model.add_transformation(TransformationSettings())
-    decaying, still = model.parameter_groups(0.01)
+    section = DescentSection(weight_decay=0.01)
+    decaying, still = Learns(model, section).optimiser.param_groups
     assert (decaying["weight_decay"], still["weight_decay"]) == (0.01, 0.0)
     # A layer has 6 matrices, and 6 biases and 2 norms of two vectors that do not decay.
     assert (len(decaying["params"]), len(still["params"])) == (2 * 6, 2 * 10)
     model.freeze(embeddings=False)
-    decaying, still = model.parameter_groups(0.01)
+    decaying, still = Learns(model, section).optimiser.param_groups
     assert (len(decaying["params"]), len(still["params"])) == (2 * 6 + 3, 2 * 10 + 2)
 
 

@@ -16,6 +16,7 @@ from kglink.models.document_inputs import DocumentInputs, without_marks
 from kglink.models.hardware import choose_hardware
 from kglink.models.inputs import IdArray, PieceTokenizer
 from kglink.models.settings import BiEncoderSettings
+from kglink.models.tower import LaidTexts
 from kglink.records import MentionInText
 
 SENTENCE = "The Heron sailed past the grey lighthouse, and Osprey-class boats followed her. "
@@ -126,8 +127,7 @@ def test_what_is_learnt_from_a_window_is_read_from_the_document(tmp_path: Path) 
     (window,), _ = DocumentInputs(model.inputs.pieces, 64, 512).windows([osprey])
     (start, stop) = window.spans[0]
     with torch.no_grad():
-        states = model.mention.snapshot(fp32).states(
-            torch.from_numpy(window.ids), [len(window.ids)]
-        )
+        texts = LaidTexts(torch.from_numpy(window.ids), [len(window.ids)])
+        states = model.mention.snapshot(fp32).states(texts)
     by_hand = states[start:stop].mean(dim=0)
     np.testing.assert_allclose(learnt[1], (by_hand / by_hand.norm()).numpy(), atol=1e-5)

@@ -15,7 +15,7 @@ import torch
 from kglink.errors import ConfigError, ModelError, UsageError
 from kglink.models import Encoder, choose_hardware, hardware, int8, resolve_model
 from kglink.models.inputs import TextTokenizer
-from kglink.models.int8 import Int8Linear
+from kglink.models.int8 import int8_linear
 from kglink.models.loading import load_transformer
 from kglink.models.packed import group_lengths
 from kglink.models.padded import PaddedTower
@@ -164,7 +164,7 @@ def test_an_int8_product_by_hand() -> None:
     exact = states @ weight.T + bias
     bound = states.abs().amax(1, keepdim=True) * weight.abs().sum(1) * 0.02 + 1e-6
     for norm in (None, (torch.tensor([1.0, 0.1]), torch.tensor([0.0, 5.0]))):
-        assert bool(((Int8Linear(weight, bias, norm)(states) - exact).abs() <= bound).all())
+        assert bool(((int8_linear(weight, bias, norm)(states) - exact).abs() <= bound).all())
 
 
 def test_int8_is_for_berts_on_cpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

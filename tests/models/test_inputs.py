@@ -32,7 +32,7 @@ def inputs(**settings: object) -> Inputs:
 
 def entity(made: Inputs, title: IdArray, text: IdArray) -> IdArray:
     """The ids of an entity whose parts are these."""
-    return made._framed(made._inner(ids(), title, text))
+    return made.pieces.framed(made.entity(ids(), title, text)[: made.settings.entity_tokens - 2])
 
 
 @pytest.fixture(scope="module")

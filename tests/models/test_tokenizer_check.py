@@ -16,7 +16,7 @@ from kglink.errors import ModelError
 from kglink.models import Encoder
 from kglink.models.opening import packaged_minilm
 from kglink.models.source import describe_folder
-from kglink.models.tokenizer_check import TokenizerLimits, check_tokenizer
+from kglink.models.tokenizer_check import LIMITS, check_tokenizer
 from tiny_models import write_model, write_tokenizer
 
 Values = dict[str, Any]
@@ -116,9 +116,9 @@ def test_a_model_of_words_that_explodes_is_refused(
 def test_words_and_added_tokens_are_counted_together(plain: Values) -> None:
     count = len(plain["model"]["vocab"]) + 4
     plain["added_tokens"] = [{"id": 5, "content": "heron"}] * 4
-    check_tokenizer(Path("t"), plain, TokenizerLimits(tokens=count))
+    check_tokenizer(Path("t"), plain, {**LIMITS, "tokens": count})
     with pytest.raises(ModelError, match=f"tokens is {count}, and at most {count - 1}"):
-        check_tokenizer(Path("t"), plain, TokenizerLimits(tokens=count - 1))
+        check_tokenizer(Path("t"), plain, {**LIMITS, "tokens": count - 1})
 
 
 #: What widely used tokenizers split texts with.

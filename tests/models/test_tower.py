@@ -20,7 +20,7 @@ from kglink.models.packed import PackedTower
 from kglink.models.padded import PaddedTower
 from kglink.models.runtime import SecondTexts, TokenEncoder
 from kglink.models.source import ModelSource, read_config
-from kglink.models.tower import TokenBatch, Tower, encoded, pack, pool
+from kglink.models.tower import LaidTexts, TokenBatch, Tower, encoded, pack, pool
 from kglink.models.towers import load_tower, training_dtype
 from tiny_models import bert_weights, write_model
 
@@ -187,12 +187,12 @@ def test_a_snapshot_does_not_change_with_the_tower(tower: Tower) -> None:
     texts = texts_of([5, 5, 3])
     ids, lengths = torch.from_numpy(np.concatenate(texts)), [5, 5, 3]
     kept = tower.snapshot(FP32)
-    before = kept.states(ids, lengths)
+    before = kept.states(LaidTexts(ids, lengths))
     torch.testing.assert_close(before, tower(pack(texts)), atol=1e-5, rtol=0)
     with torch.no_grad():
         for parameter in tower.parameters():
             parameter.add_(1)
-    assert torch.equal(kept.states(ids, lengths), before)
+    assert torch.equal(kept.states(LaidTexts(ids, lengths)), before)
 
 
 # --------------------------------------------------------------------------------- training
@@ -238,13 +238,11 @@ def test_frozen_embeddings_have_no_gradient(tower: Tower) -> None:
 @pytest.mark.parametrize("layer", [0, 1, 2])
 def test_a_view_that_changes_nothing_changes_nothing(tower: Tower, layer: int) -> None:
     batch = pack(texts_of(LENGTHS))
-    views = tower.views(batch, layer, lambda states: states + 0)
-    assert views.plain is not None
-    assert torch.equal(views.plain, tower(batch))
-    assert torch.equal(views.plain, views.changed)
-    alone = tower.views(batch, layer, lambda states: states + 1, plain=False)
-    assert alone.plain is None
-    assert not torch.allclose(alone.changed, views.changed)
+    plain, changed = tower.views(batch, layer, lambda states: states + 0)
+    assert torch.equal(plain, tower(batch))
+    assert torch.equal(plain, changed)
+    (alone,) = tower.views(batch, layer, lambda states: states + 1, plain=False)
+    assert not torch.allclose(alone, changed)
 
 
 def test_upper_layers_drop_out_on_their_own_and_lower_ones_together(tower: Tower) -> None:
@@ -319,7 +317,9 @@ def test_other_encoders_train_through_transformers(tmp_path: Path, kind: str) ->
     kept = tower.snapshot(FP32)
     ids = torch.from_numpy(np.concatenate(texts))
     expected = torch.cat(by_text(tower(batch), batch))
-    torch.testing.assert_close(kept.states(ids, [5, 20, 9, 2]), expected, atol=1e-5, rtol=0)
+    torch.testing.assert_close(
+        kept.states(LaidTexts(ids, [5, 20, 9, 2])), expected, atol=1e-5, rtol=0
+    )
 
 
 def test_other_encoders_share_the_dropout_of_the_lower_layers(tmp_path: Path) -> None:

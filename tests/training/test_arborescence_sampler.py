@@ -20,13 +20,12 @@ from kglink.store import Store
 from kglink.testing import SamplerContract
 from kglink.training.batch import batch_among_mentions, choose_things
 from kglink.training.data import KBChoice, TrainingData, as_ids, prepare
-from kglink.training.encoded_pool import EncodedPool
 from kglink.training.job import FinetuneJob, News, Note, StepNews
 from kglink.training.pairs import PairTask, Tools, check_sections
 from kglink.training.processes import Team
 from kglink.training.recipe import StageSection
 from kglink.training.run import Curve
-from kglink.training.stages import batches_of, make_plan
+from kglink.training.stages import make_plan
 from kglink.training.train import train
 from kglink_plugins.plugin import ArborescenceSettings
 from kglink_plugins.samplers import arborescence as module
@@ -246,13 +245,11 @@ def test_a_step_has_the_loss_of_the_paper(store: Store, base: Path, tmp_path: Pa
     registry = load_registry()
     scorer = registry.create("scorer", recipe.model.scorer, recipe.model.scorer_settings)
     (stage,) = make_plan(data, recipe, "S")
-    trainer = PairTask(Tools(model, scorer, data, registry, Team("cpu"), 0), stage, 0)
-    pool = EncodedPool(model, scorer, CPU, tmp_path)
-    pool.encode(data.pool.tokens)
-    files = trainer.mined_files(tmp_path, 0)
-    trainer.mine(pool, files, 0)
-    trainer.open_mined(files)
-    batch = batches_of(stage, 0, trainer.order_seed)[0]
+    tools = Tools(model, scorer, data, registry, Team("cpu"), 0, folder=tmp_path)
+    trainer = PairTask(tools, stage, 0)
+    trainer.prepare(0)
+    pool, files = trainer._pool(), trainer.mined_files(0)
+    batch = trainer.batches(0)[0]
     chosen = np.load(files["S"])[np.searchsorted(stage.groups[0].items, batch.parts[0])]
     texts = as_ids(data.train.tokens.take(range(len(data.train))))
     entities = pool.vectors(stage.groups[0].rows)

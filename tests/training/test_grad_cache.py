@@ -46,7 +46,7 @@ def parts_of(*sizes: int) -> list[Part]:
 
 
 def encode(model: BiEncoder, part: Part) -> Outputs:
-    pair = model(*part).plain
+    pair = model(*part)[0]
     return (*pair.mentions, *pair.entities)
 
 

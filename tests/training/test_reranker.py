@@ -161,7 +161,7 @@ def test_it_learns_what_the_text_tells_and_reads_as_it_was_trained(tmp_path: Pat
     data = ToRead(data_of(160, 0), data_of(40, 1), ("docs",))
     told: list[object] = []
     done = train_reranker(data, reranker_job(tmp_path), tmp_path / "run", tell=told.append)
-    assert done.right > 0.9
+    assert done.figure > 0.9
     assert not (tmp_path / "run" / "reranker.work").exists()
     reader = open_cross_encoder(done.folder, HARDWARE)
     logits = reader.logits([one.ranking for one in data.held_out])
@@ -169,7 +169,7 @@ def test_it_learns_what_the_text_tells_and_reads_as_it_was_trained(tmp_path: Pat
         one.ranking.candidates[int(np.argmax(own))].id in one.right
         for one, own in zip(data.held_out, logits, strict=True)
     ]
-    assert np.mean(right) == pytest.approx(done.right)
+    assert np.mean(right) == pytest.approx(done.figure)
     # One by one as all together: a pair's score does not depend on what else is read.
     alone = [reader.logits([one.ranking])[0] for one in data.held_out[:5]]
     np.testing.assert_allclose(np.concatenate(alone), np.concatenate(logits[:5]), atol=1e-5)
@@ -231,14 +231,14 @@ def test_another_goes_on_from_it_with_its_last_layer(tmp_path: Path) -> None:
     first = train_reranker(data, reranker_job(tmp_path), tmp_path / "first")
     more = {"base": str(first.folder), "epochs": 1, "learning_rate": 1e-9}
     again = train_reranker(data, reranker_job(tmp_path, **more), tmp_path / "again")
-    assert again.right == first.right > 0.9
+    assert again.figure == first.figure > 0.9
     before, after = (
         open_cross_encoder(one.folder, HARDWARE).logits([data.held_out[0].ranking])[0]
         for one in (first, again)
     )
     np.testing.assert_allclose(after, before, atol=1e-4)
     padded = train_reranker(data, reranker_job(tmp_path, padded=True), tmp_path / "padded")
-    assert padded.right > 0.9
+    assert padded.figure > 0.9
     assert padded.manifest.padded
     with pytest.raises(ConfigError, match="segments"):
         load_recipe("default", {"reranker": {"padded": True, "segments": False}})
@@ -271,7 +271,7 @@ def test_what_the_pooler_of_the_base_says_is_read_and_not_trained(tmp_path: Path
     head = load_file(done.folder / "head.safetensors")
     for name, value in pooler.items():
         assert torch.equal(head[name], value)
-    assert done.right > 0.9
+    assert done.figure > 0.9
     logits = open_cross_encoder(done.folder, HARDWARE).logits(
         [one.ranking for one in data.held_out]
     )
@@ -279,7 +279,7 @@ def test_what_the_pooler_of_the_base_says_is_read_and_not_trained(tmp_path: Path
         one.ranking.candidates[int(np.argmax(own))].id in one.right
         for one, own in zip(data.held_out, logits, strict=True)
     ]
-    assert np.mean(right) == pytest.approx(done.right)
+    assert np.mean(right) == pytest.approx(done.figure)
     state = torch.randn(3, 32, generator=chance)
     read = head_of(head["weight"], head["bias"], pooler_in(head, 32))(state)
     inside = torch.tanh(state @ head["pooler.dense.weight"].T + head["pooler.dense.bias"])

@@ -51,9 +51,7 @@ def encoded(data: TrainingData, base: Path, folder: Path, rows: IntArray) -> Enc
     settings = small("default", base).model
     model = load_bi_encoder(base, settings=settings.settings, hardware=CPU)
     scorer = load_registry().create("scorer", settings.scorer, settings.scorer_settings)
-    pool = EncodedPool(model, scorer, CPU, folder)
-    pool.encode(data.pool.tokens, rows=rows.tolist())
-    return pool
+    return EncodedPool(model, scorer, CPU, folder, data.pool.tokens, rows.tolist())
 
 
 @pytest.mark.parametrize("name", ZESHEL)

@@ -30,7 +30,7 @@ from kglink.training.negatives import Teacher
 from kglink.training.pairs import PairTask, Tools, check_sections
 from kglink.training.processes import Team
 from kglink.training.recipe import RerankerSection, list_recipes, load_recipe
-from kglink.training.stages import batches_of, make_plan
+from kglink.training.stages import make_plan
 from training_world import KBS, fill, small, world_of, write_world_model
 
 CPU = choose_hardware("cpu", "fp32", 1)
@@ -161,14 +161,9 @@ def taught(
     model = load_bi_encoder(str(base), settings=recipe.model.settings, hardware=CPU)
     check_sections(recipe.sections("S"), model, registry, taught=True)
     scorer = registry.create("scorer", recipe.model.scorer, recipe.model.scorer_settings)
-    tools = Tools(model, scorer, data, registry, Team("cpu"), 0, teacher)
+    tools = Tools(model, scorer, data, registry, Team("cpu"), 0, teacher, folder=folder)
     trainer = PairTask(tools, make_plan(data, recipe, "S")[0], 0)
-    files = trainer.mined_files(folder, 0)
-    if not all(path.is_file() for path in files.values()):
-        pool = EncodedPool(model, scorer, CPU, folder)
-        pool.encode(data.pool.tokens)
-        trainer.mine(pool, files, 0)
-    trainer.open_mined(files)
+    trainer.prepare(0)
     return trainer, data
 
 
@@ -205,7 +200,7 @@ def test_every_recipe_with_a_teacher_trains(
     name: str, base: Path, registry: Registry, folder: Path, teacher: Teacher
 ) -> None:
     trainer, _ = taught(base, registry, folder, teacher, name)
-    batch = batches_of(trainer._stage, 0, trainer.order_seed)[0]
+    batch = trainer.batches(0)[0]
     assert 0 < trainer.step(batch, 0, 0).loss < np.inf
 
 
@@ -213,16 +208,14 @@ def test_the_loss_of_a_batch_by_hand(
     base: Path, registry: Registry, folder: Path, teacher: Teacher
 ) -> None:
     trainer, data = taught(base, registry, folder, teacher)
-    model, stage = trainer._tools.model, trainer._stage
-    batch = batches_of(stage, 0, trainer.order_seed)[0]
+    model = trainer._tools.model
+    batch = trainer.batches(0)[0]
     (part,) = batch.parts
     negatives = trainer._negatives[batch.group.letter]
     golds, excluded = choose_golds(data, batch.group.rows, part, trainer._chance(0, 0))
     drawn = negatives.of(part, golds, excluded, trainer._chance(0, 0))
     rows = np.concatenate([golds[:, None], drawn], axis=1)
-    pool = EncodedPool(model, trainer._tools.scorer, CPU, folder / "other")
-    (folder / "other").mkdir(exist_ok=True)
-    pool.encode(data.pool.tokens)
+    pool = EncodedPool(model, trainer._tools.scorer, CPU, folder / "other", data.pool.tokens)
     vectors = pool.mention_vectors(as_ids(data.train.tokens.take(part.tolist())))
     whole = pool.vectors(batch.group.rows)
     assert whole is not None

@@ -19,11 +19,10 @@ from kglink.plugins import Registry, load_registry
 from kglink.store import Store
 from kglink.training import DEFAULT_RECIPE, list_recipes, load_recipe
 from kglink.training.data import KBChoice, TrainingData, prepare
-from kglink.training.encoded_pool import EncodedPool
 from kglink.training.pairs import PairTask, Tools
 from kglink.training.processes import Team
 from kglink.training.recipe import chosen_recipe
-from kglink.training.stages import batches_of, make_plan
+from kglink.training.stages import make_plan
 from training_world import fill, small, world_of, write_world_model
 
 NAMES = [info.name for info in list_recipes()]
@@ -74,16 +73,12 @@ def test_every_recipe_trains(
     recipe = small(name, base)
     model = load_bi_encoder(base, settings=recipe.model.settings, hardware=CPU)
     scorer = registry.create("scorer", recipe.model.scorer, recipe.model.scorer_settings)
-    tools = Tools(model, scorer, data, registry, Team("cpu"), recipe.seed)
+    tools = Tools(model, scorer, data, registry, Team("cpu"), recipe.seed, folder=tmp_path)
     before = {key: value.clone() for key, value in model.named_parameters()}
     for number, stage in enumerate(make_plan(data, recipe, "TOS")):
         trainer = PairTask(tools, stage, number)
-        if files := trainer.mined_files(tmp_path, 0):
-            pool = EncodedPool(model, scorer, CPU, tmp_path)
-            pool.encode(data.pool.tokens)
-            trainer.mine(pool, files, 0)
-            trainer.open_mined(files)
-        batches = batches_of(stage, 0, trainer.order_seed)
+        trainer.prepare(0)
+        batches = trainer.batches(0)
         losses = [trainer.step(batch, 0, step).loss for step, batch in enumerate(batches[:3])]
         assert all(math.isfinite(loss) and loss > 0 for loss in losses)
     moved = {

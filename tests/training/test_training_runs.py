@@ -18,7 +18,7 @@ from safetensors.torch import load_file, save_file
 from kglink.errors import KglinkError, ModelError, TrainingError, UnknownNameError, UsageError
 from kglink.models import Encoder, resolve_model
 from kglink.models.hardware import Hardware
-from kglink.models.model_folder import read_manifest
+from kglink.models.model_folder import TRAINED
 from kglink.plugins import load_registry
 from kglink.records import Entity, Progress
 from kglink.store import Store
@@ -105,7 +105,7 @@ def curve(folder: Path) -> list[dict[str, Any]]:
 
 
 def weights(report: TrainingReport) -> dict[str, str]:
-    return read_manifest(report.model).files
+    return TRAINED.read(report.model).files
 
 
 def gone_through(run: Run, folder: Path, recipe: Recipe) -> dict[str, list[tuple[int, int]]]:
@@ -129,7 +129,7 @@ def test_a_run_leaves_a_model_that_searches(whole: TrainingReport) -> None:
     assert encoder.trained
     vectors = encoder.encode_entities([Entity("1", "a name")])
     assert vectors.shape == (1, 32)
-    history = read_manifest(whole.model).history
+    history = TRAINED.read(whole.model).history
     assert [step["kind"] for step in history] == ["finetune"]
     assert history[0]["sources"] == "TOS"
     assert history[0]["source_kbs"] == ["atlas"]

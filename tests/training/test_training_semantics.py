@@ -31,7 +31,7 @@ from kglink.training.encoded_pool import EncodedPool
 from kglink.training.pairs import PairTask, Tools
 from kglink.training.processes import Team
 from kglink.training.recipe import OverlapSection, SelectionSection, StageSection, load_recipe
-from kglink.training.stages import Stage, batches_of, make_plan
+from kglink.training.stages import Stage, make_plan
 from kglink.training.validation import validate
 from store_support import entity, job
 from training_world import fill, small, world_of, write_world_model
@@ -212,14 +212,12 @@ def mined(
     model = made(whole)
     scorer = registry.create("scorer", whole.model.scorer)
     stage = make_plan(data, whole, "TS")[0]
-    trainer = PairTask(Tools(model, scorer, data, registry, Team("cpu"), 0), stage, 0)
-    pool = EncodedPool(model, scorer, CPU, folder)
-    pool.encode(data.pool.tokens)
+    tools = Tools(model, scorer, data, registry, Team("cpu"), 0, folder=folder)
+    trainer = PairTask(tools, stage, 0)
+    pool = trainer._pool()
     if placed:
         pool.place(torch.device("cpu"))  # as on a GPU
-    files = trainer.mined_files(folder, 0)
-    trainer.mine(pool, files, 0)
-    trainer.open_mined(files)
+    trainer.prepare(0)
     return stage, trainer, pool
 
 
@@ -267,8 +265,7 @@ def test_a_scorer_without_a_rule_is_asked_and_says_the_same(
     texts = [data.train.tokens[number] for number in range(40)]
     found = []
     for one in (scorer, Asked()):
-        pool = EncodedPool(made(whole), one, CPU, tmp_path / type(one).__name__)
-        pool.encode(data.pool.tokens)
+        pool = EncodedPool(made(whole), one, CPU, tmp_path / type(one).__name__, data.pool.tokens)
         found.append(np.concatenate([part for _, part in pool.scores(texts, RowRange(0, 80), 80)]))
     assert found[0].shape == (40, 80)
     np.testing.assert_allclose(found[0], found[1], rtol=1e-4)
@@ -366,7 +363,7 @@ def test_stage_o_leaves_the_mentions_tower_alone(
     scorer = registry.create("scorer", "dual")
     trainer = PairTask(Tools(model, scorer, data, registry, Team("cpu"), 0), stage, 0)
     before = {name: value.clone() for name, value in model.named_parameters()}
-    batch = batches_of(stage, 0, trainer.order_seed)[0]
+    batch = trainer.batches(0)[0]
     pairs = data.pairs[batch.parts[0]]
     model.eval()
     with torch.no_grad():
@@ -394,7 +391,7 @@ def steps(
     scorer = registry.create("scorer", given.model.scorer, given.model.scorer_settings)
     tools = Tools(made(given), scorer, data, registry, Team("cpu"), 0)
     trainer = PairTask(tools, stage, 0)
-    batches = batches_of(stage, 0, trainer.order_seed)[:count]
+    batches = trainer.batches(0)[:count]
     return [trainer.step(batch, 0, at).loss for at, batch in enumerate(batches)], trainer
 
 
@@ -437,7 +434,7 @@ def test_the_curve_tells_both_losses_and_how_far_a_moves_states(
     stage = make_plan(data, given, "TS")[0]
     scorer = registry.create("scorer", given.model.scorer, given.model.scorer_settings)
     trainer = PairTask(Tools(made(given), scorer, data, registry, Team("cpu"), 0), stage, 0)
-    batch = batches_of(stage, 0, trainer.order_seed)[0]
+    batch = trainer.batches(0)[0]
     done = trainer.step(batch, 0, 0)
     (base_loss,), _ = steps(registry, data, plain, 1)
     assert len(done.views) == 2
@@ -464,7 +461,7 @@ def test_with_several_ascents_a_climbs_first_and_the_towers_move_once(
     stage = make_plan(data, alone, "TS")[0]
     scorer = registry.create("scorer", alone.model.scorer, alone.model.scorer_settings)
     by_hand = PairTask(Tools(made(alone), scorer, data, registry, Team("cpu"), 0), stage, 0)
-    batch = batches_of(stage, 0, by_hand.order_seed)[0]
+    batch = by_hand.batches(0)[0]
     assert by_hand.ascent is not None
     losses = []
     for _ in range(3):
@@ -509,7 +506,7 @@ def test_frozen_entities_stay_and_mentions_learn_as_before(
         scorer = registry.create("scorer", given.model.scorer, given.model.scorer_settings)
         model = made(given)
         trainer = PairTask(Tools(model, scorer, data, registry, Team("cpu"), 0), stage, 0)
-        batch = batches_of(stage, 0, trainer.order_seed)[0]
+        batch = trainer.batches(0)[0]
         losses.append(trainer.step(batch, 0, 0).loss)
         models.append(model)
     frozen, free = models
@@ -550,8 +547,7 @@ def test_one_tower_for_both_sides_cannot_be_frozen_on_one() -> None:
 def test_recall_is_that_of_a_plain_search(
     registry: Registry, data: TrainingData, recipe: Recipe, model: BiEncoder, tmp_path: Path
 ) -> None:
-    pool = EncodedPool(model, registry.create("scorer", "mean"), CPU, tmp_path)
-    pool.encode(data.pool.tokens)
+    pool = EncodedPool(model, registry.create("scorer", "mean"), CPU, tmp_path, data.pool.tokens)
     told = SelectionSection(metric="R@3", most_mentions=1000)
     recalls = validate(data, pool, told)
     mentions = pool.mention_vectors([data.valid.tokens[n] for n in range(len(data.valid))])
@@ -586,8 +582,7 @@ def test_a_pool_is_searched_by_cosine_where_the_recipe_says_so(
     recipe = small("joint/tos", base)
     assert (recipe.model.metric, recipe.model.retrieval_metric) == ("dot", "cosine")
     model = made(recipe)
-    pool = EncodedPool(model, registry.create("scorer", "dual"), CPU, tmp_path)
-    pool.encode(data.pool.tokens)
+    pool = EncodedPool(model, registry.create("scorer", "dual"), CPU, tmp_path, data.pool.tokens)
     entities = pool.vectors(RowRange(0, 80))
     assert entities is not None
     np.testing.assert_allclose(np.linalg.norm(entities, axis=1), 1, rtol=1e-3)
