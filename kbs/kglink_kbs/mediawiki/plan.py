@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
-import zstandard
 from pydantic import TypeAdapter
 
 from kglink.files.atomic import atomic_file
+from kglink.sources.compression import zstd
 from kglink_kbs.mediawiki.settings import MediaWikiSettings
 from kglink_kbs.mediawiki.site import Site
 
@@ -28,8 +28,7 @@ _MAGIC = b"KGSPILL1"
 
 def packed_sections(sections: Sequence[bytes]) -> list[bytes]:
     """What a file of ``sections`` holds, each compressed on its own; empty ones take 8 bytes."""
-    packer = zstandard.ZstdCompressor(level=_LEVEL)
-    packed = [packer.compress(section) if section else b"" for section in sections]
+    packed = [zstd.compress(section, _LEVEL) if section else b"" for section in sections]
     ends, end = [], 0
     for section in packed:
         end += len(section)
@@ -59,7 +58,7 @@ def read_section(path: Path, number: int) -> bytes:
         start, stop = (0, ends[0]) if number == 0 else ends
         file.seek(len(head) + count * _NUMBER.size + start)
         packed = file.read(stop - start)
-    return zstandard.ZstdDecompressor().decompress(packed) if packed else b""
+    return zstd.decompress(packed) if packed else b""
 
 
 def read_lines(paths: Iterable[Path], number: int) -> Iterator[list[str]]:
