@@ -36,7 +36,7 @@ ALONE_BYTES = 2**18
 #: The steps of a reading, as progress names them.
 PAGES, NAMES, RECORDS = "1/3 pages", "2/3 names", "3/3 records"
 #: Whatever is kept from an interrupted run was written by this version of the steps.
-_FORMAT = 5
+_FORMAT = 6
 #: A tail of titles is that of parts where so many titles have it.
 _LEAST_PARENTS = 3
 #: How pages are taken that are left out.
@@ -98,7 +98,7 @@ class _Reading:
                 self._between_passes(plan, chunks, groups, workers)
         if chunks:
             types = TypeNames.of(_about(plan, chunk) for chunk in range(chunks))
-            emitter = Emitter(plan, chunks, groups, types)
+            emitter = Emitter(plan, chunks, groups, types, self._lottery.largest)
             found = False
             for chunk in range(chunks):
                 self._source.step = Step(RECORDS, chunk, chunks, "parts")
@@ -190,7 +190,7 @@ class _Reading:
 
     # -------------------------------------------------------------------- between the passes
     def _between_passes(self, plan: Plan, chunks: int, groups: int, workers: Workers) -> None:
-        """Clean the texts that were drawn, then join links, redirects and pages."""
+        """Join links, redirects and pages."""
         if plan.settings.subpages == "auto":
             tails: Counter[str] = Counter()
             for chunk in range(chunks):
@@ -198,10 +198,6 @@ class _Reading:
             kept = [one for one, count in tails.items() if one and count >= _LEAST_PARENTS]
             write_sections(plan.tails(), [json.dumps(kept).encode()])
         steps = _joining(plan, chunks, groups)
-        if plan.settings.documents:
-            largest = self._lottery.largest
-            clean = [{"do": "clean", "chunk": chunk, "largest": largest} for chunk in range(chunks)]
-            steps.insert(0, (clean, lambda job: plan.texts(job["chunk"])))
         total = sum(len(jobs) for jobs, _ in steps)
         done = 0
         for jobs, made in steps:

@@ -16,9 +16,8 @@ from typing import NamedTuple
 from kglink.records import Alias, Document, Entity, EntityId, Mention, Record
 from kglink_kbs.mediawiki.kinds import TypeNames
 from kglink_kbs.mediawiki.plan import (
+    DOCUMENTS,
     ENTITIES,
-    TEXT_PARTS,
-    TEXTS,
     Plan,
     Sections,
     json_rows,
@@ -49,9 +48,6 @@ class PartResolver:
     def __init__(self, plan: Plan, chunks: int, groups: int) -> None:
         self._plan = plan
         self._chunks = [plan.chunk(number) for number in range(chunks)]
-        self._texts = [
-            plan.texts(number) for number in range(chunks if plan.settings.documents else 0)
-        ]
         self._groups = groups
 
     # ---------------------------------------------------------------------------- redirects
@@ -112,7 +108,7 @@ class PartResolver:
             if title in places:
                 counts = anchors.setdefault(title, {})
                 counts[anchor] = counts.get(anchor, 0) + int(seen)
-        for title, chunk, number, mention in read_lines(self._texts, TEXT_PARTS + part):
+        for title, chunk, number, mention in read_lines(self._chunks, plan.mentions_section(part)):
             if title in places:
                 gold = places[title].key
                 out.add(self._group(int(chunk)), f"m\t{chunk}\t{number}\t{mention}\t{gold}")
@@ -184,10 +180,13 @@ _NOTHING = _Joined()
 class Emitter:
     """Gives out the records of a dump that has been read and joined."""
 
-    def __init__(self, plan: Plan, chunks: int, groups: int, types: TypeNames) -> None:
+    def __init__(
+        self, plan: Plan, chunks: int, groups: int, types: TypeNames, largest_lot: int
+    ) -> None:
         self._plan = plan
         self._chunks = chunks
         self._types = types
+        self._largest_lot = largest_lot
         self._groups = groups
         self._group = -1
         self._found: _Found = {}
@@ -198,11 +197,10 @@ class Emitter:
         """The records of a chunk; the chunks are asked for in their order."""
         if (group := group_of(chunk, self._chunks, self._groups)) != self._group:
             self._group, self._found = group, self._names(group)
-        plan, texts = self._plan, {}
-        if plan.settings.documents:  # the chosen ones, by the numbers of their entities
-            rows = json_rows(read_section(plan.texts(chunk), TEXTS))
-            texts = {number: text for number, *text in rows}
-        for number, values in enumerate(json_rows(read_section(plan.chunk(chunk), ENTITIES))):
+        file = self._plan.chunk(chunk)
+        drawn = json_rows(read_section(file, DOCUMENTS))
+        texts = {number: text for number, lot, *text in drawn if lot <= self._largest_lot}
+        for number, values in enumerate(json_rows(read_section(file, ENTITIES))):
             row = _Row(*values)
             joined = self._found.get((chunk, number), _NOTHING)
             if joined.is_part:

@@ -91,10 +91,9 @@ class Sections:
         return [("\n".join(lines) + "\n").encode() if lines else b"" for lines in self._lines]
 
 
-#: Sections of a chunk's file; behind them one for each part's titles, then one for its links.
+#: Sections of a chunk's file; behind them one for each part's titles, then one for the links to
+#: them, then one for those of the documents.
 ABOUT, ENTITIES, DOCUMENTS, PARTS = 0, 1, 2, 3
-#: Sections of the file of a chunk's documents; behind it one for each part's links.
-TEXTS, TEXT_PARTS = 0, 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,10 +126,6 @@ class Plan:
         """What was read from chunk ``number`` of the dump."""
         return Path(self.folder) / f"chunk-{number:06}"
 
-    def texts(self, number: int) -> Path:
-        """The documents of chunk ``number``, cleaned; behind them, by part, the links in them."""
-        return Path(self.folder) / f"texts-{number:06}"
-
     def tails(self) -> Path:
         """The ends of titles, behind their last slash, that name parts of pages in this wiki."""
         return Path(self.folder) / "tails"
@@ -158,3 +153,7 @@ class Plan:
     def links_section(self, part: int) -> int:
         """The section of a chunk's file with the links to the titles of a part."""
         return PARTS + self.parts + part
+
+    def mentions_section(self, part: int) -> int:
+        """The section of a chunk's file with the links of documents to the titles of a part."""
+        return PARTS + 2 * self.parts + part

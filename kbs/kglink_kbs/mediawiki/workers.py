@@ -67,12 +67,9 @@ class Worker:
         """Do one job; what is written goes to the plan's folder."""
         with keeping(self._plan):
             if job["do"] == "read":
-                about, sections = self._reader.read(*_read_arguments(job, data))
+                about, sections = self._reader.read(job, data)
                 write_sections(self._plan.chunk(job["chunk"]), sections)
                 return {"chunk": job["chunk"], "about": about}
-            if job["do"] == "clean":
-                self._reader.clean(job["chunk"], job["largest"])
-                return {}
             resolver = PartResolver(self._plan, job["chunks"], job["groups"])
             match job["do"]:
                 case "ask":
@@ -101,13 +98,9 @@ class ReadJob:
 
     def do(self, given: tuple[Job, bytes]) -> Job:
         """The answer to a job that reads, with the packed sections."""
-        about, sections = self._reader.read(*_read_arguments(*given))
+        about, sections = self._reader.read(*given)
         packed = b"".join(packed_sections(sections))
         return {"chunk": given[0]["chunk"], "about": about, "packed": packed}
-
-
-def _read_arguments(job: Job, data: bytes) -> tuple[int, bytes, str, int, int]:
-    return job["chunk"], data, job["label"], job["offset"], job["bound"]
 
 
 @contextmanager
