@@ -55,7 +55,7 @@ _NODES = frozenset({"passage", "sentence", "annotation", "relation"})
 #: What an element takes in memory besides its text.
 _ELEMENT = 100
 #: No element of BioC is nested as deeply.
-_DEEPEST = 100
+_DEEPEST = 300
 #: What XML cannot hold, even by its number.
 _NOT_IN_XML = re.compile("[\x01-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 _FIRST_TAG = re.compile(rb"<[A-Za-z][^\s>]*")

@@ -14,8 +14,8 @@ from kglink_kbs.ontology import (
     OntologySettings,
     OwnPrefixes,
     Term,
-    TermMaker,
     curie,
+    entity_of,
     ontology_name,
     successors,
     survey,
@@ -106,7 +106,6 @@ class OboAdapter:
 
     def __init__(self, settings: OntologySettings) -> None:
         self._settings = settings
-        self._maker = TermMaker(settings)
 
     def read(self, source: Source, problems: Problems) -> Iterator[Record]:
         """Yield the entities of ``source`` in their order."""
@@ -124,7 +123,7 @@ class OboAdapter:
         found = False
         for stanza in _terms(source, own, problems):
             try:
-                records = stanza.records(self._maker, header.get(b"default-namespace", ""))
+                records = stanza.records(self._settings, header.get(b"default-namespace", ""))
             except BadValue as bad:
                 problems.report(bad.at(source.where(stanza.line)))
             except RecordError as error:  # from the decoding of a value
@@ -155,7 +154,7 @@ class _Stanza:
         elif tag and not colon and not tag.startswith(b"!"):
             self.bad_line = self.bad_line or number
 
-    def records(self, maker: TermMaker, default_namespace: str) -> list[Record]:
+    def records(self, settings: OntologySettings, default_namespace: str) -> list[Record]:
         """The entity of a live term, what took the place of an obsolete one; none of others."""
         if self.bad_line:
             self.line = self.bad_line
@@ -186,7 +185,7 @@ class _Stanza:
             parents=[curie(value) for value in self._bare(b"is_a")],
         )
         self.line = self.first  # what is wrong from here on is wrong with the whole
-        return [maker.make(term, default_namespace)]
+        return [entity_of(term, settings, default_namespace)]
 
     def _texts(self, tag: bytes) -> Iterator[str]:
         for line, start, raw in self.values.get(tag, ()):
