@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
+from itertools import chain, count
 from typing import Any, Literal, NamedTuple
 
 from kglink.plugins import PluginSettings
@@ -15,6 +17,7 @@ from kglink_kbs.values import (
     BadValue,
     described,
     exact_text,
+    good_ones,
     key_text,
     listed,
     one_line,
@@ -371,24 +374,18 @@ class DocumentMaker:
     def _mentions(
         self, text: str, listed: list[object], place: str, problems: Problems, shapes: Shapes
     ) -> Iterator[Mention]:
-        spans: list[tuple[int, int] | BadValue] = [self._listed_span(item) for item in listed]
-        ends = (offset for span in spans if isinstance(span, tuple) for offset in span)
-        offsets = character_offsets(text, ends, self._settings.offsets)
-        for number, (item, span) in enumerate(zip(listed, spans, strict=True), 1):
-            try:
-                if isinstance(span, BadValue) or not isinstance(item, dict):
-                    raise span if isinstance(span, BadValue) else BadValue(described(item))
-                yield self._placed(text, span, offsets, item, shapes)
-            except BadValue as bad:
-                problems.report(bad.at(f"{place}, mention {number}"))
+        spans = list[tuple[int, int]]()
+        for item in listed:
+            with suppress(BadValue):  # it is told below
+                spans.append(_span(self._listed.values(_object(item))))
+        offsets = character_offsets(text, chain.from_iterable(spans), self._settings.offsets)
 
-    def _listed_span(self, item: object) -> tuple[int, int] | BadValue:
-        if not isinstance(item, dict):
-            return BadValue(f"a mention is {described(item)}, not an object")
-        try:
-            return _span(self._listed.values(item))
-        except BadValue as bad:
-            return bad
+        def mention(item: object) -> Mention:
+            record = _object(item)
+            return self._placed(text, _span(self._listed.values(record)), offsets, record, shapes)
+
+        places = (f"{place}, mention {number}" for number in count(1))
+        return good_ones(zip(places, listed, strict=False), mention, problems)
 
     def _placed(
         self,
@@ -436,6 +433,12 @@ def _confidence(value: object) -> float | None:
     """A number from 0 to 1; of anything else None."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return float(value) if is_number and 0 <= value <= 1 else None  # type: ignore[operator, arg-type]  # a number
+
+
+def _object(item: object) -> dict[str, Any]:
+    if not isinstance(item, dict):
+        raise BadValue(f"a mention is {described(item)}, not an object")
+    return item
 
 
 def _field(record: Mapping[str, object], name: str) -> object:

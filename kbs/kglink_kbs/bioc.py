@@ -12,6 +12,7 @@ from contextlib import suppress
 from functools import partial
 from itertools import chain
 from typing import Any, Literal, NamedTuple, TextIO
+from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
 from xml.sax.saxutils import escape
 
@@ -29,7 +30,7 @@ from kglink_kbs.annotations import (
     in_order,
     is_said,
 )
-from kglink_kbs.guarded_xml import MOST_DEPTH, parse_pieces, refuse_entities
+from kglink_kbs.guarded_xml import parse_pieces, refuse_entities
 from kglink_kbs.json_stream import JsonWalk
 from kglink_kbs.pubtator import NoCode, coded_gold
 from kglink_kbs.values import (
@@ -50,9 +51,11 @@ from kglink_kbs.values import (
 CODES = "identifier,mesh,omim,ncbi_gene,ncbi gene,ncbi_taxonomy,ncbi taxonomy,chebi,cui,umls"
 #: Lists of documents: BioC's own, and that of PubTator 3.
 _LISTS = frozenset({"documents", "PubTator3"})
-_NODES = frozenset({"document", "passage", "sentence", "annotation", "relation"})
+_NODES = frozenset({"passage", "sentence", "annotation", "relation"})
 #: What an element takes in memory besides its text.
 _ELEMENT = 100
+#: No element of BioC is nested as deeply.
+_DEEPEST = 300
 #: What XML cannot hold, even by its number.
 _NOT_IN_XML = re.compile("[\x01-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 _FIRST_TAG = re.compile(rb"<[A-Za-z][^\s>]*")
@@ -131,7 +134,12 @@ class BiocAdapter:
             annotations = ((where, one) for one in part.annotations)
             mentions += good_ones(annotations, mention, problems, hint=HINT)
         text = "\n".join(part.text for part in parts)
-        return Document(name, text, in_order(mentions), _title(given))
+        title = ""
+        for passage in objects_of(given, "passages")[:1]:
+            kind = str(object_of(passage.get("infons"), "infons").get("type", ""))
+            if kind.casefold() in ("title", "front") and isinstance(passage.get("text"), str):
+                title = passage["text"].strip()
+        return Document(name, text, in_order(mentions), title)
 
     def _unit(self, parts: list[_Part]) -> Unit:
         if self._settings.offsets != "auto":
@@ -210,15 +218,6 @@ def _parts(document: _Fields) -> Iterator[_Part]:
             start += len(text) + 1
 
 
-def _title(document: _Fields) -> str:
-    for passage in objects_of(document, "passages")[:1]:
-        kind = str(object_of(passage.get("infons"), "infons").get("type", ""))
-        text = passage.get("text")
-        if kind.casefold() in ("title", "front") and isinstance(text, str):
-            return text.strip()
-    return ""
-
-
 def _place(annotation: _Fields) -> tuple[int, int] | None:
     """The offset and length of an annotation, unless it stands nowhere or at several places."""
     places = objects_of(annotation, "locations")
@@ -263,83 +262,77 @@ def _xml_documents(source: Source) -> Iterator[tuple[int, object]]:
 
     parser = expat.ParserCreate()
     parser.buffer_text = True
-    elements = _Elements(source, parser)
-    parser.StartElementHandler = elements.start
-    parser.EndElementHandler = elements.end
-    parser.CharacterDataHandler = elements.text
+    documents = _Documents(source, parser)
+    parser.StartElementHandler = documents.start
+    parser.EndElementHandler = documents.end
+    parser.CharacterDataHandler = documents.text
     refuse_entities(parser, refuse)
     try:
         with source.open() as stream:
             for _ in parse_pieces(parser, stream, refuse):
-                yield from elements.taken()
+                yield from documents.done
+                documents.done.clear()
     except (expat.ExpatError, LookupError, ValueError) as error:
-        yield from elements.taken()
+        yield from documents.done
         raise SourceError(f"{source.label} is no well-formed XML: {error}", hint=HINT) from error
 
 
-class _Elements:
-    """Puts documents together while the XML goes by."""
+class _Documents:
+    """Puts documents together while the XML goes by; ``done`` has each with its line."""
 
     def __init__(self, source: Source, parser: expat.XMLParserType) -> None:
+        self.done: list[tuple[int, object]] = []
         self._source = source
         self._parser = parser
-        self._done: list[tuple[int, object]] = []
-        self._nodes: list[tuple[str, dict[str, Any]]] = []
-        self._pieces: list[str] = []
-        self._infon = ""
+        self._tree: TreeBuilder | None = None
         self._line = self._size = self._depth = 0
-
-    def taken(self) -> list[tuple[int, object]]:
-        """The documents that are done, each with its line."""
-        done, self._done = self._done, []
-        return done
 
     def start(self, name: str, given: dict[str, str]) -> None:
         """Begin an element."""
         self._depth += 1
-        self._grow(_ELEMENT)
-        if self._depth > MOST_DEPTH:
+        if self._depth > _DEEPEST:
             raise SourceError(f"{self._source.label} is nested too deeply", hint=HINT)
         if name == "document":
-            self._nodes = [(name, {"infons": {}})]
-            self._line, self._size = self._parser.CurrentLineNumber, 0
-        elif self._nodes and name in _NODES:
-            node: dict[str, Any] = {"infons": {}}
-            self._nodes[-1][1].setdefault(f"{name}s", []).append(node)
-            self._nodes.append((name, node))
-        elif self._nodes and name == "location":
-            self._nodes[-1][1].setdefault("locations", []).append(given)
-        elif name == "infon":
-            self._infon = given.get("key", "")
-        self._pieces = []
+            self._tree, self._line, self._size = TreeBuilder(), self._parser.CurrentLineNumber, 0
+        if self._tree:
+            self._tree.start(name, given)
+            self._grow(_ELEMENT)
 
     def text(self, text: str) -> None:
         """Go on with the text of an element."""
-        if self._nodes:
+        if self._tree:
+            self._tree.data(text)
             self._grow(len(text))
-            self._pieces.append(text)
 
     def end(self, name: str) -> None:
         """End an element."""
         self._depth -= 1
-        if not self._nodes:
-            return
-        kind, node = self._nodes[-1]
-        if name == kind:
-            self._nodes.pop()
+        if self._tree:
+            element = self._tree.end(name)
             if name == "document":
-                self._done.append((self._line, node))
-        elif name == "infon":
-            node["infons"][self._infon] = "".join(self._pieces)
-        elif name in ("id", "text", "offset"):
-            node[name] = "".join(self._pieces)
+                self.done.append((self._line, _fields_of(element)))
+                self._tree = None
 
     def _grow(self, size: int) -> None:
         self._size += size
-        most = self._source.limits.max_line_bytes
-        if self._nodes and self._size > most:
+        if self._size > (most := self._source.limits.max_line_bytes):
             where = self._source.where(self._line)
             raise SourceError(f"{where}: a document of more than {most:,} bytes", hint=HINT)
+
+
+def _fields_of(element: Element) -> _Fields:
+    """What an element holds, in the shape that it has in JSON."""
+    fields: _Fields = {"infons": {}}
+    for part in element:
+        if part.tag in _NODES:
+            fields.setdefault(f"{part.tag}s", []).append(_fields_of(part))
+        elif part.tag == "location":
+            fields.setdefault("locations", []).append(part.attrib)
+        elif part.tag == "infon":
+            fields["infons"][part.get("key", "")] = "".join(part.itertext())
+        elif part.tag in ("id", "text", "offset"):
+            fields[part.tag] = "".join(part.itertext())
+    return fields
 
 
 # ------------------------------------------------------------------------------------ writing

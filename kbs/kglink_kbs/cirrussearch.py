@@ -88,12 +88,16 @@ class CirrusSearchAdapter:
             raise BadValue(f"wikibase_item is {shortened(str(item))}, no id of Wikidata")
         opening = plain_text(page.get("opening_text"), "opening_text")
         wiki = one_line(page.get("wiki"), "wiki")
+        site = ""
+        if found := _WIKI.fullmatch(wiki):
+            name, project = found[1], "wikipedia" if found[2] == "wiki" else found[2]
+            site = _SITES.get(name) or f"https://{name.replace('_', '-')}.{project}.org/wiki/"
         return Entity(
             key=key,
             title=title,
             description=" ".join(first_sentences(opening, self._settings.sentences).split()),
             type=_type(templates, page),
-            url=_url(wiki, title),
+            url=site and site + quote(title.replace(" ", "_"), safe="/:;@$!*(),~"),
             popularity=finite_number(page.get(self._settings.popularity), "popularity"),
             language=one_line(page.get("language"), "language"),
             aliases=_redirects(page.get("redirect"), title, self._settings.namespaces),
@@ -159,16 +163,6 @@ def _type(templates: list[str], page: Mapping[str, Any]) -> str:
     if isinstance(given, list):
         given = given[0] if given else ""
     return one_line(given, "description")[:80] if isinstance(given, str) else ""
-
-
-def _url(wiki: str, title: str) -> str:
-    found = _WIKI.fullmatch(wiki)
-    if found is None:
-        return ""
-    name, project = found.groups()
-    project = "wikipedia" if project == "wiki" else project
-    prefix = _SITES.get(name) or f"https://{name.replace('_', '-')}.{project}.org/wiki/"
-    return prefix + quote(title.replace(" ", "_"), safe="/:;@$!*(),~")
 
 
 def _redirects(value: object, title: str, namespaces: tuple[int, ...]) -> tuple[Alias, ...]:

@@ -135,20 +135,15 @@ class EntityMaker:
                 f"an alias without a surface: {described(item)} with {_listed(item)}",
                 'Write aliases as texts, or as {"surface": ..., "kind": ..., "count": ...}.',
             )
-        count = values.get("count")
+        count, kind = values.get("count"), values.get("kind")
+        kind = kind.strip().lower() if isinstance(kind, str) else ""
+        if "synonym" in kind or kind in ("exact", "broad", "narrow", "related"):
+            kind = "synonym"  # the scopes of ontologies (EXACT, hasBroadSynonym)
         return Alias(
             one_line(values["surface"], "aliases"),
-            _kind(values.get("kind")),
+            _KINDS.get(kind, "alias"),
             1 if count is None else whole_number(count, "the count of an alias"),
         )
-
-
-def _kind(value: object) -> AliasKind:
-    """One of our kinds; the synonym scopes of ontologies (EXACT, hasBroadSynonym) are synonyms."""
-    kind = value.strip().lower() if isinstance(value, str) else ""
-    if "synonym" in kind or kind in ("exact", "broad", "narrow", "related"):
-        return "synonym"
-    return _KINDS.get(kind, "alias")
 
 
 def _fix(field: str, names: Iterable[str]) -> str:

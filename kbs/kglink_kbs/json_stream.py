@@ -13,8 +13,6 @@ from kglink.sources.encoding import convert_hint
 from kglink_kbs.values import described
 
 _READ = 2**18
-
-
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -51,29 +49,26 @@ def _lines(source: Source, problems: Problems) -> Iterator[tuple[int, object]]:
             value = RecordError(
                 f"not valid JSON: {error.msg} (column {error.colno})",
                 where=source.where(number),
-                hint=_ONE_PER_LINE if text.strip() in "{[" else "",
+                hint="Write one object per line; jq -c . FILE does that."
+                if text.strip() in "{["
+                else "",
             )
         except (ValueError, RecursionError) as error:  # numbers and nestings without end
             value = RecordError(f"not usable JSON: {error}", where=source.where(number))
         yield number, value
 
 
-_ONE_PER_LINE = "Write one object per line; jq -c . FILE does that."
-
-
 def _array_items(source: Source) -> Iterator[tuple[int, object]]:
     check_text(source.label, source.head.head, source.file)
+    hint = (
+        "An array cannot be read past its first fault; with one object per line "
+        "(jq -c '.[]' FILE) such records can be skipped."
+    )
     with source.open_text() as stream:
-        walk = JsonWalk(source, stream, _HINT)
+        walk = JsonWalk(source, stream, hint)
         for _ in walk.items():
             yield walk.line, walk.value()
         walk.end()
-
-
-_HINT = (
-    "An array cannot be read past its first fault; with one object per line "
-    "(jq -c '.[]' FILE) such records can be skipped."
-)
 
 
 class JsonWalk:

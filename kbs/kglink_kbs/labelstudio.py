@@ -197,15 +197,16 @@ class LabelStudioExporter:
 
     def export(self, documents: Iterable[LinkedDocument], out: TextIO) -> None:
         """Write the tasks as they come."""
-        write_list((printable_json(_task(document)) for document in documents), out)
 
+        def task(document: LinkedDocument) -> str:
+            links = document.in_order
+            results = [one for at, link in enumerate(links, 1) for one in _of_link(f"m{at}", link)]
+            score = json_number(min((link.confidence for link in links), default=1.0))
+            prediction = {"model_version": "kglink", "score": score, "result": results}
+            data = {"id": document.id, TEXT: document.text}
+            return printable_json({"data": data, "predictions": [prediction]})
 
-def _task(document: LinkedDocument) -> dict[str, object]:
-    links = document.in_order
-    results = [one for at, link in enumerate(links, 1) for one in _of_link(f"m{at}", link)]
-    score = json_number(min((link.confidence for link in links), default=1.0))
-    prediction = {"model_version": "kglink", "score": score, "result": results}
-    return {"data": {"id": document.id, TEXT: document.text}, "predictions": [prediction]}
+        write_list(map(task, documents), out)
 
 
 def _of_link(name: str, link: Link) -> Iterator[dict[str, object]]:

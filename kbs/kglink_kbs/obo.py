@@ -14,8 +14,8 @@ from kglink_kbs.ontology import (
     OntologySettings,
     OwnPrefixes,
     Term,
-    TermMaker,
     curie,
+    entity_of,
     ontology_name,
     successors,
     survey,
@@ -57,30 +57,6 @@ def quoted_text(value: str, tag: str) -> tuple[str, str]:
     return unescaped(found[1]), value[found.end() :]
 
 
-def synonym_of(value: str, scope: str) -> tuple[str, str]:
-    """Scope and text of a synonym; one that says no scope is a related one."""
-    text, rest = quoted_text(value, "synonym")
-    said = rest.split(None, 1)[0].lower() if rest.strip() else ""
-    return scope or (said if said in SCOPES else "related"), text
-
-
-def xref_text(value: str) -> str:
-    """The id of a cross-reference, without the text in quotes that may follow it."""
-    if label := _LABEL.search(value):
-        value = value[: label.start()]
-    return bare_text(value)
-
-
-def match_target(value: str) -> str:
-    """The id that a ``property_value`` calls an exact match; empty for other properties."""
-    name, _, rest = value.partition(" ")
-    if not name.endswith("exactMatch"):
-        return ""
-    rest = rest.strip()
-    target = quoted_text(rest, name)[0] if rest.startswith('"') else rest.partition(" ")[0]
-    return unescaped(target)
-
-
 _TERM = b"[Term]"
 #: The tags that are read; OBO 1.0 wrote the scope of a synonym into the tag.
 _SYNONYM_TAGS = {b"synonym": "", **{f"{scope}_synonym".encode(): scope for scope in SCOPES}}
@@ -106,7 +82,6 @@ class OboAdapter:
 
     def __init__(self, settings: OntologySettings) -> None:
         self._settings = settings
-        self._maker = TermMaker(settings)
 
     def read(self, source: Source, problems: Problems) -> Iterator[Record]:
         """Yield the entities of ``source`` in their order."""
@@ -124,7 +99,7 @@ class OboAdapter:
         found = False
         for stanza in _terms(source, own, problems):
             try:
-                records = stanza.records(self._maker, header.get(b"default-namespace", ""))
+                records = stanza.records(self._settings, header.get(b"default-namespace", ""))
             except BadValue as bad:
                 problems.report(bad.at(source.where(stanza.line)))
             except RecordError as error:  # from the decoding of a value
@@ -155,7 +130,7 @@ class _Stanza:
         elif tag and not colon and not tag.startswith(b"!"):
             self.bad_line = self.bad_line or number
 
-    def records(self, maker: TermMaker, default_namespace: str) -> list[Record]:
+    def records(self, settings: OntologySettings, default_namespace: str) -> list[Record]:
         """The entity of a live term, what took the place of an obsolete one; none of others."""
         if self.bad_line:
             self.line = self.bad_line
@@ -169,24 +144,22 @@ class _Stanza:
         title = self._only(b"name") if b"name" in self.values else ""
         if not title:
             return []
+        found = _PURL.fullmatch(key)
+        purl = f"http://purl.obolibrary.org/obo/{found[1]}_{found[2]}" if found else ""
         term = Term(
             key=key,
             title=title,
             definition=next((quoted_text(text, "def")[0] for text in self._texts(b"def")), ""),
-            url=_address(key),
+            url=key if key.startswith("http") else purl,
             namespace=next(self._bare(b"namespace"), ""),
-            synonyms=[
-                synonym_of(text, scope)
-                for tag, scope in _SYNONYM_TAGS.items()
-                for text in self._texts(tag)
-            ],
+            synonyms=list(self._synonyms()),
             xrefs=list(self._xrefs()),
             alt_ids=[curie(value) for value in self._bare(b"alt_id")],
             subsets=list(self._bare(b"subset")),
             parents=[curie(value) for value in self._bare(b"is_a")],
         )
         self.line = self.first  # what is wrong from here on is wrong with the whole
-        return [maker.make(term, default_namespace)]
+        return [entity_of(term, settings, default_namespace)]
 
     def _texts(self, tag: bytes) -> Iterator[str]:
         for line, start, raw in self.values.get(tag, ()):
@@ -214,12 +187,27 @@ class _Stanza:
         return texts[0]
 
     def _xrefs(self) -> Iterator[str]:
-        """Cross-references, then exact matches."""
+        """Cross-references, behind which a text in quotes may stand, then exact matches."""
         for tag in _XREF_TAGS:
-            yield from (curie(xref_text(text)) for text in self._texts(tag))
+            for text in self._texts(tag):
+                label = _LABEL.search(text)
+                yield curie(bare_text(text[: label.start()] if label else text))
         for text in self._texts(b"property_value"):
-            if target := match_target(text):
-                yield curie(target)
+            name, _, rest = text.partition(" ")
+            if name.endswith("exactMatch"):
+                rest = rest.strip()
+                quoted = rest.startswith('"')
+                target = quoted_text(rest, name)[0] if quoted else rest.partition(" ")[0]
+                if target := unescaped(target):
+                    yield curie(target)
+
+    def _synonyms(self) -> Iterator[tuple[str, str]]:
+        """Scopes and texts; one that says no scope is a related one."""
+        for tag, scope in _SYNONYM_TAGS.items():
+            for value in self._texts(tag):
+                text, rest = quoted_text(value, "synonym")
+                said = rest.split(None, 1)[0].lower() if rest.strip() else ""
+                yield scope or (said if said in SCOPES else "related"), text
 
 
 def _terms(source: Source, own: OwnPrefixes, problems: Problems) -> Iterator[_Stanza]:
@@ -263,14 +251,6 @@ def _logical_lines(source: Source, problems: Problems) -> Iterator[tuple[int, in
             parts = []
     if parts:
         yield first, begin, b"".join(parts)
-
-
-def _address(key: str) -> str:
-    """The persistent address of an id."""
-    if key.startswith("http"):
-        return key
-    found = _PURL.fullmatch(key)
-    return f"http://purl.obolibrary.org/obo/{found[1]}_{found[2]}" if found else ""
 
 
 def sniff(head: SourceHead) -> float:

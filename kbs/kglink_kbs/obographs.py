@@ -16,8 +16,8 @@ from kglink_kbs.ontology import (
     OntologySettings,
     OwnPrefixes,
     Term,
-    TermMaker,
     curie,
+    entity_of,
     local_name,
     ontology_name,
     successors,
@@ -52,7 +52,6 @@ class ObographsAdapter:
 
     def __init__(self, settings: OntologySettings) -> None:
         self._settings = settings
-        self._maker = TermMaker(settings)
 
     def read(self, source: Source, problems: Problems) -> Iterator[Record]:
         """Yield the entities of ``source`` in their order."""
@@ -100,7 +99,7 @@ class ObographsAdapter:
             return
         term = _term(name, key, fields, meta)
         term.parents = parents.get(name, [])
-        yield self._maker.make(term, default_namespace)
+        yield entity_of(term, self._settings, default_namespace)
 
 
 def _term(name: str, address: str, fields: dict[str, Any], meta: dict[str, Any]) -> Term:

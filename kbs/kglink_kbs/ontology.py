@@ -57,7 +57,7 @@ class OntologySettings(PluginSettings):
 
 @dataclass(slots=True)
 class Term:
-    """A term as its file has it; values that are not texts are refused by `TermMaker`."""
+    """A term as its file has it; values that are not texts are refused by `entity_of`."""
 
     key: str
     title: object
@@ -71,40 +71,28 @@ class Term:
     parents: list[str] = field(default_factory=list)
 
 
-class TermMaker:
-    """Makes entities of terms."""
-
-    def __init__(self, settings: OntologySettings) -> None:
-        self._settings = settings
-        self._scopes = frozenset(listed(settings.synonyms))
-
-    def make(self, term: Term, default_namespace: str) -> Entity:
-        """The entity of ``term``."""
-        surfaces = (
-            one_line(text, "a synonym") for scope, text in term.synonyms if scope in self._scopes
-        )
-        named = [*term.xrefs, *(term.alt_ids if self._settings.alt_ids else ())]
-        xrefs = (one_line(xref, "an xref") for xref in named)
-        parents = (key_text(parent, "a parent") for parent in term.parents)
-        return Entity(
-            key=key_text(term.key, "the id"),
-            title=one_line(term.title, "the name"),
-            description=plain_text(term.definition, "the definition"),
-            type=one_line(self._type(term, default_namespace), "the type"),
-            url=one_line(term.url, "the id"),
-            aliases=tuple(Alias(text, "synonym") for text in dict.fromkeys(surfaces) if text),
-            xrefs=tuple(xref for xref in dict.fromkeys(xrefs) if xref),
-            parents=tuple(parent for parent in dict.fromkeys(parents) if parent),
-        )
-
-    def _type(self, term: Term, default_namespace: str) -> str:
-        match self._settings.type:
-            case "namespace":
-                return "" if term.namespace == default_namespace else term.namespace
-            case "subset":
-                return ", ".join(term.subsets)
-            case _:
-                return ""
+def entity_of(term: Term, settings: OntologySettings, default_namespace: str) -> Entity:
+    """The entity of ``term``."""
+    scopes = listed(settings.synonyms)
+    surfaces = (one_line(text, "a synonym") for scope, text in term.synonyms if scope in scopes)
+    named = [*term.xrefs, *(term.alt_ids if settings.alt_ids else ())]
+    xrefs = (one_line(xref, "an xref") for xref in named)
+    parents = (key_text(parent, "a parent") for parent in term.parents)
+    types = {
+        "namespace": "" if term.namespace == default_namespace else term.namespace,
+        "subset": ", ".join(term.subsets),
+        "none": "",
+    }
+    return Entity(
+        key=key_text(term.key, "the id"),
+        title=one_line(term.title, "the name"),
+        description=plain_text(term.definition, "the definition"),
+        type=one_line(types[settings.type], "the type"),
+        url=one_line(term.url, "the id"),
+        aliases=tuple(Alias(text, "synonym") for text in dict.fromkeys(surfaces) if text),
+        xrefs=tuple(xref for xref in dict.fromkeys(xrefs) if xref),
+        parents=tuple(parent for parent in dict.fromkeys(parents) if parent),
+    )
 
 
 def curie(iri: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 from kglink.plugins import Factory, PluginSettings, Register, Sniff, hookimpl
@@ -27,7 +28,7 @@ from kglink_kbs.mediawiki import wikis
 from kglink_kbs.mediawiki.settings import MediaWikiSettings
 from kglink_kbs.ontology import OntologySettings
 from kglink_kbs.texts import docx, html, mail, pdf, plain
-from kglink_kbs.texts.plain import TextSettings
+from kglink_kbs.texts.plain import OneTextAdapter, TextSettings
 
 
 class Row(NamedTuple):
@@ -87,17 +88,18 @@ ADAPTERS = (
     Row("cirrussearch", cirrussearch.CirrusSearchAdapter, cirrussearch.CirrusSearchSettings,
         cirrussearch.sniff,
         "CirrusSearch dumps: Wikipedia's search index as JSON lines"),
-    Row("text", plain.PlainAdapter, plain.PlainSettings, None,
+    Row("text", partial(OneTextAdapter, plain.document), plain.PlainSettings, None,
         "Plain text, a file as one text; mentions may be marked", texts=True),
-    Row("mail", mail.MailAdapter, TextSettings, mail.sniff,
+    Row("mail", partial(OneTextAdapter, mail.document), TextSettings, mail.sniff,
         "Mails (.eml): subject and body, without attachments", texts=True),
-    Row("html", html.HtmlAdapter, TextSettings, html.sniff,
+    Row("html", partial(OneTextAdapter, html.document), TextSettings, html.sniff,
         "HTML pages as their readers see them", texts=True),
-    Row("markdown", html.MarkdownAdapter, TextSettings, html.sniff_markdown,
+    Row("markdown", partial(OneTextAdapter, html.markdown_document), TextSettings,
+        html.sniff_markdown,
         "Markdown, as its page would read", texts=True),
-    Row("pdf", pdf.PdfAdapter, pdf.PdfSettings, pdf.sniff,
+    Row("pdf", pdf.make, pdf.PdfSettings, pdf.sniff,
         "PDF files, page by page", extra="pdf", texts=True),
-    Row("docx", docx.DocxAdapter, TextSettings, docx.sniff,
+    Row("docx", partial(OneTextAdapter, docx.document), TextSettings, docx.sniff,
         "Word files (.docx): the paragraphs of the main part", texts=True),
 )
 EXPORTERS = (

@@ -90,12 +90,18 @@ def resources_of(
         try:
             match syntax:
                 case "xml":
-                    _read_xml(source, graph, max_bytes)
+                    handler = LinearHandler(graph)
+                    parser = GuardedParser(handler, source.label)
+                    handler.setDocumentLocator(parser)
+                    for piece in _pieces(source, max_bytes):
+                        parser.feed(piece)
+                    parser.close()
                 case "json-ld":
-                    _read_json_ld(source, graph, max_bytes)
+                    data = json.loads(b"".join(_pieces(source, max_bytes)).decode("utf-8-sig"))
+                    to_rdf(_checked(data, source), graph, base=_BASE, version=1.1)
                 case _:
-                    parser = SinkParser(RDFSink(graph), baseURI=_BASE, turtle=True)
-                    parser.loadBuf(_whole(source, max_bytes))
+                    turtle = SinkParser(RDFSink(graph), baseURI=_BASE, turtle=True)
+                    turtle.loadBuf(b"".join(_pieces(source, max_bytes)))
         except _FAULTS as error:
             raise SourceError(
                 f"{source.label} is not valid {_NAMES[syntax]}: {_reason(error)}",
@@ -141,38 +147,24 @@ def _name(term: object) -> str:
 
 
 # --------------------------------------------------------------------------- whole documents
-def _whole(source: Source, max_bytes: int) -> bytes:
-    """All of a source that is not larger than ``max_bytes``."""
-    with source.open() as stream:
-        return b"".join(_pieces(source, stream, max_bytes))
-
-
-def _pieces(source: Source, stream: Any, max_bytes: int) -> Iterator[bytes]:
+def _pieces(source: Source, max_bytes: int) -> Iterator[bytes]:
+    """A source that is not larger than ``max_bytes``."""
     size = 0
-    while piece := stream.read(_READ):
-        size += len(piece)
-        if size > max_bytes:
-            raise SourceError(
-                f"{source.label} is larger than {max_bytes:,} bytes unpacked, and its syntax of "
-                "RDF cannot be read piece by piece",
-                hint="Write it as N-Triples, which has no limit: riot --stream=ntriples FILE; or "
-                "raise the limit: --set max_mb=...",
-            )
-        yield piece
-
-
-def _read_xml(source: Source, graph: Graph, max_bytes: int) -> None:
-    handler = LinearHandler(graph)
-    parser = GuardedParser(handler, source.label)
-    handler.setDocumentLocator(parser)
     with source.open() as stream:
-        for piece in _pieces(source, stream, max_bytes):
-            parser.feed(piece)
-    parser.close()
+        while piece := stream.read(_READ):
+            size += len(piece)
+            if size > max_bytes:
+                raise SourceError(
+                    f"{source.label} is larger than {max_bytes:,} bytes unpacked, and its syntax "
+                    "of RDF cannot be read piece by piece",
+                    hint="Write it as N-Triples, which has no limit: riot --stream=ntriples FILE; "
+                    "or raise the limit: --set max_mb=...",
+                )
+            yield piece
 
 
-def _read_json_ld(source: Source, graph: Graph, max_bytes: int) -> None:
-    data = json.loads(_whole(source, max_bytes).decode("utf-8-sig"))
+def _checked(data: object, source: Source) -> object:
+    """What a file of JSON-LD holds, unless it takes its context from elsewhere."""
     if not isinstance(data, dict | list):
         raise TypeError(f"found {described(data)} where an object or a list is wanted")
     if remote := next(_remote_contexts(data), ""):
@@ -180,7 +172,7 @@ def _read_json_ld(source: Source, graph: Graph, max_bytes: int) -> None:
             f"{source.label} takes its context from {remote[:200]!r}, and kglink fetches nothing",
             hint="Write the context into the file, or convert it: riot --output=ttl FILE",
         )
-    to_rdf(data, graph, base=_BASE, version=1.1)
+    return data
 
 
 def _remote_contexts(data: object) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import chain
 from typing import Literal
 
 from pydantic import Field, field_validator
@@ -23,7 +24,6 @@ from kglink_kbs.rdf import (
     Resource,
     Resources,
     Syntax,
-    Value,
     place_of,
     syntax_of,
 )
@@ -137,6 +137,9 @@ class SkosAdapter:
             raise BadValue(
                 f"a concept without a {self._settings.key} key", "--set key=iri always works."
             )
+        same = {"exact": ("exact",), "close": ("exact", "close"), "none": ()}
+        matches = (one for name in same[self._settings.matches] for one in resource.get(name, ()))
+        xrefs = (curie(one_line(value.text, "an xref")) for value in matches)
         return Entity(
             key=key,
             title=title[0],
@@ -145,7 +148,7 @@ class SkosAdapter:
             url=one_line(iri, "the id") if iri.startswith("http") else "",
             language=title[1],
             aliases=tuple(dict.fromkeys(surfaces)),
-            xrefs=self._xrefs(resource),
+            xrefs=tuple(xref for xref in dict.fromkeys(xrefs) if xref and xref[:2] != "_:"),
             parents=tuple(self._parents(resource, resources)),
         )
 
@@ -169,7 +172,12 @@ class SkosAdapter:
     ) -> list[tuple[str, str]]:
         """Texts and languages of a field, those of the best language first."""
         ranked: list[tuple[int, str, str]] = []
-        for value in _resolved(resource.get(name, ()), resources):
+        # Of a value that is a resource of its own (SKOS-XL), the text that it holds.
+        resolved = (
+            [value] if value.is_text else resources.get(value.text, {}).get("form", ())
+            for value in resource.get(name, ())
+        )
+        for value in chain.from_iterable(resolved):
             rank = self._rank(value.language)
             if rank < 0:
                 if name in ("label", "name"):
@@ -210,23 +218,6 @@ class SkosAdapter:
                 continue
             if key := self._key_of(curie(iri), iri, resources.get(iri, {})):
                 yield key
-
-    def _xrefs(self, resource: Resource) -> tuple[str, ...]:
-        names = {"exact": ("exact",), "close": ("exact", "close"), "none": ()}
-        values = [
-            value for name in names[self._settings.matches] for value in resource.get(name, ())
-        ]
-        xrefs = (curie(one_line(value.text, "an xref")) for value in values)
-        return tuple(xref for xref in dict.fromkeys(xrefs) if xref and not xref.startswith("_:"))
-
-
-def _resolved(values: tuple[Value, ...] | list[Value], resources: Resources) -> Iterator[Value]:
-    """The values; of one that is a resource of its own (SKOS-XL), the text that it holds."""
-    for value in values:
-        if value.is_text:
-            yield value
-        else:
-            yield from resources.get(value.text, {}).get("form", ())
 
 
 def sniff(head: SourceHead) -> float:

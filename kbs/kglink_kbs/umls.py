@@ -126,10 +126,14 @@ class UmlsAdapter:
         preferred = (a for a in named if (a[2], a[4], a[6]) == ("P", "PF", "Y"))
         title = one_line(next(preferred, named[0])[14], "a name") or names[0]
         codes = ((atom[11], atom[13]) for atom in named if atom[13] not in _NO_CODES)
+        # The first definition that is not suppressed and belongs to one of the atoms.
+        known = {"", *(atom[7] for atom in atoms)}
+        shown = (row for row in definitions if row[6:7] in ([], ["N"], [""]))
+        defined = next((row[5] for row in shown if row[1] in known), "")
         return Entity(
             key=cui,
             title=title,
-            description=_definition(definitions, {atom[7] for atom in atoms}),
+            description=plain_text(defined, "a definition"),
             type=", ".join(dict.fromkeys(one_line(row[3], "a type") for row in types)),
             url=_PAGE + cui,
             language="en" if self._language == "ENG" else "",
@@ -223,12 +227,3 @@ def _rows(file: Source, name: str, problems: Problems) -> Iterator[tuple[int, li
 
 def _is_cui(cell: str) -> bool:
     return len(cell) == 8 and cell[0] == "C" and cell[1:].isascii() and cell[1:].isdigit()
-
-
-def _definition(rows: _Rows, atoms: set[str]) -> str:
-    """The first definition that is not suppressed and belongs to one of the atoms."""
-    for row in rows:
-        suppressed = len(row) > 6 and row[6] not in ("N", "")
-        if row[1] in ("", *atoms) and not suppressed:
-            return plain_text(row[5], "a definition")
-    return ""

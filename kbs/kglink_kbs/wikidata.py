@@ -56,12 +56,6 @@ def _values(record: Any, names: Sequence[str]) -> list[Any]:
     return [getattr(record, f"field{number}") for number in range(len(names))]
 
 
-def _best(statements: Iterable[_Statement]) -> list[_Statement]:
-    """The preferred statements, else all that are not deprecated."""
-    known = [statement for statement in statements if statement.rank != "deprecated"]
-    return [statement for statement in known if statement.rank == "preferred"] or known
-
-
 def _item_ids(statements: Iterable[_Statement]) -> Iterator[str]:
     for statement in statements:
         if statement.rank == "deprecated" or not statement.mainsnak.datavalue:
@@ -227,11 +221,12 @@ class WikidataAdapter:
         described = filter(None, _values(item.descriptions, self._languages))
         descriptions = (plain_text(text.value, "a description") for text in described)
         classes = _item_ids(claims[_SUBCLASS_OF] or ())
+        preferred = [statement for statement in kinds if statement.rank == "preferred"]
         return Entity(
             key=item.id,
             title=title,
             description=next(filter(None, descriptions), ""),
-            type=next(_item_ids(_best(kinds)), ""),
+            type=next(_item_ids(preferred or kinds), ""),
             url=f"https://www.wikidata.org/wiki/{item.id}",
             popularity=float(sitelinks),
             language=self._languages[place],

@@ -1,14 +1,14 @@
 """Compressed streams: known by their first bytes, decompressed in bounded pieces.
 
-The readers of the standard library would do for gzip and bzip2, but python-zstandard's takes a
-truncated file for a complete one. One loop for all three says where a stream breaks, keeps the
-pieces small whatever a file expands to, and counts what the guard against bombs needs.
+One loop for all kinds says where a stream breaks, keeps the pieces small whatever a file expands
+to, and counts what the guard against bombs needs; the readers of the standard library do not.
 """
 
 from __future__ import annotations
 
 import re
 import shlex
+import sys
 import zlib
 from bz2 import BZ2Decompressor
 from collections.abc import Callable, Generator
@@ -16,6 +16,11 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
 
 from kglink.errors import SourceError
 from kglink.sources.files import Unpacked
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
 
 if TYPE_CHECKING:
     from kglink.sources.values import SourceLimits
@@ -25,8 +30,6 @@ MAGIC_BYTES = 16
 #: Small, so that progress, which counts what is read, is not far ahead of what is unpacked.
 _READ = 2**14
 _PIECE = 2**18
-#: zstd's decoder takes no bound on its output, which is up to 32,768 times its input.
-_ZSTD_READ = 2**10
 
 
 class _Decoder(Protocol):
@@ -62,40 +65,6 @@ class _Gzip:
         return piece
 
 
-class _Zstd:
-    """`zstandard` in the shape of `_Decoder`, fed so little at a time that a bomb stays small."""
-
-    def __init__(self) -> None:
-        import zstandard  # here, so that only those who read .zst wait for it
-
-        self._inner = zstandard.ZstdDecompressor().decompressobj()
-        self._error = zstandard.ZstdError
-        self._data = b""
-        self._used = 0
-
-    @property
-    def eof(self) -> bool:
-        return self._inner.eof
-
-    @property
-    def needs_input(self) -> bool:
-        return self._used >= len(self._data)
-
-    @property
-    def unused_data(self) -> bytes:
-        return self._inner.unused_data + self._data[self._used :]
-
-    def decompress(self, data: bytes, max_length: int) -> bytes:
-        del max_length  # bounded by the input instead
-        if data:
-            self._data, self._used = self._data[self._used :] + data, 0
-        start, self._used = self._used, self._used + _ZSTD_READ
-        try:
-            return self._inner.decompress(self._data[start : self._used])
-        except self._error as error:
-            raise ValueError(str(error)) from error
-
-
 class Compression(NamedTuple):
     """A kind of compression that is read on the fly."""
 
@@ -115,7 +84,10 @@ KINDS = (
         BZ2Decompressor,
     ),
     Compression(
-        "zstd", re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18"), (".zst", ".zstd"), _Zstd
+        "zstd",
+        re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18"),
+        (".zst", ".zstd"),
+        zstd.ZstdDecompressor,
     ),
     Compression("7z", re.compile(rb"7z\xbc\xaf\x27\x1c"), (".7z",), None),
 )
@@ -202,7 +174,7 @@ class Decompressed(Unpacked):
                         )
                 try:
                     piece = decoder.decompress(data, _PIECE)
-                except (zlib.error, OSError, ValueError) as error:
+                except (zlib.error, zstd.ZstdError, OSError, ValueError) as error:
                     raise self._damaged(error) from error
                 data = b""
                 if piece:

@@ -11,7 +11,6 @@ import time
 from abc import abstractmethod
 from collections.abc import Generator, Iterator
 from pathlib import Path
-from threading import Lock
 from typing import TYPE_CHECKING, BinaryIO
 
 from kglink.errors import SourceError
@@ -27,18 +26,12 @@ _BLOCK = 2**20
 
 
 class RawFile(io.RawIOBase):
-    """A file from its start on a position of its own, so that several can share one handle.
+    """A file from its start on a position of its own, so that several can share one handle."""
 
-    Those that share it share ``lock`` as well: a reader of archives reads in a thread of its own.
-    """
-
-    def __init__(
-        self, file: BinaryIO, name: str, *, owned: bool, lock: Lock, size: int = 0
-    ) -> None:
+    def __init__(self, file: BinaryIO, name: str, *, owned: bool, size: int = 0) -> None:
         self._file = file
         self._name = name
         self._owned = owned
-        self._lock = lock
         self._size = size
         self.position = 0
 
@@ -50,9 +43,8 @@ class RawFile(io.RawIOBase):
         """Fill ``buffer`` from `position` on; 0 at the end."""
         view = memoryview(buffer).cast("B")
         try:
-            with self._lock:
-                self._file.seek(self.position)
-                data = self._file.read(len(view))
+            self._file.seek(self.position)
+            data = self._file.read(len(view))
         except OSError as error:
             raise unreadable(self._name, error) from error
         if view and not data and self.position < self._size:
@@ -72,8 +64,7 @@ class RawFile(io.RawIOBase):
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
         """Go to a place counted from the start, from here or from the end."""
         base = {os.SEEK_SET: 0, os.SEEK_CUR: self.position}.get(whence)
-        with self._lock:
-            place = offset + (self._file.seek(0, os.SEEK_END) if base is None else base)
+        place = offset + (self._file.seek(0, os.SEEK_END) if base is None else base)
         if place < 0:
             raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
         self.position = place

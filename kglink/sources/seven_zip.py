@@ -1,7 +1,5 @@
-"""Reads the one file of a .7z archive as a stream, with py7zr.
+"""Reads the one file of a .7z archive as a stream, with the decoders of py7zr.
 
-py7zr pushes what it unpacks into an object of ours, and readers pull. It runs in a thread, with a
-bounded queue between: it unpacks ahead while the reader works, and waits when it is ahead enough.
 Nothing of an archive is ever written to disk, whatever its members are called. Rare methods are
 refused before they are begun: the decoder of PPMd ends the whole process on a damaged archive.
 """
@@ -13,24 +11,20 @@ import lzma
 import os
 import shlex
 import struct
-import threading
 import zlib
 from collections.abc import Generator, Iterable
 from pathlib import PurePosixPath, PureWindowsPath
-from queue import Queue
-from typing import BinaryIO, cast
 
-from py7zr import Py7zIO, SevenZipFile, WriterFactory
+from py7zr import SevenZipFile
 from py7zr.archiveinfo import Folder, HeaderStreamsInfo
 from py7zr.exceptions import ArchiveError, CrcError
+from py7zr.py7zr import ArchiveFile
 
 from kglink.errors import SourceError
 from kglink.sources.files import Unpacked
 
 _PIECE = 2**18
-_QUEUED = 8
-#: py7zr unpacks all that one read gives it, at most 128 MB: the reads are kept so small that
-#: a piece is about this large...
+#: A decoder unpacks all that it is given: it gets so little at a time that it makes about this...
 _BLOCK = 2**20
 #: ...within these bounds.
 _LEAST_READ, _MOST_READ = 2**10, 2**16
@@ -65,143 +59,60 @@ _DAMAGE = (
 )
 
 
-class _ClosedError(Exception):
-    """The reader wants no more."""
-
-
-class _Pipe(WriterFactory):
-    """Takes what py7zr unpacks and gives it to the reader, a few pieces later at most."""
-
-    def __init__(self, archive: _Archive) -> None:
-        self._archive = archive
-        self.pieces: Queue[tuple[bytes, int]] = Queue(_QUEUED)
-        """Unpacked bytes, and how far in the archive they end; the last ones are empty."""
-        self._closed = False
-        self.error: BaseException | None = None
-
-    def create(self, filename: str) -> Py7zIO:
-        """The writer that py7zr is given for the file in the archive, of which there is one."""
-        return _Member(self)
-
-    def put(self, data: bytes | bytearray) -> None:
-        """Wait for room and put ``data`` in."""
-        view = memoryview(data)
-        for start in range(0, len(view), _PIECE):
-            if self._closed:
-                raise _ClosedError
-            self.pieces.put((bytes(view[start : start + _PIECE]), self._archive.position))
-        self._archive.portion_gave(len(data))
-
-    def close(self) -> None:
-        """Make room, so that who waits in `put` goes on, and finds the pipe closed."""
-        self._closed = True
-        while not self.pieces.empty():
-            self.pieces.get()
-
-
-class _Archive(io.RawIOBase):
-    """The archive as py7zr sees it: what holds packed data is read in small portions."""
-
-    def __init__(self, raw: BinaryIO) -> None:
-        self._raw = raw
-        self._portion = 0
-        self.position = 0
-        """Where the last read of packed data ended."""
-
-    def in_portions(self) -> None:
-        """Begin with small portions: the header, which is read whole, is known."""
-        self._portion = 2 * _LEAST_READ
-
-    def portion_gave(self, length: int) -> None:
-        """Take larger or smaller portions from now on, by what the last one grew to."""
-        wanted = self._portion * _BLOCK // max(1, length)
-        self._portion = max(_LEAST_READ, min(_MOST_READ, 2 * self._portion, wanted))
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def read(self, size: int = -1, /) -> bytes:
-        if not self._portion:
-            return self._raw.read(size)
-        data = self._raw.read(min(size, self._portion) if size >= 0 else self._portion)
-        self.position = self._raw.tell()
-        return data
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        return self._raw.seek(offset, whence)
-
-    def tell(self) -> int:
-        return self._raw.tell()
-
-
-class _Member(Py7zIO):
-    """The writer that py7zr is given for the file in the archive."""
-
-    def __init__(self, pipe: _Pipe) -> None:
-        self._pipe = pipe
-        self._size = 0
-
-    def write(self, s: bytes | bytearray) -> int:
-        self._pipe.put(s)
-        self._size += len(s)
-        return len(s)
-
-    def read(self, size: int | None = None) -> bytes:
-        raise io.UnsupportedOperation
-
-    def seekable(self) -> bool:
-        return False  # else py7zr goes back to the start at the end
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        raise io.UnsupportedOperation
-
-    def flush(self) -> None:
-        """Do nothing: nothing is held back."""
-
-    def size(self) -> int:
-        return self._size
-
-
 class SevenZip(Unpacked):
     """The unpacked bytes of the only file of an archive."""
 
     check_command = "7z t {name}"
 
     def _unpack(self) -> Generator[bytes, None, None]:
-        source = _Archive(self._raw)
         try:
             self._check_start()
-            archive = SevenZipFile(cast("BinaryIO", source))
+            archive = SevenZipFile(self._raw)
             member = self._only_member(archive)
+            if (streams := archive.header.main_streams) and not member.emptystream:
+                folder = streams.unpackinfo.folders.index(member.folder)
+                start = archive.afterheader + streams.packinfo.packpos
+                self._raw.seek(start + streams.packinfo.packpositions[folder])
+                of_folder = [one for one in archive.files if one.folder is member.folder]
+                before = of_folder[: [one.id for one in of_folder].index(member.id)]
+                skipped = sum(one.uncompressed for one in before)  # links are packed too
+                yield from self._content(member, streams.packinfo.packsizes[folder], skipped)
         except _DAMAGE as error:
             raise self._damaged(_told(error)) from error
-        source.in_portions()
-        pipe = _Pipe(source)
-        thread = threading.Thread(
-            target=_push, args=(archive, member, pipe), name="unpack .7z", daemon=True
-        )
-        thread.start()
-        try:
-            while (piece := pipe.pieces.get())[0]:
-                self._read = piece[1]
-                yield self._counted(piece[0])
-        finally:
-            pipe.close()
-            thread.join()
-        if isinstance(pipe.error, _DAMAGE):
-            raise self._damaged(_told(pipe.error)) from pipe.error
-        if pipe.error:
-            raise pipe.error
-        self._raw.seek(0, os.SEEK_END)  # the header lies there: all has been read
+        self._read = self._raw.seek(0, os.SEEK_END)  # the header lies there: all has been read
 
-    def _only_member(self, archive: SevenZipFile) -> str:
+    def _content(
+        self, member: ArchiveFile, packed: int, skipped: int
+    ) -> Generator[bytes, None, None]:
+        """The bytes of ``member``, which stand behind others in what is packed with it."""
+        decoder = member.folder.get_decompressor(packed)
+        decoder.block_size = 2 * _LEAST_READ
+        left, checksum = member.uncompressed, 0
+        while left > 0:
+            place = decoder.consumed
+            data = decoder.decompress(self._raw)
+            if not data and decoder.consumed == place:
+                raise EOFError
+            self._read = self._raw.tell()
+            fitting = decoder.block_size * _BLOCK // max(1, len(data))
+            fitting = min(_MOST_READ, 2 * decoder.block_size, fitting)
+            decoder.block_size = max(_LEAST_READ, fitting)
+            wanted = memoryview(data)[skipped : skipped + left]
+            skipped = max(0, skipped - len(data))
+            left -= len(wanted)
+            checksum = zlib.crc32(wanted, checksum)
+            for start in range(0, len(wanted), _PIECE):
+                yield self._counted(bytes(wanted[start : start + _PIECE]))
+            del data, wanted  # before there is more
+        if member.crc32 not in (None, checksum):
+            raise CrcError(checksum, member.crc32, member.filename)
+
+    def _only_member(self, archive: SevenZipFile) -> ArchiveFile:
         if (streams := archive.header.main_streams) is not None:
             self._check_methods(streams.unpackinfo.folders)
         # A symbolic link or a device is no file; neither is what an archive only names.
-        names = [member.filename for member in archive.list() if member.is_file]
+        members = [member for member in archive.files if member.is_file]
+        names = [member.filename for member in members]
         if not names:
             raise SourceError(
                 f"{self._name} is an archive without a file in it",
@@ -225,7 +136,7 @@ class SevenZip(Unpacked):
                 hint="No packer that is right writes such a path. If you trust the archive, pipe "
                 f"it in: 7z x -so {shlex.quote(self._name)} | kglink ... -",
             )
-        return names[0]
+        return members[0]
 
     def _check_start(self) -> None:
         """Refuse an archive that is shorter than it says, or whose header is not readable."""
@@ -264,17 +175,6 @@ class SevenZip(Unpacked):
                 "reads LZMA, LZMA2, Deflate and bzip2",
                 hint=f"{pipe_in}.",
             )
-
-
-def _push(archive: SevenZipFile, member: str, pipe: _Pipe) -> None:
-    """Unpack ``member`` into ``pipe``; what a thread of its own does."""
-    try:
-        archive.extract(targets=[member], factory=pipe)
-    except _ClosedError:
-        pass
-    except BaseException as error:  # noqa: BLE001 - the reader raises it
-        pipe.error = error
-    pipe.pieces.put((b"", 0))
 
 
 def _told(error: BaseException) -> str:

@@ -13,7 +13,6 @@ from contextlib import ExitStack, suppress
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path, PurePath
-from threading import Lock
 from typing import BinaryIO, Self, cast
 
 from kglink.errors import SourceError
@@ -61,7 +60,6 @@ class Source:
         self.limits = limits or SourceLimits()
         self._opener = opener
         self._shared = shared
-        self._lock = Lock()
         self._size = size
         self._reader: RawFile | None = None
         self._files: list[Source] | None = None
@@ -89,7 +87,11 @@ class Source:
         temporary files unless told.
         """
         if str(path) == STDIN:
-            return cls.from_stream(stdin or _standard_input(), limits=limits, spool_dir=spool_dir)
+            if stdin is None and sys.stdin is None:
+                hint = "Name a file instead of -."
+                raise SourceError("there is no standard input to read", hint=hint)
+            stream = stdin or sys.stdin.buffer
+            return cls.from_stream(stream, limits=limits, spool_dir=spool_dir)
         if not str(path).strip():
             raise SourceError("the source has an empty name", hint="A dot is this folder: .")
         path = Path(path)
@@ -410,8 +412,7 @@ class Source:
             file = self._opener()
         except OSError as error:
             raise unreadable(self.label, error) from error
-        owned = not self._shared
-        return RawFile(file, self.label, owned=owned, size=self._size, lock=self._lock)
+        return RawFile(file, self.label, owned=not self._shared, size=self._size)
 
     def _stream(self, raw: RawFile, encoding: str, *, as_it_is: bool = False) -> io.BufferedReader:
         """The content, as UTF-8 where it is UTF-16 with a mark, or in ``encoding``."""
@@ -431,9 +432,3 @@ class Source:
 
 def _shown(name: str) -> str:
     return "standard input" if name == STDIN else name
-
-
-def _standard_input() -> BinaryIO:
-    if sys.stdin is None:
-        raise SourceError("there is no standard input to read", hint="Name a file instead of -.")
-    return sys.stdin.buffer

@@ -54,7 +54,20 @@ def spooled(stream: BinaryIO, name: str, limits: SourceLimits, folder: Path | No
                     max_size=_IN_MEMORY, dir=str(folder) if folder else None
                 )
             )
-            _copy(stream, spool, name, limits)
+            copied = 0
+            while data := stream.read(_PIECE):
+                if not copied and not data.startswith(ZIP_MAGIC):
+                    # One that no reader would take is refused after its first bytes.
+                    compression = find_compression(name, data[:MAGIC_BYTES])
+                    if not (compression or limits.encoding or marked_encoding(data)):
+                        check_text(name, data)
+                copied += len(data)
+                if copied > limits.max_spool_bytes:
+                    raise SourceError(
+                        f"{name} gives more than {limits.max_spool_bytes:,} bytes",
+                        hint="If it is what you expect, raise ingest.max_stdin_gb or name a file.",
+                    )
+                spool.write(data)
         except OSError as error:
             raise SourceError(
                 f"cannot keep a copy of {name}: {error.strerror or error}",
@@ -62,20 +75,3 @@ def spooled(stream: BinaryIO, name: str, limits: SourceLimits, folder: Path | No
             ) from error
         undo.pop_all()
     return spool
-
-
-def _copy(stream: BinaryIO, spool: IO[bytes], name: str, limits: SourceLimits) -> None:
-    """Copy a stream; one that no reader would take is refused after its first bytes."""
-    copied = 0
-    while data := stream.read(_PIECE):
-        if not copied and not data.startswith(ZIP_MAGIC):
-            compression = find_compression(name, data[:MAGIC_BYTES])
-            if not (compression or limits.encoding or marked_encoding(data)):
-                check_text(name, data)
-        copied += len(data)
-        if copied > limits.max_spool_bytes:
-            raise SourceError(
-                f"{name} gives more than {limits.max_spool_bytes:,} bytes",
-                hint="If it is what you expect, raise ingest.max_stdin_gb or name a file.",
-            )
-        spool.write(data)

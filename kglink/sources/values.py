@@ -6,12 +6,9 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from kglink.errors import RecordError, SourceError
-
-if TYPE_CHECKING:
-    pass
 
 OnError = Literal["stop", "skip"]
 #: Is told how a source is read: a label and a sentence.

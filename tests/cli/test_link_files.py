@@ -17,7 +17,7 @@ from kglink.errors import SourceError
 from kglink.files.atomic import file_lock
 from kglink.records import EntityId, LinkedDocument
 from kglink.workspace import Workspace
-from kglink_kbs.texts.html import HtmlAdapter
+from kglink_kbs.texts import html
 from kglink_plugins.exporters.html import HtmlExporter
 from kglink_plugins.exporters.json_records import JsonlExporter
 
@@ -330,7 +330,7 @@ def test_a_reader_that_fails_fails_on_its_text_alone(
     def fail(*_: object) -> NoReturn:
         raise AttributeError("no such thing")
 
-    monkeypatch.setattr(HtmlAdapter, "document", fail)
+    monkeypatch.setattr(html, "html_text", fail)
     folder = tmp_path / "in"
     folder.mkdir()
     (folder / "a.html").write_text("<html>Heron", encoding="utf-8")

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 import pytest
-import zstandard
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
@@ -18,6 +17,7 @@ from kglink.errors import KglinkError
 from kglink.plugins import KBAdapter
 from kglink.records import Document, Entity, Record
 from kglink.sources import OnError, Problems, Source, SourceHead, SourceLimits
+from kglink.sources.compression import zstd
 from kglink_kbs.jsonl import (
     DocumentsAdapter,
     JsonlAdapter,
@@ -52,7 +52,7 @@ SNIFFS = (sniff_jsonl, sniff_documents, sniff_csv, sniff_tsv)
 PACKERS: tuple[Callable[[bytes], bytes], ...] = (
     gzip.compress,
     bz2.compress,
-    zstandard.ZstdCompressor().compress,
+    zstd.compress,
 )
 
 NAMES = (

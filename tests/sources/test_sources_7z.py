@@ -8,11 +8,9 @@ import json
 import random
 import struct
 import sys
-import threading
-import time
 import tracemalloc
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import py7zr
@@ -67,16 +65,6 @@ def refused(data: bytes) -> SourceError:
     assert type(caught.value) is SourceError
     assert caught.value.hint
     return caught.value
-
-
-@pytest.fixture(autouse=True)
-def no_thread_is_left() -> Iterator[None]:
-    yield
-    assert unpacking() == 0
-
-
-def unpacking() -> int:
-    return sum(thread.name == "unpack .7z" for thread in threading.enumerate())
 
 
 # ---------------------------------------------------------------------------------- reading
@@ -137,7 +125,6 @@ def test_progress_counts_the_bytes_of_the_archive(tmp_path: Path) -> None:
         seen = [source.bytes_read for _ in source.lines(Problems())]
         assert seen == sorted(seen)
         assert 0 < seen[0] < source.bytes_total // 2
-        # How often it is seen to grow depends on who runs first, the thread or the reader.
         assert len(set(seen)) > 4
         assert source.bytes_read == source.bytes_total
 
@@ -320,25 +307,13 @@ def test_without_py7zr_the_fix_is_named(monkeypatch: pytest.MonkeyPatch) -> None
     assert error.hint == "pip install 'kglink[7z]', or pipe it in: 7z x -so a.7z | kglink ... -"
 
 
-# ------------------------------------------------------------------------------- the thread
-def test_a_reader_that_stops_early_ends_the_thread(tmp_path: Path) -> None:
+# ---------------------------------------------------------------------------- stopped readers
+def test_a_reader_that_stops_early_reads_no_more_than_it_needs(tmp_path: Path) -> None:
     path = tmp_path / "a.7z"
     path.write_bytes(seven_zip(noise(5_000_000)))
-    with Source.open_path(path) as source:
-        stream = source.open()
+    with Source.open_path(path) as source, source.open() as stream:
         assert stream.read(10) == noise(20)[:10]
-        deadline = time.monotonic() + 20
-        while source.bytes_read < 2**16 and time.monotonic() < deadline:
-            time.sleep(0.01)  # it unpacks ahead, as far as the queue allows
-        assert 2**16 <= source.bytes_read < path.stat().st_size // 2
-        assert unpacking() == 1
-        stream.close()
-        assert unpacking() == 0
-        del stream
-        unread = source.open()
-        unread.read(1)
-        del unread  # forgotten, not closed
-        assert unpacking() == 0
+        assert source.bytes_read < path.stat().st_size // 2
 
 
 def test_an_error_of_the_disk_reaches_the_reader(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -358,13 +333,15 @@ def test_an_error_of_the_disk_reaches_the_reader(monkeypatch: pytest.MonkeyPatch
         stream.read()
 
 
-def test_whatever_ends_the_thread_reaches_the_reader(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object, **__: object) -> None:
-        raise RuntimeError("unforeseen")
-
-    monkeypatch.setattr(py7zr.SevenZipFile, "extract", fail)
-    with pytest.raises(RuntimeError, match="unforeseen"):
-        read(seven_zip(b"text"))
+def test_a_link_beside_the_file_is_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "link.xml").symlink_to("dump.xml")
+    (tmp_path / "dump.xml").write_bytes(noise(100_000))
+    for names in (("link.xml", "dump.xml"), ("dump.xml", "link.xml")):
+        packed = io.BytesIO()
+        with py7zr.SevenZipFile(packed, "w") as archive:
+            for name in names:
+                archive.write(tmp_path / name, name)
+        assert read(packed.getvalue()) == noise(100_000)
 
 
 # ------------------------------------------------------------------------------- end to end

@@ -15,9 +15,9 @@ from kglink.errors import SourceError
 from kglink.records import Record
 from kglink.sources import Problems, Source, Step, check_text
 from kglink_kbs.mediawiki.chunk import Lottery
-from kglink_kbs.mediawiki.join import TURNS, Emitter
+from kglink_kbs.mediawiki.join import TURNS, Emitter, group_of, joined_of
 from kglink_kbs.mediawiki.kinds import TypeNames, add_names
-from kglink_kbs.mediawiki.pages import BadPage, Export
+from kglink_kbs.mediawiki.pages import Export
 from kglink_kbs.mediawiki.plan import ABOUT, Plan, read_section, write_packed, write_sections
 from kglink_kbs.mediawiki.settings import MediaWikiSettings
 from kglink_kbs.mediawiki.site import Site, read_site
@@ -36,7 +36,7 @@ ALONE_BYTES = 2**18
 #: The steps of a reading, as progress names them.
 PAGES, NAMES, RECORDS = "1/3 pages", "2/3 names", "3/3 records"
 #: Whatever is kept from an interrupted run was written by this version of the steps.
-_FORMAT = 5
+_FORMAT = 6
 #: A tail of titles is that of parts where so many titles have it.
 _LEAST_PARENTS = 3
 #: How pages are taken that are left out.
@@ -46,8 +46,6 @@ _TAKE = {
     "list page": "--set lists=true takes lists.",
     "redirect": "Redirects lead to pages that are not in this export, or are left out as well.",
 }
-#: Jobs that need not wait for each other, and the file that each is done with.
-_Jobs = tuple[list[Job], Callable[[Job], Path]]
 
 
 class MediaWikiAdapter:
@@ -98,14 +96,17 @@ class _Reading:
                 self._between_passes(plan, chunks, groups, workers)
         if chunks:
             types = TypeNames.of(_about(plan, chunk) for chunk in range(chunks))
-            emitter = Emitter(plan, chunks, groups, types)
-            found = False
+            emitter = Emitter(plan, types, self._lottery.largest)
+            group, any_record = -1, False
             for chunk in range(chunks):
                 self._source.step = Step(RECORDS, chunk, chunks, "parts")
-                for record in emitter.records(chunk):
-                    found = True
+                if group != group_of(chunk, chunks, groups):
+                    group = group_of(chunk, chunks, groups)
+                    found = joined_of(plan, group)
+                for record in emitter.records(chunk, found):
+                    any_record = True
                     yield record
-            if not found:
+            if not any_record:
                 self._refuse_empty(_about(plan, chunk) for chunk in range(chunks))
             for what, count in emitter.left_out.items():
                 self._problems.pass_over(what, count)
@@ -130,7 +131,7 @@ class _Reading:
             file.label,
             piece_bytes=size,
             max_page_bytes=int(self._settings.max_page_mb * 2**20),
-            report=self._report,
+            report=lambda page: self._problems.refuse(*page),
         )
 
     def _plan(self, site: Site) -> Plan:
@@ -183,25 +184,34 @@ class _Reading:
 
     def _tell(self, about: dict[str, Any]) -> None:
         for page in about["bad"]:
-            self._report(BadPage(*page))
+            self._problems.refuse(*page)
         for what, count in about["left_out"].items():
             self._problems.pass_over(what, count)
         self._lottery.add(about["lots"])
 
     # -------------------------------------------------------------------- between the passes
     def _between_passes(self, plan: Plan, chunks: int, groups: int, workers: Workers) -> None:
-        """Clean the texts that were drawn, then join links, redirects and pages."""
+        """Join links, redirects and pages."""
         if plan.settings.subpages == "auto":
             tails: Counter[str] = Counter()
             for chunk in range(chunks):
                 add_names(tails, _about(plan, chunk)["tails"])
             kept = [one for one, count in tails.items() if one and count >= _LEAST_PARENTS]
             write_sections(plan.tails(), [json.dumps(kept).encode()])
-        steps = _joining(plan, chunks, groups)
-        if plan.settings.documents:
-            largest = self._lottery.largest
-            clean = [{"do": "clean", "chunk": chunk, "largest": largest} for chunk in range(chunks)]
-            steps.insert(0, (clean, lambda job: plan.texts(job["chunk"])))
+
+        def jobs(do: str, **more: int) -> list[Job]:
+            shared = {"do": do, "chunks": chunks, "groups": groups, **more}
+            return [{**shared, "part": part} for part in range(plan.parts)]
+
+        # The steps of `PartResolver`, each for all parts, and the file that each ends with.
+        steps: list[tuple[list[Job], Callable[[Job], Path]]] = [
+            (jobs("ask"), lambda job: plan.asked(0, job["part"])),
+            *(
+                (jobs("answer", turn=turn), lambda job: plan.asked(job["turn"] + 1, job["part"]))
+                for turn in range(TURNS)
+            ),
+            (jobs("join"), lambda job: plan.joined(job["part"])),
+        ]
         total = sum(len(jobs) for jobs, _ in steps)
         done = 0
         for jobs, made in steps:
@@ -212,9 +222,6 @@ class _Reading:
                 self._source.step = Step(NAMES, done, total, "parts")
                 next(answers)
                 done += 1
-
-    def _report(self, page: BadPage) -> None:
-        self._problems.refuse(*page)
 
 
 def _about(plan: Plan, number: int) -> dict[str, Any]:
@@ -234,22 +241,3 @@ def _prepare(plan: Plan) -> None:
         told_in.write_text(stated, encoding="utf-8")
     except OSError as error:
         raise SourceError(f"cannot write to {folder}: {error.strerror or error}") from error
-
-
-def _joining(plan: Plan, chunks: int, groups: int) -> list[_Jobs]:
-    """The steps of `PartResolver`, each for all parts."""
-
-    def jobs(do: str, **more: int) -> list[Job]:
-        shared = {"do": do, "chunks": chunks, "groups": groups, **more}
-        return [{**shared, "part": part} for part in range(plan.parts)]
-
-    # An answer writes two files; the one for the next turn is the last.
-    answers = [
-        (jobs("answer", turn=turn), lambda job: plan.asked(job["turn"] + 1, job["part"]))
-        for turn in range(TURNS)
-    ]
-    return [
-        (jobs("ask"), lambda job: plan.asked(0, job["part"])),
-        *answers,
-        (jobs("join"), lambda job: plan.joined(job["part"])),
-    ]

@@ -1,8 +1,7 @@
-"""The first pass: reads each chunk of a dump into a file, then cleans the chosen documents.
+"""The first pass: reads each chunk of a dump into a file.
 
-A chunk's file holds what stands in its pages: the entities, the documents that may be chosen, and
-by part of all titles the titles themselves and the links to them, counted. Documents are cleaned
-when all pages have been read: only then is it known which ones the lot fell on.
+It holds what stands in its pages: the entities, the documents that may be chosen, and by part of
+all titles the titles themselves, the links to them, counted, and those of the documents.
 """
 
 from __future__ import annotations
@@ -10,7 +9,8 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from functools import partial
 from hashlib import blake2b
 from heapq import heappush, heappushpop
 from typing import Any
@@ -30,13 +30,8 @@ from kglink_kbs.mediawiki.plan import (
     DOCUMENTS,
     ENTITIES,
     PARTS,
-    TEXT_PARTS,
-    TEXTS,
     Plan,
     Sections,
-    json_rows,
-    read_section,
-    write_sections,
 )
 from kglink_kbs.mediawiki.site import Titles, pages_above, tails_of
 from kglink_kbs.mediawiki.wikitext import (
@@ -99,6 +94,7 @@ class ChunkReader:
         self.titles = Titles(plan.site, kept, plan.settings.interwiki)
         self.pattern = link_pattern(plan.settings.language)
         self.categories = category_pattern(plan.site)
+        self.prose = partial(prose, titles=self.titles, language=plan.settings.language)
         self.wanted = {
             "article": True,
             "disambiguation": plan.settings.disambiguation,
@@ -106,35 +102,18 @@ class ChunkReader:
             "category": plan.settings.categories or CATEGORY in plan.settings.namespaces,
         }
 
-    def read(
-        self, number: int, piece: bytes, label: str, offset: int, bound: int
-    ) -> tuple[dict[str, Any], list[bytes]]:
-        """What there is to tell about chunk ``number``, and the sections of its file.
+    def read(self, job: Mapping[str, Any], data: bytes) -> tuple[dict[str, Any], list[bytes]]:
+        """What there is to tell about a chunk of pages, and the sections of its file.
 
-        A document is in it if its lot is below ``bound``: only then can it still be chosen.
+        A document is in it if its lot is below the ``bound``: only then can it still be chosen.
         """
-        chunk = _Chunk(self, number, label, bound)
-        for page in read_pages(piece, offset, label, self.plan.max_page_bytes):
+        chunk, label = _Chunk(self, job["chunk"], job["label"], job["bound"]), job["label"]
+        for page in read_pages(data, job["offset"], label, self.plan.max_page_bytes):
             if isinstance(page, BadPage):
                 chunk.bad.append(page)
             else:
                 chunk.take(page)
         return chunk.sections()
-
-    def clean(self, chunk: int, largest_lot: int) -> None:
-        """Write the documents of a chunk whose lots are no larger, and the links in them."""
-        plan = self.plan
-        out = Sections(TEXT_PARTS + plan.parts)
-        for number, lot, text in json_rows(read_section(plan.chunk(chunk), DOCUMENTS)):
-            if lot > largest_lot:
-                continue
-            clean = clean_prepared(text, self.titles, plan.settings.language)
-            spans = [[link.start, link.end] for link in clean.links]
-            out.add(TEXTS, json.dumps([number, clean.text, spans]))
-            for place, link in enumerate(clean.links):
-                line = f"{link.title}\t{chunk}\t{number}\t{place}"
-                out.add(TEXT_PARTS + plan.part_of(link.title), line)
-        write_sections(plan.texts(chunk), out.packed())
 
 
 class _Chunk:
@@ -146,7 +125,7 @@ class _Chunk:
         self._number = number
         self._label = label
         self._bound = bound
-        self._out = Sections(PARTS + 2 * self._plan.parts)
+        self._out = Sections(PARTS + 3 * self._plan.parts)
         self._links: Counter[tuple[str, str]] = Counter()
         self.bad: list[BadPage] = []
         self._left_out: Counter[str] = Counter()
@@ -214,7 +193,10 @@ class _Chunk:
         plan, number = self._plan, self._entities
         self._entities += 1
         may_be_part = plan.settings.subpages != "own" and bool(pages_above(title))
-        described = self._description(title, text, lead)
+        described = ""
+        if plan.settings.sentences:
+            words = description_of(title, text, lead, self._reader.prose)
+            described = " ".join(first_sentences(words, plan.settings.sentences).split("\n"))
         signs = self._signs.of(type_, text, lead, self._reader.categories, count=not may_be_part)
         url = plan.site.url(title)
         self._out.add(ENTITIES, json.dumps([page.id, title, described, type_, url, *signs]))
@@ -225,11 +207,9 @@ class _Chunk:
         self._out.add(plan.titles_section(plan.part_of(title)), place)
         if not may_be_part and (lot := draw_lot(plan.settings.seed, page.id)) < self._bound:
             self._lots.append(lot)
-            self._out.add(DOCUMENTS, json.dumps([number, lot, text]))
-
-    def _description(self, title: str, text: str, lead: str) -> str:
-        settings, titles = self._plan.settings, self._reader.titles
-        if not settings.sentences:
-            return ""
-        words = description_of(title, text, lead, lambda one: prose(one, titles, settings.language))
-        return " ".join(first_sentences(words, settings.sentences).split("\n"))
+            clean = clean_prepared(text, self._reader.titles, plan.settings.language)
+            spans = [[link.start, link.end] for link in clean.links]
+            self._out.add(DOCUMENTS, json.dumps([number, lot, clean.text, spans]))
+            for mention, link in enumerate(clean.links):
+                line = f"{link.title}\t{self._number}\t{number}\t{mention}"
+                self._out.add(plan.mentions_section(plan.part_of(link.title)), line)

@@ -16,9 +16,8 @@ from typing import NamedTuple
 from kglink.records import Alias, Document, Entity, EntityId, Mention, Record
 from kglink_kbs.mediawiki.kinds import TypeNames
 from kglink_kbs.mediawiki.plan import (
+    DOCUMENTS,
     ENTITIES,
-    TEXT_PARTS,
-    TEXTS,
     Plan,
     Sections,
     json_rows,
@@ -49,9 +48,6 @@ class PartResolver:
     def __init__(self, plan: Plan, chunks: int, groups: int) -> None:
         self._plan = plan
         self._chunks = [plan.chunk(number) for number in range(chunks)]
-        self._texts = [
-            plan.texts(number) for number in range(chunks if plan.settings.documents else 0)
-        ]
         self._groups = groups
 
     # ---------------------------------------------------------------------------- redirects
@@ -112,7 +108,7 @@ class PartResolver:
             if title in places:
                 counts = anchors.setdefault(title, {})
                 counts[anchor] = counts.get(anchor, 0) + int(seen)
-        for title, chunk, number, mention in read_lines(self._texts, TEXT_PARTS + part):
+        for title, chunk, number, mention in read_lines(self._chunks, plan.mentions_section(part)):
             if title in places:
                 gold = places[title].key
                 out.add(self._group(int(chunk)), f"m\t{chunk}\t{number}\t{mention}\t{gold}")
@@ -177,96 +173,80 @@ class _Row(NamedTuple):
     categories: str = ""
 
 
-_Found = dict[tuple[int, int], _Joined]
+#: By the number of a chunk and of an entity in it.
+Found = dict[tuple[int, int], _Joined]
 _NOTHING = _Joined()
 
 
 class Emitter:
     """Gives out the records of a dump that has been read and joined."""
 
-    def __init__(self, plan: Plan, chunks: int, groups: int, types: TypeNames) -> None:
+    def __init__(self, plan: Plan, types: TypeNames, largest_lot: int) -> None:
         self._plan = plan
-        self._chunks = chunks
         self._types = types
-        self._groups = groups
-        self._group = -1
-        self._found: _Found = {}
+        self._largest_lot = largest_lot
         self.left_out: Counter[str] = Counter()
         """How many pages and chosen texts were not given out, and why."""
 
-    def records(self, chunk: int) -> Iterator[Record]:
-        """The records of a chunk; the chunks are asked for in their order."""
-        if (group := group_of(chunk, self._chunks, self._groups)) != self._group:
-            self._group, self._found = group, self._names(group)
-        plan, texts = self._plan, {}
-        if plan.settings.documents:  # the chosen ones, by the numbers of their entities
-            rows = json_rows(read_section(plan.texts(chunk), TEXTS))
-            texts = {number: text for number, *text in rows}
-        for number, values in enumerate(json_rows(read_section(plan.chunk(chunk), ENTITIES))):
+    def records(self, chunk: int, found: Found) -> Iterator[Record]:
+        """The records of a chunk; ``found`` is what was joined for its group."""
+        file = self._plan.chunk(chunk)
+        drawn = json_rows(read_section(file, DOCUMENTS))
+        texts = {number: text for number, lot, *text in drawn if lot <= self._largest_lot}
+        for number, values in enumerate(json_rows(read_section(file, ENTITIES))):
             row = _Row(*values)
-            joined = self._found.get((chunk, number), _NOTHING)
+            joined = found.get((chunk, number), _NOTHING)
             if joined.is_part:
                 self.left_out["subpage"] += 1
                 continue
             yield self._entity(row, joined)
             if number in texts:
                 words, spans = texts[number]
-                yield from self._document(row, words, spans, joined)
+                mentions = tuple(
+                    Mention(start, end, words[start:end], (EntityId("", joined.golds[place]),))
+                    for place, (start, end) in enumerate(spans)
+                    if joined.golds.get(place, row.key) != row.key
+                )
+                if mentions:
+                    yield Document(row.key, words, mentions, row.title)
+                else:
+                    self.left_out["text without a link to an entity"] += 1
 
     def _entity(self, row: _Row, joined: _Joined) -> Entity:
-        return Entity(
-            row.key,
-            row.title,
-            row.description or joined.described if self._plan.settings.sentences else "",
-            row.type or self._types.name(row.template, row.categories),
-            row.url,
-            float(sum(joined.anchors.values())),
-            self._plan.settings.language,
-            self._aliases(joined),
-        )
-
-    def _aliases(self, joined: _Joined) -> tuple[Alias, ...]:
-        least = self._plan.settings.min_anchor_count
-        redirects = [Alias(title, "redirect") for title in sorted(set(joined.redirects))]
-        if not least:
-            return tuple(redirects)
+        settings = self._plan.settings
+        least = settings.min_anchor_count
         anchors = [
             Alias(surface, "anchor", count)
             for surface, count in joined.anchors.items()
-            if count >= least and is_name(surface)
+            if least and count >= least and is_name(surface)
         ]
         anchors.sort(key=lambda alias: (-alias.count, alias.surface))
-        return (*redirects, *anchors)
-
-    def _document(
-        self, row: _Row, words: str, spans: list[list[int]], joined: _Joined
-    ) -> Iterator[Document]:
-        """The text of an entity, if a link in it leads to another one."""
-        mentions = tuple(
-            Mention(start, end, words[start:end], (EntityId("", joined.golds[place]),))
-            for place, (start, end) in enumerate(spans)
-            if joined.golds.get(place, row.key) != row.key
+        return Entity(
+            row.key,
+            row.title,
+            row.description or joined.described if settings.sentences else "",
+            row.type or self._types.name(row.template, row.categories),
+            row.url,
+            float(sum(joined.anchors.values())),
+            settings.language,
+            (*(Alias(title, "redirect") for title in sorted(set(joined.redirects))), *anchors),
         )
-        if mentions:
-            yield Document(row.key, words, mentions, row.title)
-        else:
-            self.left_out["text without a link to an entity"] += 1
 
-    def _names(self, group: int) -> _Found:
-        """All that was joined for a group of chunks."""
-        found: _Found = {}
-        files = [self._plan.joined(part) for part in range(self._plan.parts)]
-        for kind, chunk, number, *rest in read_lines(files, group):
-            joined = found.setdefault((int(chunk), int(number)), _Joined())
-            if kind == "a":
-                anchor, count = rest
-                joined.anchors[anchor] = joined.anchors.get(anchor, 0) + int(count)
-            elif kind == "r":
-                joined.redirects.append(rest[0])
-            elif kind == "s":
-                joined.is_part = True
-            elif kind == "d":
-                joined.described = max(joined.described, rest[0], key=len)
-            else:
-                joined.golds[int(rest[0])] = rest[1]
-        return found
+
+def joined_of(plan: Plan, group: int) -> Found:
+    """All that was joined for a group of chunks."""
+    found: Found = {}
+    for kind, chunk, number, *rest in read_lines(map(plan.joined, range(plan.parts)), group):
+        joined = found.setdefault((int(chunk), int(number)), _Joined())
+        if kind == "a":
+            anchor, count = rest
+            joined.anchors[anchor] = joined.anchors.get(anchor, 0) + int(count)
+        elif kind == "r":
+            joined.redirects.append(rest[0])
+        elif kind == "s":
+            joined.is_part = True
+        elif kind == "d":
+            joined.described = max(joined.described, rest[0], key=len)
+        else:
+            joined.golds[int(rest[0])] = rest[1]
+    return found

@@ -202,7 +202,6 @@ def _place_of(error: expat.ExpatError, data: bytes) -> int:
     return min(max(line_start + error.offset - ahead, 0), len(data))
 
 
-_PAGE_STARTS = b"<page>", b"<page "
 _MOST_HEADER = 8 * 2**20
 _HEAD_OF_PAGE = 2**16
 
@@ -237,16 +236,15 @@ class Export:
     def header(self) -> bytes:
         """Everything before the first page."""
         if self._header is None:
-            while (start := _first_page(self._held)) < 0 and self._more():
+            while not (found := _PAGE.search(self._held)) and self._more():
                 if len(self._held) > _MOST_HEADER:
                     raise SourceError(
                         f"{self._label}: no page in the first {_MOST_HEADER:,} bytes",
                         hint="A MediaWiki export has its pages right behind <siteinfo>.",
                     )
-            if start < 0:
-                end = self._held.find(_END)
-                start = end if end >= 0 else len(self._held)
-            self._header = self._take(start)
+            end = self._held.find(_END)
+            before = end if end >= 0 else len(self._held)
+            self._header = self._take(found.start() if found else before)
         return self._header
 
     def pieces(self) -> Iterator[tuple[str, int, bytes]]:
@@ -306,8 +304,3 @@ class Export:
             f"{self._offset + len(self._held):,} of the unpacked file",
             hint="An export ends with </mediawiki>; copy or download it again.",
         )
-
-
-def _first_page(data: bytearray) -> int:
-    places = [place for mark in _PAGE_STARTS if (place := data.find(mark)) >= 0]
-    return min(places, default=-1)

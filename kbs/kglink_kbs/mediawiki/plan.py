@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
-import zstandard
 from pydantic import TypeAdapter
 
 from kglink.files.atomic import atomic_file
+from kglink.sources.compression import zstd
 from kglink_kbs.mediawiki.settings import MediaWikiSettings
 from kglink_kbs.mediawiki.site import Site
 
@@ -28,8 +28,7 @@ _MAGIC = b"KGSPILL1"
 
 def packed_sections(sections: Sequence[bytes]) -> list[bytes]:
     """What a file of ``sections`` holds, each compressed on its own; empty ones take 8 bytes."""
-    packer = zstandard.ZstdCompressor(level=_LEVEL)
-    packed = [packer.compress(section) if section else b"" for section in sections]
+    packed = [zstd.compress(section, _LEVEL) if section else b"" for section in sections]
     ends, end = [], 0
     for section in packed:
         end += len(section)
@@ -59,7 +58,7 @@ def read_section(path: Path, number: int) -> bytes:
         start, stop = (0, ends[0]) if number == 0 else ends
         file.seek(len(head) + count * _NUMBER.size + start)
         packed = file.read(stop - start)
-    return zstandard.ZstdDecompressor().decompress(packed) if packed else b""
+    return zstd.decompress(packed) if packed else b""
 
 
 def read_lines(paths: Iterable[Path], number: int) -> Iterator[list[str]]:
@@ -92,10 +91,9 @@ class Sections:
         return [("\n".join(lines) + "\n").encode() if lines else b"" for lines in self._lines]
 
 
-#: Sections of a chunk's file; behind them one for each part's titles, then one for its links.
+#: Sections of a chunk's file; behind them one for each part's titles, then one for the links to
+#: them, then one for those of the documents.
 ABOUT, ENTITIES, DOCUMENTS, PARTS = 0, 1, 2, 3
-#: Sections of the file of a chunk's documents; behind it one for each part's links.
-TEXTS, TEXT_PARTS = 0, 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,10 +126,6 @@ class Plan:
         """What was read from chunk ``number`` of the dump."""
         return Path(self.folder) / f"chunk-{number:06}"
 
-    def texts(self, number: int) -> Path:
-        """The documents of chunk ``number``, cleaned; behind them, by part, the links in them."""
-        return Path(self.folder) / f"texts-{number:06}"
-
     def tails(self) -> Path:
         """The ends of titles, behind their last slash, that name parts of pages in this wiki."""
         return Path(self.folder) / "tails"
@@ -159,3 +153,7 @@ class Plan:
     def links_section(self, part: int) -> int:
         """The section of a chunk's file with the links to the titles of a part."""
         return PARTS + self.parts + part
+
+    def mentions_section(self, part: int) -> int:
+        """The section of a chunk's file with the links of documents to the titles of a part."""
+        return PARTS + 2 * self.parts + part

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Set
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 from urllib.parse import quote, unquote_to_bytes
+from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
 
 from kglink.errors import SourceError
@@ -54,13 +55,17 @@ class Site:
 
 def read_site(header: bytes, label: str) -> Site:
     """The site of a dump from its beginning, up to the first page."""
-    reader = _Reader()
+    tree, elements = TreeBuilder(), list[Element]()
+
+    def start(name: str, attributes: dict[str, str]) -> None:
+        elements.append(tree.start(name.rpartition(" ")[2], attributes))
+
     parser = expat.ParserCreate(namespace_separator=" ")
     refuse_declarations(parser, label)
     parser.buffer_text = True
-    parser.StartElementHandler = reader.start
-    parser.EndElementHandler = reader.end
-    parser.CharacterDataHandler = reader.text
+    parser.StartElementHandler = start
+    parser.EndElementHandler = lambda name: tree.end(name.rpartition(" ")[2])
+    parser.CharacterDataHandler = tree.data
     try:
         parser.Parse(header, False)
     except expat.ExpatError as error:
@@ -71,63 +76,21 @@ def read_site(header: bytes, label: str) -> Site:
         ) from error
     except (ValueError, LookupError) as error:  # an encoding that expat does not know
         raise SourceError(f"{label} cannot be read as XML: {error}") from error
-    return reader.site(label)
-
-
-class _Reader:
-    """Collects what expat reports of a ``<siteinfo>``."""
-
-    def __init__(self) -> None:
-        self._root = ""
-        self._language = ""
-        self._facts: dict[str, str] = {}
-        self._namespaces: list[tuple[str, str, str]] = []
-        self._attributes: dict[str, str] = {}
-        self._text: list[str] = []
-
-    def start(self, name: str, attributes: dict[str, str]) -> None:
-        """An element begins."""
-        name = name.rpartition(" ")[2]
-        if not self._root:
-            self._root = name
-            self._language = attributes.get("http://www.w3.org/XML/1998/namespace lang", "")
-        self._attributes = attributes
-        self._text.clear()
-
-    def text(self, data: str) -> None:
-        """Text inside an element."""
-        self._text.append(data)
-
-    def end(self, name: str) -> None:
-        """An element ends."""
-        name, text = name.rpartition(" ")[2], "".join(self._text).strip()
-        if name == "namespace":
-            get = self._attributes.get
-            self._namespaces.append((get("key", ""), text, get("case", "")))
-        else:
-            self._facts.setdefault(name, text)
-        self._text.clear()
-
-    def site(self, label: str) -> Site:
-        """What was collected."""
-        if self._root != "mediawiki":
-            raise SourceError(
-                f"{label} is no MediaWiki export: its root element is <{self._root[:60]}>",
-                hint="An export begins with <mediawiki ...>; kglink plugins lists other formats.",
-            )
-        get = self._facts.get
-        case = get("case", "") or "first-letter"
-        spaces = tuple(
-            Namespace(int(key), name, (own or case) == "case-sensitive")
-            for key, name, own in self._namespaces
-            if re.fullmatch(r"-?[0-9]{1,6}", key)
+    root = elements[0].tag if elements else ""
+    if root != "mediawiki":
+        raise SourceError(
+            f"{label} is no MediaWiki export: its root element is <{root[:60]}>",
+            hint="An export begins with <mediawiki ...>; kglink plugins lists other formats.",
         )
-        return Site(
-            base=get("base", ""),
-            case=case,
-            language=self._language,
-            namespaces=spaces,
-        )
+    facts = {one.tag: (one.text or "").strip() for one in reversed(elements)}  # the first counts
+    case = facts.get("case") or "first-letter"
+    spaces = tuple(
+        Namespace(int(key), (one.text or "").strip(), (one.get("case") or case) == "case-sensitive")
+        for one in elements
+        if one.tag == "namespace" and re.fullmatch(r"-?[0-9]{1,6}", key := one.get("key", ""))
+    )
+    language = elements[0].get("http://www.w3.org/XML/1998/namespace lang", "")
+    return Site(facts.get("base", ""), case, language, spaces)
 
 
 #: ``article``: a page that may be an entity; ``hidden``: shows nothing where it stands (a file,

@@ -56,32 +56,22 @@ def receive(stream: BinaryIO) -> tuple[Job, bytes] | None:
     return json.loads(head), data
 
 
-class Worker:
-    """Does jobs by one plan."""
-
-    def __init__(self, plan: Plan) -> None:
-        self._plan = plan
-        self._reader = ChunkReader(plan)
-
-    def do(self, job: Job, data: bytes) -> Job:
-        """Do one job; what is written goes to the plan's folder."""
-        with keeping(self._plan):
-            if job["do"] == "read":
-                about, sections = self._reader.read(*_read_arguments(job, data))
-                write_sections(self._plan.chunk(job["chunk"]), sections)
-                return {"chunk": job["chunk"], "about": about}
-            if job["do"] == "clean":
-                self._reader.clean(job["chunk"], job["largest"])
-                return {}
-            resolver = PartResolver(self._plan, job["chunks"], job["groups"])
-            match job["do"]:
-                case "ask":
-                    resolver.ask(job["part"])
-                case "answer":
-                    resolver.answer(job["turn"], job["part"])
-                case _:
-                    resolver.join(job["part"])
-        return {}
+def done(plan: Plan, reader: ChunkReader, job: Job, data: bytes) -> Job:
+    """Do one job and answer; what is written goes to the plan's folder."""
+    with keeping(plan):
+        if job["do"] == "read":
+            about, sections = reader.read(job, data)
+            write_sections(plan.chunk(job["chunk"]), sections)
+            return {"chunk": job["chunk"], "about": about}
+        resolver = PartResolver(plan, job["chunks"], job["groups"])
+        match job["do"]:
+            case "ask":
+                resolver.ask(job["part"])
+            case "answer":
+                resolver.answer(job["turn"], job["part"])
+            case _:
+                resolver.join(job["part"])
+    return {}
 
 
 @dataclass(frozen=True)
@@ -101,13 +91,9 @@ class ReadJob:
 
     def do(self, given: tuple[Job, bytes]) -> Job:
         """The answer to a job that reads, with the packed sections."""
-        about, sections = self._reader.read(*_read_arguments(*given))
+        about, sections = self._reader.read(*given)
         packed = b"".join(packed_sections(sections))
         return {"chunk": given[0]["chunk"], "about": about, "packed": packed}
-
-
-def _read_arguments(job: Job, data: bytes) -> tuple[int, bytes, str, int, int]:
-    return job["chunk"], data, job["label"], job["offset"], job["bound"]
 
 
 @contextmanager
@@ -129,10 +115,11 @@ def main() -> None:
     first = receive(sys.stdin.buffer)
     if first is None:
         return
-    worker = Worker(Plan.from_json(first[0]))
+    plan = Plan.from_json(first[0])
+    reader = ChunkReader(plan)
     while message := receive(sys.stdin.buffer):
         try:
-            answer = worker.do(*message)
+            answer = done(plan, reader, *message)
         except KglinkError as error:
             answer = {"error": [error.message, error.hint]}
         try:
@@ -154,7 +141,7 @@ class Workers:
     def __init__(self, plan: Plan, count: int) -> None:
         self._plan = plan
         self.count = count
-        self._here = Worker(plan) if not count else None
+        self._here = ChunkReader(plan) if not count else None
         self._idle: SimpleQueue[subprocess.Popen[bytes]] = SimpleQueue()
         self._started: list[subprocess.Popen[bytes]] = []
         self._threads = ThreadPoolExecutor(max(1, count))
@@ -171,9 +158,9 @@ class Workers:
 
     def _submit(self, job: Job, data: bytes) -> Future[Job]:
         if self._here is not None:
-            done: Future[Job] = Future()
-            done.set_result(self._here.do(job, data))
-            return done
+            future: Future[Job] = Future()
+            future.set_result(done(self._plan, self._here, job, data))
+            return future
         if len(self._started) < self.count:
             process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "kglink_kbs.mediawiki.workers"],
@@ -185,7 +172,10 @@ class Workers:
             self._idle.put(process)
         return self._threads.submit(self._do, job, data)
 
-    def close(self) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         """End the processes."""
         self._threads.shutdown(cancel_futures=True)
         for process in self._started:
@@ -194,12 +184,6 @@ class Workers:
         for process in self._started:
             process.wait()
             _pipe(process.stdout).close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _do(self, job: Job, data: bytes) -> Job:
         process = self._idle.get()

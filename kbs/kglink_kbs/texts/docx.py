@@ -15,7 +15,7 @@ from kglink.sources import Source, SourceHead
 from kglink.sources.values import text_too_long
 from kglink_kbs.archives import archive_names, opened_files
 from kglink_kbs.guarded_xml import MOST_DEPTH, parse_pieces
-from kglink_kbs.texts.plain import OneTextAdapter, TextSettings, document_of_parts
+from kglink_kbs.texts.plain import TextSettings, document_of_parts
 
 _MAIN = "word/document.xml"
 _SPACES = (
@@ -27,22 +27,16 @@ _BREAKS = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "\u2011", "ptab
 _LEFT_OUT = frozenset({"del", "moveFrom", "txbxContent"})
 
 
-class DocxAdapter(OneTextAdapter):
-    """Reads a file as one document."""
-
-    def __init__(self, settings: TextSettings) -> None:
-        self._settings = settings
-
-    def document(self, source: Source) -> Document:
-        """The text of the main part."""
-        with opened_files(source) as files:
-            if _MAIN not in files:
-                raise SourceError(
-                    f"{source.label} has no {_MAIN}: it is no Word file",
-                    hint="Save it as .docx, or as plain text.",
-                )
-            text = _Paragraphs(source, self._settings).read(files[_MAIN])
-        return document_of_parts(source, "docx", [("body", text)])
+def document(source: Source, settings: TextSettings) -> Document:
+    """The text of the main part."""
+    with opened_files(source) as files:
+        if _MAIN not in files:
+            raise SourceError(
+                f"{source.label} has no {_MAIN}: it is no Word file",
+                hint="Save it as .docx, or as plain text.",
+            )
+        text = _Paragraphs(source, settings).read(files[_MAIN])
+    return document_of_parts(source, "docx", [("body", text)])
 
 
 def sniff(head: SourceHead) -> float:

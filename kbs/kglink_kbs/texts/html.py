@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kglink.records import Document
 from kglink.sources import Source, SourceHead
-from kglink_kbs.texts.plain import OneTextAdapter, TextSettings, document_of_parts
+from kglink_kbs.texts.plain import TextSettings, document_of_parts
 from kglink_kbs.values import unescaped
 
 if TYPE_CHECKING:
@@ -68,16 +68,10 @@ class HtmlText(NamedTuple):
     text: str
 
 
-class HtmlAdapter(OneTextAdapter):
-    """Reads a page as one document."""
-
-    def __init__(self, settings: TextSettings) -> None:
-        self._settings = settings
-
-    def document(self, source: Source) -> Document:
-        """The page."""
-        page = html_text(source.text(), self._settings)
-        return document_of_parts(source, "html", [("body", page.text)], title=page.title)
+def document(source: Source, settings: TextSettings) -> Document:
+    """A page of HTML."""
+    page = html_text(source.text(), settings)
+    return document_of_parts(source, "html", [("body", page.text)], title=page.title)
 
 
 def sniff(head: SourceHead) -> float:
@@ -233,23 +227,16 @@ _FRONT = re.compile(r"---[ \t]*\r?\n.*?^(?:---|\.\.\.)[ \t]*$", re.S | re.M)
 _LONGEST_PARAGRAPH = 5000
 
 
-class MarkdownAdapter(OneTextAdapter):
-    """Reads a page as one document."""
+def markdown_document(source: Source, settings: TextSettings) -> Document:
+    """A page of Markdown."""
+    from markdown_it import MarkdownIt
 
-    def __init__(self, settings: TextSettings) -> None:
-        from markdown_it import MarkdownIt
-
-        self._settings = settings
-        self._parser = MarkdownIt("commonmark").enable(["table", "strikethrough"])
-        self._parser.core.ruler.at("inline", _read_paragraphs)
-
-    def document(self, source: Source) -> Document:
-        """The page."""
-        text = source.text()
-        front = _FRONT.match(text)
-        page = self._parser.render(text[front.end() :] if front else text)
-        body = html_text(page, self._settings).text
-        return document_of_parts(source, "markdown", [("body", body)])
+    parser = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+    parser.core.ruler.at("inline", _read_paragraphs)
+    text = source.text()
+    front = _FRONT.match(text)
+    page = parser.render(text[front.end() :] if front else text)
+    return document_of_parts(source, "markdown", [("body", html_text(page, settings).text)])
 
 
 def _read_paragraphs(state: StateCore) -> None:

@@ -18,7 +18,7 @@ from kglink.errors import SourceError
 from kglink.records import Document
 from kglink.sources import Source, SourceHead
 from kglink_kbs.texts.html import html_text
-from kglink_kbs.texts.plain import OneTextAdapter, TextSettings, document_of_parts
+from kglink_kbs.texts.plain import TextSettings, document_of_parts
 
 _HEADER = re.compile(rb"(?:From |[!-9;-~]{1,76}:[ \t\r\n])", re.I)
 _OF_MAILS = re.compile(
@@ -42,60 +42,52 @@ class _ShortHeaders(Compat32):
         return name, value[:_LONGEST_HEADER]
 
 
-class MailAdapter(OneTextAdapter):
-    """Reads a mail as one document."""
+def document(source: Source, settings: TextSettings) -> Document:
+    """The subject and the body of a mail."""
+    with source.open() as stream:
+        raw = stream.read(4 * source.limits.max_text_chars).removeprefix(codecs.BOM_UTF8)
+    if not _HEADER.match(raw):
+        raise SourceError(
+            f"{source.label} begins with no header of a mail",
+            hint="Save the mail as .eml, or read the file as plain text: --input text.",
+        )
+    try:
+        mail = message_from_bytes(raw, policy=_ShortHeaders())
+        subject = _decoded(str(mail["subject"] or ""))
+        body = "\n\n".join(filter(None, (_text(one, settings) for one in _bodies(mail))))
+    except RecursionError as error:
+        raise SourceError(
+            f"{source.label}: its parts are nested too deeply", hint="No program writes that."
+        ) from error
+    return document_of_parts(source, "mail", [("subject", subject), ("body", body)], title=subject)
 
-    def __init__(self, settings: TextSettings) -> None:
-        self._settings = settings
 
-    def document(self, source: Source) -> Document:
-        """The mail."""
-        with source.open() as stream:
-            raw = stream.read(4 * source.limits.max_text_chars).removeprefix(codecs.BOM_UTF8)
-        if not _HEADER.match(raw):
-            raise SourceError(
-                f"{source.label} begins with no header of a mail",
-                hint="Save the mail as .eml, or read the file as plain text: --input text.",
-            )
-        try:
-            mail = message_from_bytes(raw, policy=_ShortHeaders())
-            subject = _decoded(str(mail["subject"] or ""))
-            body = "\n\n".join(self._bodies(mail))
-        except RecursionError as error:
-            raise SourceError(
-                f"{source.label}: its parts are nested too deeply", hint="No program writes that."
-            ) from error
-        parts = [("subject", subject), ("body", body)]
-        return document_of_parts(source, "mail", parts, title=subject)
+def _bodies(mail: Message) -> Iterator[Message]:
+    """The parts of a mail that hold its text, one form of each."""
+    waiting, seen = [mail], 0
+    while waiting and seen < _MOST_PARTS:
+        part, seen = waiting.pop(), seen + 1
+        if part.get_content_disposition() == "attachment":
+            continue
+        # Asked for a payload that is no list, the library decodes it with any codec it names.
+        payload = part.get_payload() if part.is_multipart() else ()
+        inner = [one for one in payload if isinstance(one, Message)]
+        if part.get_content_type() == "multipart/alternative":
+            # Of several forms of one text the plain one, else the last, which is the richest.
+            plain = [one for one in inner if one.get_content_type() == "text/plain"]
+            waiting += plain[:1] or inner[-1:]
+        elif inner:
+            waiting += reversed(inner)
+        elif part.get_content_type() in ("text/plain", "text/html"):
+            yield part
 
-    def _bodies(self, mail: Message) -> Iterator[str]:
-        """The texts of a mail, one form of each."""
-        waiting, seen = [mail], 0
-        while waiting and seen < _MOST_PARTS:
-            part, seen = waiting.pop(), seen + 1
-            if part.get_content_disposition() == "attachment":
-                continue
-            # Asked for a payload that is no list, the library decodes it with any codec it names.
-            payload = part.get_payload() if part.is_multipart() else ()
-            inner = [one for one in payload if isinstance(one, Message)]
-            if part.get_content_type() == "multipart/alternative":
-                # Of several forms of one text the plain one, else the last, which is the richest.
-                plain = [one for one in inner if one.get_content_type() == "text/plain"]
-                waiting += plain[:1] or inner[-1:]
-            elif inner:
-                waiting += reversed(inner)
-            elif text := self._text(part):
-                yield text
 
-    def _text(self, part: Message) -> str:
-        kind = part.get_content_type()
-        if kind not in ("text/plain", "text/html"):
-            return ""
-        content = part.get_payload(decode=True)
-        text = _of_charset(content if isinstance(content, bytes) else b"", part)
-        if kind == "text/html":
-            return html_text(text, self._settings).text
-        return text.replace("\r\n", "\n").strip()
+def _text(part: Message, settings: TextSettings) -> str:
+    content = part.get_payload(decode=True)
+    text = _of_charset(content if isinstance(content, bytes) else b"", part)
+    if part.get_content_type() == "text/html":
+        return html_text(text, settings).text
+    return text.replace("\r\n", "\n").strip()
 
 
 def sniff(head: SourceHead) -> float:

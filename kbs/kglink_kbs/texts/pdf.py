@@ -40,66 +40,62 @@ class PdfSettings(PluginSettings):
     """Largest file that is read, in MiB."""
 
 
-class PdfAdapter(OneTextAdapter):
-    """Reads a file as one document."""
+def make(settings: PdfSettings) -> OneTextAdapter[PdfSettings]:
+    """The adapter; the process that reads needs pypdf, an extra."""
+    import_module("pypdf")
+    return OneTextAdapter(document, settings)
 
-    def __init__(self, settings: PdfSettings) -> None:
-        import_module("pypdf")  # the process that reads needs it
-        self._settings = settings
 
-    def document(self, source: Source) -> Document:
-        """The text of all pages."""
-        longest = self._settings.max_mb * 2**20
-        with source.open() as stream:
-            data = stream.read(longest + 1)
-        if len(data) > longest:
-            raise SourceError(
-                f"{source.label} is larger than {self._settings.max_mb} MiB",
-                hint="Raise max_mb (--input-set max_mb=...), or cut the file into parts.",
-            )
-        pages = (json.loads(line) for line in self._pages(source, data).splitlines())
-        parts = ((f"page {number}", _DIVIDED.sub("", text)) for number, text in enumerate(pages, 1))
-        return document_of_parts(source, "pdf", parts)
-
-    def _pages(self, source: Source, data: bytes) -> bytes:
-        seconds, most = self._settings.seconds, source.limits.max_text_chars
-        bounds = (seconds, self._settings.memory_mb * 2**20, most)
-        try:
-            done = subprocess.run(  # noqa: S603 - our own program, and numbers
-                [sys.executable, "-P", "-m", pdf_pages.__name__, *map(str, bounds)],
-                input=data,
-                capture_output=True,
-                timeout=10 * seconds,
-                check=False,
-            )
-        except subprocess.TimeoutExpired as error:
-            raise self._too_slow(source) from error
-        if done.returncode == 0:
-            return done.stdout
-        if done.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
-            raise self._too_slow(source)
-        if done.returncode == pdf_pages.TOO_LONG:
-            raise text_too_long(source.label, most)
-        if done.returncode == pdf_pages.TOO_LARGE:
-            raise SourceError(
-                f"{source.label}: reading it takes more than {self._settings.memory_mb} MiB",
-                hint="If it is what you expect, raise memory_mb (--input-set memory_mb=...).",
-            )
-        if done.returncode == pdf_pages.ENCRYPTED:
-            raise SourceError(
-                f"{source.label} is encrypted", hint="Save it without a password first."
-            )
-        reason = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+def document(source: Source, settings: PdfSettings) -> Document:
+    """The text of all pages."""
+    longest = settings.max_mb * 2**20
+    with source.open() as stream:
+        data = stream.read(longest + 1)
+    if len(data) > longest:
         raise SourceError(
-            f"{source.label} cannot be read as a PDF file: {reason or 'it is damaged'}",
-            hint="Open it in a viewer and print it to a new file.",
+            f"{source.label} is larger than {settings.max_mb} MiB",
+            hint="Raise max_mb (--input-set max_mb=...), or cut the file into parts.",
         )
+    pages = (json.loads(line) for line in _pages(source, settings, data).splitlines())
+    parts = ((f"page {number}", _DIVIDED.sub("", text)) for number, text in enumerate(pages, 1))
+    return document_of_parts(source, "pdf", parts)
 
-    def _too_slow(self, source: Source) -> SourceError:
-        return SourceError(
-            f"{source.label}: reading it takes more than {self._settings.seconds} seconds",
-            hint="If it is what you expect, raise seconds (--input-set seconds=...).",
+
+def _pages(source: Source, settings: PdfSettings, data: bytes) -> bytes:
+    seconds, most = settings.seconds, source.limits.max_text_chars
+    too_slow = SourceError(
+        f"{source.label}: reading it takes more than {seconds} seconds",
+        hint="If it is what you expect, raise seconds (--input-set seconds=...).",
+    )
+    bounds = (seconds, settings.memory_mb * 2**20, most)
+    try:
+        done = subprocess.run(  # noqa: S603 - our own program, and numbers
+            [sys.executable, "-P", "-m", pdf_pages.__name__, *map(str, bounds)],
+            input=data,
+            capture_output=True,
+            timeout=10 * seconds,
+            check=False,
         )
+    except subprocess.TimeoutExpired as error:
+        raise too_slow from error
+    if done.returncode == 0:
+        return done.stdout
+    if done.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
+        raise too_slow
+    if done.returncode == pdf_pages.TOO_LONG:
+        raise text_too_long(source.label, most)
+    if done.returncode == pdf_pages.TOO_LARGE:
+        raise SourceError(
+            f"{source.label}: reading it takes more than {settings.memory_mb} MiB",
+            hint="If it is what you expect, raise memory_mb (--input-set memory_mb=...).",
+        )
+    if done.returncode == pdf_pages.ENCRYPTED:
+        raise SourceError(f"{source.label} is encrypted", hint="Save it without a password first.")
+    reason = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+    raise SourceError(
+        f"{source.label} cannot be read as a PDF file: {reason or 'it is damaged'}",
+        hint="Open it in a viewer and print it to a new file.",
+    )
 
 
 def sniff(head: SourceHead) -> float:

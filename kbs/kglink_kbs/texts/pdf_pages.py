@@ -18,7 +18,11 @@ DAMAGED, ENCRYPTED, TOO_LONG, TOO_LARGE = 3, 4, 5, 6
 def main() -> int:
     """Print the pages; what is wrong goes to standard error, its kind is the exit code."""
     seconds, size, characters = map(int, sys.argv[1:])
-    _limit(seconds, size)
+    if sys.platform != "win32":
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
+        resource.setrlimit(resource.RLIMIT_AS, (size, size))
     logging.disable()  # pypdf tells all that it mends in a file
     try:
         return _print_pages(sys.stdin.buffer.read(), characters)
@@ -43,16 +47,6 @@ def _print_pages(data: bytes, characters: int) -> int:
     except (DependencyError, FileNotDecryptedError):
         return ENCRYPTED
     return 0
-
-
-def _limit(seconds: int, size: int) -> None:
-    """Bound computing time and memory, where the system can."""
-    if sys.platform == "win32":
-        return
-    import resource
-
-    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
-    resource.setrlimit(resource.RLIMIT_AS, (size, size))
 
 
 if __name__ == "__main__":

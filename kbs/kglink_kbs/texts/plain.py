@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Generic, TypeVar
 
 from kglink.errors import RecordError
 from kglink.plugins import PluginSettings
@@ -34,21 +34,26 @@ class PlainSettings(PluginSettings):
     """Whether mentions are marked: [[like this]]."""
 
 
-class OneTextAdapter(ABC):
-    """Reads a source as one document."""
+Settings = TypeVar("Settings", bound=PluginSettings)
+
+
+class OneTextAdapter(Generic[Settings]):
+    """Reads a source as the one ``document`` that a function makes of it."""
+
+    def __init__(
+        self, document: Callable[[Source, Settings], Document], settings: Settings
+    ) -> None:
+        self._document = document
+        self._settings = settings
 
     def read(self, source: Source, problems: Problems) -> Iterator[Record]:
         """The document; what is wrong with its text goes to ``problems``."""
         try:
-            document = self.document(source)
+            document = self._document(source, self._settings)
         except RecordError as error:
             problems.report(error)
             return
         yield document
-
-    @abstractmethod
-    def document(self, source: Source) -> Document:
-        """The document."""
 
 
 def document_of_parts(
@@ -73,15 +78,9 @@ def document_of_parts(
     return Document(source.name, _BREAK.join(pieces), title=title, meta={**meta, "parts": places})
 
 
-class PlainAdapter(OneTextAdapter):
-    """Reads a whole source as one text, its mentions marked by hand or not."""
-
-    def __init__(self, settings: PlainSettings) -> None:
-        self._marked = settings.marked
-
-    def document(self, source: Source) -> Document:
-        """The text, with the mentions that are marked in it."""
-        text = source.text()
-        text, spans = parse_marked(text) if self._marked else (text, [])
-        mentions = (Mention(one.start, one.end, text[one.start : one.end]) for one in spans)
-        return Document(source.name, text, tuple(mentions))
+def document(source: Source, settings: PlainSettings) -> Document:
+    """A whole source as one text, with the mentions that are marked in it by hand."""
+    text = source.text()
+    text, spans = parse_marked(text) if settings.marked else (text, [])
+    mentions = (Mention(one.start, one.end, text[one.start : one.end]) for one in spans)
+    return Document(source.name, text, tuple(mentions))
