@@ -14,6 +14,7 @@ from typer import Argument, Option
 from kglink.errors import UsageError
 from kglink.text.printable import printable
 from kglink.workspace.folder import LEAST_UNKNOWN, PROMOTED
+from kglink_cli import shared
 from kglink_cli.build import ensure_space
 from kglink_cli.console import counted, note, print_json, print_table, progress, say
 from kglink_cli.session import open_workspace, split_names
@@ -52,8 +53,8 @@ def discover(
     in_terminal: bool = Option(False, "--review", help="Judge what was found, one key for each."),
     all_: bool = Option(False, "--all", help="List what was rejected too."),
     detector: str | None = Option(None, help="What finds the mentions (`kglink plugins`)."),
-    space: str | None = Option(None, help="Name of the space."),
-    as_json: bool = Option(False, "--json", help="Print JSON."),
+    space: shared.SpaceName = None,
+    as_json: shared.AsJson = False,
 ) -> None:
     """Find what texts speak of and no KB has, such as people or products that are new.
 
@@ -94,7 +95,7 @@ def discover(
 def promote(
     context: typer.Context,
     kb: str = Option(PROMOTED, help="The KB that they go to."),
-    as_json: bool = Option(False, "--json", help="Print JSON."),
+    as_json: shared.AsJson = False,
 ) -> None:
     """Make entities of the discoveries that were accepted: the next `kglink link` has them.
 

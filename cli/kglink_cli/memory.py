@@ -17,9 +17,10 @@ from kglink.errors import KglinkError, UsageError
 from kglink.records import CORRECTIONS, EntityId
 from kglink.text.printable import printable
 from kglink.workspace.folder import PROMOTED
+from kglink_cli import shared
 from kglink_cli.build import ensure_space
 from kglink_cli.console import counted, note, print_json, progress, say, say_cells
-from kglink_cli.session import Rerank, open_workspace, split_names
+from kglink_cli.session import open_workspace, split_names
 from kglink_cli.terminal import (
     MOST_CHOICES,
     choices,
@@ -59,7 +60,7 @@ def learn(
         help="KBs of annotated documents, several separated by commas; none: list what was learnt.",
     ),
     split: Split = "",
-    as_json: bool = Option(False, "--json", help="Print JSON."),
+    as_json: shared.AsJson = False,
 ) -> None:
     """Remember what surfaces mean in annotated documents: the next link asks it.
 
@@ -124,12 +125,12 @@ def fit(
     context: typer.Context,
     docs: Docs,
     split: Split = "",
-    rerank: Rerank = None,
+    rerank: shared.Rerank = None,
     clustered: bool = Option(
         False, "--cluster", help="Choose how kglink link --cluster clusters, if at all."
     ),
-    space: str | None = Option(None, help="Name of the space."),
-    as_json: bool = Option(False, "--json", help="Print JSON."),
+    space: shared.SpaceName = None,
+    as_json: shared.AsJson = False,
 ) -> None:
     """Fit how the space weighs evidence, and how sure it is, to annotated documents.
 
