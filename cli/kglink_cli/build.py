@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -198,7 +199,7 @@ def index(
     if exact and preset:
         raise UsageError("--exact is a preset itself", hint="Name one of the two.")
     wanted = {"preset": EXACT if exact else preset, "factory": factory}
-    changes = parse_options(settings)
+    changes, tell_index = parse_options(settings), partial(note, "index")
     with open_workspace(context, {"space.name": space}) as workspace:
         if presets:
             found = workspace.index_presets()
@@ -216,7 +217,7 @@ def index(
             how = "texts of this space are searched by their token matrices, exactly"
             note("index", f"{how}: no search asks its index")
         if any(wanted.values()) or changes:
-            change = workspace.change_index(**wanted, settings=changes, stage=_stage)
+            change = workspace.change_index(**wanted, settings=changes, stage=tell_index)
             record["published"] = change is not None
             if change is None:
                 note("index", "the space has just this index: nothing was changed")
@@ -240,16 +241,12 @@ def index(
         figures = None
         if queries:
             with progress() as tell:
-                figures = workspace.measure_index(queries=queries, stage=_stage, progress=tell)
+                figures = workspace.measure_index(queries=queries, stage=tell_index, progress=tell)
             record["measured"] = figures.as_json()
     if as_json:
         print_json(record)
     elif figures is not None:
         _print(figures)
-
-
-def _stage(text: str) -> None:
-    note("index", text)
 
 
 def app() -> typer.Typer:

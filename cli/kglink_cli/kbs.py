@@ -34,7 +34,6 @@ from kglink_cli.session import open_workspace, parse_options, ray_workers, split
 
 if TYPE_CHECKING:
     from kglink.sources import Problems
-    from kglink.store import KBInfo
     from kglink.workspace import AddedKB
     from kglink.workspace.plan import Plan
 
@@ -236,10 +235,12 @@ def _time(seconds: float) -> str:
     return f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.1f} h"
 
 
-COLUMNS = (
-    "name", "entities", "described", "aliases", "documents", "mentions", "mappings", "rev",
-    "adapter",
-)  # fmt: skip
+#: The facts of a KB that are listed, each below the name of its column.
+LISTED = {
+    "name": "name", "entities": "entities", "with_description": "described", "aliases": "aliases",
+    "documents": "documents", "mentions": "mentions", "mappings": "mappings", "revision": "rev",
+    "adapter": "adapter",
+}  # fmt: skip
 
 
 def app() -> typer.Typer:
@@ -260,7 +261,11 @@ def list_kbs(context: typer.Context, as_json: shared.AsJson = False) -> None:
     if as_json:
         print_json([info.as_json() for info in infos])
     elif infos:
-        print_table(COLUMNS, [_row(info) for info in infos], right=range(1, 8))
+        rows = [[getattr(info, fact) for fact in LISTED] for info in infos]
+        for row, info in zip(rows, infos, strict=True):
+            if info.updating or not info.complete:
+                row[0] += " (unfinished)"
+        print_table(tuple(LISTED.values()), rows, right=range(1, 8))
     else:
         note("empty", "no KB yet: kglink add-kb NAME SOURCE")
 
@@ -314,15 +319,6 @@ def tell_of_gone(golds: int) -> None:
     if golds:
         what = f"{counted(golds, 'mention')} of documents meant what was removed"
         note("gold", f"{what}: nothing learns from it or is judged by it")
-
-
-def _row(info: KBInfo) -> list[object]:
-    unfinished = info.updating or not info.complete
-    name = f"{info.name} (unfinished)" if unfinished else info.name
-    return [
-        name, info.entities, info.with_description, info.aliases, info.documents, info.mentions,
-        info.mappings, info.revision, info.adapter,
-    ]  # fmt: skip
 
 
 def export(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from itertools import islice
@@ -234,6 +234,14 @@ def link(
             _make_vectors(workspace)
 
 
+def _make_vectors(workspace: Workspace) -> None:
+    note("space", "making the other vectors now (Ctrl-C stops, and keeps those made)")
+    try:
+        build_with_progress(workspace)
+    except SpaceBusyError:
+        note("space", "another process is making them")
+
+
 def _link_here(
     to: Output, linker: Linker, reader: TextReader, source: Source | None, *, lines: bool
 ) -> int:
@@ -256,26 +264,18 @@ def _link_here(
             inputs = reader.read(source)
         rest = after(inputs, written, again=linker.sees_all)
         batches = ([text] for text in rest) if lines else [rest]
-        # A bar would run through a table that is printed to the same terminal.
-        visible = to.path is not None or not sys.stdout.isatty()
         documents = (one for batch in batches for one in answer(batch))
         linked_now = islice(documents, len(written) * linker.sees_all, None)
-        for document in showing_texts(
-            linked_now, reader, source, before=len(written), visible=visible
-        ):
-            mentions += len(document.links)
-            yield document
+        # A bar would run through a table that is printed to the same terminal.
+        with display(visible=to.path is not None or not sys.stdout.isatty()) as show:
+            show(texts_done(len(written), reader, source))
+            for done, document in enumerate(linked_now, len(written) + 1):
+                show(texts_done(done, reader, source))
+                mentions += len(document.links)
+                yield document
 
     to.write(linked)
     return mentions
-
-
-def _make_vectors(workspace: Workspace) -> None:
-    note("space", "making the other vectors now (Ctrl-C stops, and keeps those made)")
-    try:
-        build_with_progress(workspace)
-    except SpaceBusyError:
-        note("space", "another process is making them")
 
 
 def _tell_linked(mentions: int, seconds: float, output: Path | None, reader: TextReader) -> None:
@@ -333,25 +333,6 @@ def _check(
             "--lines reads standard input as UTF-8",
             hint=f"... | iconv -f {shlex.quote(encoding)} -t UTF-8 | kglink link - --lines",
         )
-
-
-def showing_texts(
-    documents: Iterable[LinkedDocument],
-    reader: TextReader,
-    source: Source | None,
-    *,
-    before: int = 0,
-    visible: bool = True,
-) -> Iterator[LinkedDocument]:
-    """The documents, and how many are done with those ``before``, shown while they come."""
-    if not visible:
-        yield from documents
-        return
-    with display() as show:
-        show(texts_done(before, reader, source))
-        for done, document in enumerate(documents, before + 1):
-            show(texts_done(done, reader, source))
-            yield document
 
 
 def texts_done(done: int, reader: TextReader, source: Source | None) -> Reached:
