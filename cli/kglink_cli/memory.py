@@ -256,7 +256,7 @@ class _Reviewing:
 
     def __post_init__(self) -> None:
         self.is_shown = sys.stdin.isatty()
-        self.console = review_console()
+        self.console = review_console(quiet=not self.is_shown)
         self.asked = 0
 
     def judge(self) -> None:
@@ -313,9 +313,8 @@ class _Reviewing:
         if not found:
             raise UsageError(f"no entity is found by {words!r}", hint="Type a name or kb:key.")
         offered = [one.id for one in found]
-        if self.is_shown:
-            self.console.print(*self._choices(offered), sep="\n")
-            self.console.print("which one?", style="dim")
+        self.console.print(*self._choices(offered), sep="\n")
+        self.console.print("which one?", style="dim")
         key = next((one for one in self.typed if not one.isspace()), "")
         return self.session.choose(_numbered(key, offered))
 
@@ -329,8 +328,7 @@ class _Reviewing:
         return typed_line(self.typed, echo)
 
     def _tell(self, what: str) -> None:
-        if self.is_shown:
-            self.console.print(printable(what), style="bold", markup=False)
+        self.console.print(printable(what), style="bold", markup=False)
 
     def _show(self, link: LinkToReview) -> list[EntityId]:
         """Show a link in its text; returns the candidates in the order of their numbers."""

@@ -162,13 +162,8 @@ def write_project(name: str, vendor: str, kind: str = "kb", folder: Path | None 
         raise UsageError(f"{target} exists already", hint="Name another folder with --dir.")
     target.parent.mkdir(parents=True, exist_ok=True)
     with atomic_folder(target) as project:
-        _fill(template_folder(), project, known, name, vendor)
+        _fill(PACKAGED if PACKAGED.is_dir() else IN_CLONE, project, known, name, vendor)
     return target
-
-
-def template_folder() -> Path:
-    """Where the templates lie: in the installed package, or in the clone that it runs from."""
-    return PACKAGED if PACKAGED.is_dir() else IN_CLONE
 
 
 def distribution_of(name: str) -> str:

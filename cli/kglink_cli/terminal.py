@@ -105,9 +105,9 @@ def require_terminal(what: str, hint: str) -> None:
         )
 
 
-def review_console() -> Console:
+def review_console(*, quiet: bool = False) -> Console:
     """Where cards are shown: standard output is for the result."""
-    return Console(stderr=True, highlight=False)
+    return Console(stderr=True, highlight=False, quiet=quiet)
 
 
 def show_card(console: Console, heading: str, *content: RenderableType, keys: str) -> None:
