@@ -175,8 +175,13 @@ def _bar_or_lines() -> Iterator[Show]:
         task, pace = bar.add_task("", total=None, amount="", pace=""), _Pace()
 
         def show(reached: Reached) -> None:
-            shown = {"amount": _amount(reached), "pace": "  ".join(pace.of(reached))}
-            bar.update(task, description=escape(reached.label), completed=reached.done, **shown)
+            bar.update(
+                task,
+                description=escape(reached.label),
+                completed=reached.done,
+                amount=_amount(reached),
+                pace="  ".join(pace.of(reached)),
+            )
             # For `update` a total of None is no news: a step without an end would keep the last.
             bar.tasks[task].total = reached.total or None
 
