@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,14 +16,9 @@ from typer import Argument, Option
 
 from kglink.config import SpaceSection
 from kglink.errors import UnknownNameError, UsageError
+from kglink_cli import shared
 from kglink_cli.console import counted, note, print_json, print_table, progress
-from kglink_cli.session import (
-    Engine,
-    EngineWorkers,
-    open_workspace,
-    parse_options,
-    ray_workers,
-)
+from kglink_cli.session import open_workspace, parse_options, ray_workers
 
 if TYPE_CHECKING:
     from kglink.space.build import BuildReport
@@ -34,7 +30,7 @@ if TYPE_CHECKING:
 
 def build(
     context: typer.Context,
-    space: str | None = Option(None, help="Name of the space."),
+    space: shared.SpaceName = None,
     index: str | None = Option(None, help="Index back end (`kglink plugins`)."),
     model: str = Option("", help="A folder, or a name: in the place of the space's own model."),
     words: bool | None = Option(
@@ -45,8 +41,8 @@ def build(
         show_default=False,
     ),
     fresh: bool = Option(False, "--fresh", help="Reuse nothing: encode everything again."),
-    engine: Engine = "processes",
-    workers: EngineWorkers = None,
+    engine: shared.Engine = "processes",
+    workers: shared.EngineWorkers = None,
     as_json: bool = Option(False, "--json", help="Print the manifest as JSON."),
 ) -> None:
     """Build the joint space of all KBs; only what changed since the last build is encoded."""
@@ -142,9 +138,9 @@ def _tell_built(workspace: Workspace, made: BuildReport, seconds: float) -> None
 
 def distill(
     context: typer.Context,
-    space: str | None = Option(None, help="Name of the space."),
+    space: shared.SpaceName = None,
     into: str = Option("static", help="Name of the new space; a distilled one is replaced."),
-    as_json: bool = Option(False, "--json", help="Print JSON."),
+    as_json: shared.AsJson = False,
 ) -> None:
     """Make a space for which a static model reads mentions, many times faster on a CPU.
 
@@ -180,7 +176,7 @@ EXACT = "flat"
 
 def index(
     context: typer.Context,
-    space: str | None = Option(None, help="Name of the space."),
+    space: shared.SpaceName = None,
     preset: str = Option("", help="An index by name; --presets lists them."),
     factory: str = Option("", help="Any index by its faiss factory string."),
     exact: bool = Option(False, "--exact", help="The exact index again."),
@@ -189,7 +185,7 @@ def index(
     ),
     queries: int = Option(256, min=0, help="Queries to measure with; 0: do not measure."),
     presets: bool = Option(False, "--presets", help="List the presets."),
-    as_json: bool = Option(False, "--json", help="Print JSON."),
+    as_json: shared.AsJson = False,
 ) -> None:
     """Give a space another index, nothing encoded anew, and measure it against exact search.
 
@@ -203,7 +199,7 @@ def index(
     if exact and preset:
         raise UsageError("--exact is a preset itself", hint="Name one of the two.")
     wanted = {"preset": EXACT if exact else preset, "factory": factory}
-    changes = parse_options(settings)
+    changes, tell_index = parse_options(settings), partial(note, "index")
     with open_workspace(context, {"space.name": space}) as workspace:
         if presets:
             found = workspace.index_presets()
@@ -221,7 +217,7 @@ def index(
             how = "texts of this space are searched by their token matrices, exactly"
             note("index", f"{how}: no search asks its index")
         if any(wanted.values()) or changes:
-            change = workspace.change_index(**wanted, settings=changes, stage=_stage)
+            change = workspace.change_index(**wanted, settings=changes, stage=tell_index)
             record["published"] = change is not None
             if change is None:
                 note("index", "the space has just this index: nothing was changed")
@@ -245,16 +241,12 @@ def index(
         figures = None
         if queries:
             with progress() as tell:
-                figures = workspace.measure_index(queries=queries, stage=_stage, progress=tell)
+                figures = workspace.measure_index(queries=queries, stage=tell_index, progress=tell)
             record["measured"] = figures.as_json()
     if as_json:
         print_json(record)
     elif figures is not None:
         _print(figures)
-
-
-def _stage(text: str) -> None:
-    note("index", text)
 
 
 def app() -> typer.Typer:
@@ -291,7 +283,7 @@ def _print(figures: IndexFigures) -> None:
 def export(
     context: typer.Context,
     folder: Path = Argument(help="The new folder.", file_okay=False),
-    space: str | None = Option(None, "--space", help="Name of the space."),
+    space: shared.SpaceName = None,
 ) -> None:
     """Write a space's trained towers and reranker as folders for sentence-transformers.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 import sys
 import threading
 import time
@@ -20,7 +21,7 @@ from rich.text import Text
 
 from kglink.errors import UsageError
 from kglink.records import OnProgress, Progress
-from kglink.text.printable import printable_json, printable_line
+from kglink.text.printable import printable_json, printable_line, spreadsheet_cell
 
 #: Seconds between two lines of progress where there is no terminal.
 LINE_EVERY = 10.0
@@ -114,10 +115,7 @@ def print_table(
 @contextmanager
 def progress(*, visible: bool = True) -> Iterator[OnProgress]:
     """Show all progress: a bar on a terminal, a line every ten seconds elsewhere."""
-    if not visible:
-        yield lambda _: None
-        return
-    with display() as show:
+    with display(visible=visible) as show:
         yield lambda at: show(reached(at))
 
 
@@ -127,11 +125,14 @@ def reached(at: Progress) -> Reached:
 
 
 @contextmanager
-def display(look: Callable[[], Reached] | None = None) -> Iterator[Show]:
+def display(look: Callable[[], Reached] | None = None, *, visible: bool = True) -> Iterator[Show]:
     """Show what comes: at once, and again while nothing new comes; or else what ``look`` says.
 
     ``look`` is asked now and again: for work that is long silent.
     """
+    if not visible:
+        yield lambda _: None
+        return
     ended, lock, last = threading.Event(), threading.Lock(), None
     with _bar_or_lines() as draw:
 
@@ -168,21 +169,18 @@ def _bar_or_lines() -> Iterator[Show]:
         rich_progress.BarColumn(),
         rich_progress.TextColumn("{task.fields[amount]}"),
         rich_progress.TaskProgressColumn(),
-        rich_progress.TextColumn("{task.fields[rate]}"),
-        rich_progress.TextColumn("{task.fields[left]}"),
+        rich_progress.TextColumn("{task.fields[pace]}"),
     )
     with rich_progress.Progress(*columns, console=_stderr(), transient=True) as bar:
-        task, pace = bar.add_task("", total=None, amount="", rate="", left=""), _Pace()
+        task, pace = bar.add_task("", total=None, amount="", pace=""), _Pace()
 
         def show(reached: Reached) -> None:
-            rate, left = pace.of(reached)
             bar.update(
                 task,
                 description=escape(reached.label),
                 completed=reached.done,
                 amount=_amount(reached),
-                rate=rate,
-                left=left,
+                pace="  ".join(pace.of(reached)),
             )
             # For `update` a total of None is no news: a step without an end would keep the last.
             bar.tasks[task].total = reached.total or None
@@ -330,11 +328,16 @@ def _tsv(table: Table) -> None:
         say_cells(*map(str, row))
 
 
+#: What a spreadsheet takes for no formula, although it begins like one; "-" says there is none.
+_NUMBER = re.compile(r"[+-]?[\d.]+|-")
+
+
 def _csv(table: Table) -> None:
     _words_apart(table)
-    writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerows(
-        [_no_formula(printable_line(str(cell))) for cell in row] for row in _expanded(table)
+    rows = ([printable_line(str(cell)) for cell in row] for row in _expanded(table))
+    csv.writer(sys.stdout, lineterminator="\n").writerows(
+        [cell if _NUMBER.fullmatch(cell) else spreadsheet_cell(cell) for cell in row]
+        for row in rows
     )
 
 
@@ -392,17 +395,6 @@ def _expanded(table: Table) -> list[list[object]]:
             cells += numbers + [""] * (3 - len(numbers)) if at in spread else numbers
         rows.append(cells)
     return rows
-
-
-def _no_formula(text: str) -> str:
-    """A spreadsheet takes what begins like this for a formula, unless it is a number."""
-    if text[:1] not in ("=", "+", "-", "@"):
-        return text
-    try:
-        float(text)
-    except ValueError:
-        return text if text == "-" else f"'{text}"
-    return text
 
 
 def _md(cell: object) -> str:

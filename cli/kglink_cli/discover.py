@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import typer
-from rich.console import Console, Group
-from rich.rule import Rule
+from rich.console import Console
 from rich.text import Text
 from typer import Argument, Option
 
 from kglink.errors import UsageError
 from kglink.text.printable import printable
 from kglink.workspace.folder import LEAST_UNKNOWN, PROMOTED
+from kglink_cli import shared
 from kglink_cli.build import ensure_space
 from kglink_cli.console import counted, note, print_json, print_table, progress, say
-from kglink_cli.overlap_keys import keys
 from kglink_cli.session import open_workspace, split_names
+from kglink_cli.terminal import (
+    MOST_CHOICES,
+    choices,
+    keys,
+    require_terminal,
+    review_console,
+    show_card,
+)
 
 if TYPE_CHECKING:
     from kglink.linking.discovery import Discovery
@@ -47,8 +53,8 @@ def discover(
     in_terminal: bool = Option(False, "--review", help="Judge what was found, one key for each."),
     all_: bool = Option(False, "--all", help="List what was rejected too."),
     detector: str | None = Option(None, help="What finds the mentions (`kglink plugins`)."),
-    space: str | None = Option(None, help="Name of the space."),
-    as_json: bool = Option(False, "--json", help="Print JSON."),
+    space: shared.SpaceName = None,
+    as_json: shared.AsJson = False,
 ) -> None:
     """Find what texts speak of and no KB has, such as people or products that are new.
 
@@ -89,7 +95,7 @@ def discover(
 def promote(
     context: typer.Context,
     kb: str = Option(PROMOTED, help="The KB that they go to."),
-    as_json: bool = Option(False, "--json", help="Print JSON."),
+    as_json: shared.AsJson = False,
 ) -> None:
     """Make entities of the discoveries that were accepted: the next `kglink link` has them.
 
@@ -149,104 +155,79 @@ def _print(found: Sequence[JudgedDiscovery]) -> None:
 
 
 KEYS = "[a]ccept  [r]eject  [l]ink to an entity  [m]erge  [s]kip   [z] undo  [q]uit"
-_MOST_CHOICES = 9
 
 
 def review(workspace: Workspace, at_least: int = 1) -> None:
     """Show what nobody judged yet, and keep each answer."""
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise UsageError(
-            "a review needs a terminal: keys are read from it, and the discoveries shown on it",
-            hint="Without one: kglink discover --answer ID=accept",
-        )
+    require_terminal("discoveries", "Without one: kglink discover --answer ID=accept")
     found = [one for one in workspace.discovered() if one.discovery.mentions >= at_least]
+    titles = {one.discovery.id: one.discovery.title for one in found}
     queue = [one.discovery for one in found if one.judged is None]
     if not queue:
         note("review", "nothing is left to judge")
         return
-    everything = [one.discovery for one in found]
+    console, at = review_console(), 0
     with keys() as typed:
-        at = _Reviewing(workspace, queue, everything, typed).judge()
+        while at < len(queue):
+            one = queue[at]
+            show_card(console, f"{at + 1}/{len(queue)}  {one.id}", *_card(one), keys=KEYS)
+            key = next((key for key in map(str.lower, typed) if key in "arlmszq"), "q")
+            said = "skipped"
+            if key == "q":
+                break
+            if key == "z" and at:
+                workspace.judge_discovery(queue[at - 1].id, None)
+                said = "taken back"
+            elif key == "z":
+                said = "there is nothing to take back"
+            elif key in "ar":
+                said = "accepted" if key == "a" else "rejected"
+                workspace.judge_discovery(one.id, "accept" if key == "a" else "reject")
+            elif key in "lm":
+                offered = one.nearest if key == "l" else _alike(one, titles)
+                chosen = _chosen(console, typed, [(str(name), title) for name, title in offered])
+                if not chosen:
+                    continue
+                workspace.judge_discovery(one.id, "link" if key == "l" else "merge", chosen)
+                said = f"is {chosen}" if key == "l" else f"merged with {chosen}"
+            console.print(said, style="bold", markup=False)
+            at = max(0, at + (-1 if key == "z" else 1))
     if at < len(queue):
         note("left", f"{counted(len(queue) - at, 'thing')} to judge; the same command goes on")
 
 
-@dataclass
-class _Reviewing:
-    """A review that is under way."""
+def _card(one: Discovery) -> Iterator[Text]:
+    texts = counted(one.documents, "text")
+    about = f"{counted(one.mentions, 'mention')} in {texts}, {one.confidence:.2f} unknown"
+    head = Text.assemble((printable(one.title), "bold"), f"   {about}")
+    if one.type:
+        head.append(f"\ntype: {printable(one.type)}", style="dim")
+    if names := [printable(name) for name in one.names if name != one.title]:
+        head.append("\nalso: ", style="dim").append(", ".join(names))
+    yield head
+    for example in one.examples:
+        yield Text(f"  {printable(example.sentence)}")
 
-    workspace: Workspace
-    queue: Sequence[Discovery]
-    everything: Sequence[Discovery]
-    typed: Iterator[str]
-    console: Console = field(default_factory=lambda: Console(stderr=True, highlight=False))
 
-    def judge(self) -> int:
-        """Go through the queue; how many were shown and answered."""
-        at = 0
-        while at < len(self.queue):
-            one = self.queue[at]
-            texts = counted(one.documents, "text")
-            about = f"{counted(one.mentions, 'mention')} in {texts}, {one.confidence:.2f} unknown"
-            head = Text.assemble((printable(one.title), "bold"), f"   {about}")
-            if one.type:
-                head.append(f"\ntype: {printable(one.type)}", style="dim")
-            if names := [printable(name) for name in one.names if name != one.title]:
-                head.append("\nalso: ", style="dim").append(", ".join(names))
-            lines = [Text(f"  {printable(example.sentence)}") for example in one.examples]
-            rule = Rule(f"{at + 1}/{len(self.queue)}  {one.id}", align="left", characters="-",
-                        style="dim")  # fmt: skip
-            self.console.print()
-            self.console.print(Group(rule, head, *lines))
-            self.console.print(KEYS, style="dim", markup=False)
-            key = next((key for key in map(str.lower, self.typed) if key in "arlmszq"), "q")
-            if key == "q":
-                return at
-            if key == "z" and at:
-                at -= 1
-                self.workspace.judge_discovery(self.queue[at].id, None)
-                self._say("taken back")
-            elif key == "z":
-                self._say("there is nothing to take back")
-            elif key == "s" or self._answer(one, key):
-                at += 1
-        return at
+def _alike(one: Discovery, titles: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Other discoveries, by how much their titles are like that of one."""
+    from rapidfuzz import fuzz, process
 
-    def _answer(self, one: Discovery, key: str) -> bool:
-        """Keep an answer; False where none was chosen after all."""
-        from rapidfuzz import fuzz, process
+    others = {name: title for name, title in titles.items() if name != one.id}
+    scorer = fuzz.token_set_ratio
+    found = process.extract(one.title, others, scorer=scorer, limit=MOST_CHOICES)
+    return [(name, title) for title, _, name in found]
 
-        if key in "ar":
-            accepted = key == "a"
-            self.workspace.judge_discovery(one.id, "accept" if accepted else "reject")
-            self._say("accepted" if accepted else "rejected")
-            return True
-        if key == "l":
-            offered = [(str(entity), title) for entity, title in one.nearest]
-        else:
-            others = {other.id: other.title for other in self.everything if other.id != one.id}
-            scorer = fuzz.token_set_ratio
-            found = process.extract(one.title, others, scorer=scorer, limit=_MOST_CHOICES)
-            offered = [(name, title) for title, _, name in found]
-        chosen = self._choice(offered)
-        if chosen:
-            self.workspace.judge_discovery(one.id, "link" if key == "l" else "merge", chosen)
-            self._say(f"is {chosen}" if key == "l" else f"merged with {chosen}")
-        return bool(chosen)
 
-    def _choice(self, offered: Sequence[tuple[str, str]]) -> str:
-        """The one whose number is typed; empty: none, any other key."""
-        if not offered:
-            self._say("there is none to choose from")
-            return ""
-        for number, (name, title) in enumerate(offered[:_MOST_CHOICES], 1):
-            self.console.print(
-                Text.assemble(f"  {number}  ", (printable(name), "cyan"), f"  {printable(title)}")
-            )
-        self.console.print("which one? any other key: none", style="dim")
-        key = next(self.typed, "")
-        chosen = int(key) - 1 if key.isdecimal() else -1
-        return offered[chosen][0] if 0 <= chosen < len(offered[:_MOST_CHOICES]) else ""
-
-    def _say(self, what: str) -> None:
-        self.console.print(what, style="bold", markup=False)
+def _chosen(console: Console, typed: Iterator[str], offered: Sequence[tuple[str, str]]) -> str:
+    """The one whose number is typed; empty: none, any other key."""
+    if not offered:
+        console.print("there is none to choose from", style="bold")
+        return ""
+    offered = offered[:MOST_CHOICES]
+    for line in choices((*one, "") for one in offered):
+        console.print(line)
+    console.print("which one? any other key: none", style="dim")
+    key = next(typed, "")
+    number = int(key) if key.isdecimal() else 0
+    return offered[number - 1][0] if 1 <= number <= len(offered) else ""

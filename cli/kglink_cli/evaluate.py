@@ -11,17 +11,11 @@ import typer
 from typer import Argument, Option
 
 from kglink.errors import UsageError
+from kglink_cli import shared
 from kglink_cli.build import ensure_space
 from kglink_cli.console import check_format, counted, note, progress
 from kglink_cli.evaluation import Wanted, judge
 from kglink_cli.session import (
-    FoundBy,
-    JudgedSplit,
-    NotUnder,
-    PackedOutput,
-    Rerank,
-    Types,
-    Under,
     check_rerank,
     limit_flags,
     open_workspace,
@@ -38,13 +32,13 @@ RANKS = "1,4,8,16,32,64"
 def evaluate(
     context: typer.Context,
     docs: str | None = Option(None, help="The KBs that hold the documents: a,b"),
-    split: JudgedSplit = None,
-    kb: str | None = Option(None, help="Only these KBs: a,b"),
-    types: Types = None,
-    under: Under = None,
-    not_under: NotUnder = None,
+    split: shared.JudgedSplit = None,
+    kb: shared.KBNames = None,
+    types: shared.Types = None,
+    under: shared.Under = None,
+    not_under: shared.NotUnder = None,
     k: str = Option(RANKS, help="Ranks to report R@k of; the largest is how deep MRR looks."),
-    found_by: FoundBy = None,
+    found_by: shared.FoundBy = None,
     counterparts: bool = Option(
         False,
         "--counterparts",
@@ -63,7 +57,7 @@ def evaluate(
         help="Also MRR and ACS of accepted overlaps: how near counterparts are in the space.",
     ),
     overlaps_against: str = Option("", help="As --overlaps, and test against this space."),
-    rerank: Rerank = None,
+    rerank: shared.Rerank = None,
     candidates: Path | None = Option(
         None,
         help="Judge the candidates of this file, as kglink candidates writes it (JSON lines or "
@@ -110,10 +104,10 @@ def evaluate(
     against: Path | None = Option(None, help="Test the differences to what --keep wrote."),
     comparisons: int = Option(1, min=1, help="Number of tests for the Bonferroni correction."),
     seed: int = Option(0, min=0, help="Seed of the randomization test."),
-    space: str | None = Option(None, help="Name of the space."),
+    space: shared.SpaceName = None,
     intervals: bool = Option(False, "--intervals", help="Beside each figure its 95% interval."),
     form: str = Option("table", "--format", "-f", help="table, tsv, csv, md, latex or json."),
-    as_json: bool = Option(False, "--json", help="Print JSON."),
+    as_json: shared.AsJson = False,
 ) -> None:
     """Measure retrieval: how often, and how far up, a right entity is, the mentions' places given.
 
@@ -253,12 +247,12 @@ def _ranks(text: str) -> tuple[int, ...]:
 def candidates(
     context: typer.Context,
     docs: str = Argument(..., help="The KBs that hold the documents: a,b"),
-    output: PackedOutput = None,
-    split: JudgedSplit = None,
-    kb: str | None = Option(None, help="Only these KBs: a,b"),
+    output: shared.PackedOutput = None,
+    split: shared.JudgedSplit = None,
+    kb: shared.KBNames = None,
     k: int = Option(64, min=1, max=1000, help="Number of candidates of each KB."),
-    found_by: FoundBy = None,
-    rerank: Rerank = None,
+    found_by: shared.FoundBy = None,
+    rerank: shared.Rerank = None,
     union: list[Path] | None = Option(
         None,
         help="Put the lists of this file and of others together instead of finding any; "
@@ -274,7 +268,7 @@ def candidates(
         "jsonl", "--format", "-f", help="jsonl, or trec: a run for tools of retrieval."
     ),
     qrels: Path | None = Option(None, help="Also write what is right, as TREC's tools read it."),
-    space: str | None = Option(None, help="Name of the space."),
+    space: shared.SpaceName = None,
 ) -> None:
     """Write the candidates of every mention with gold in the KBs, one JSON line for each.
 

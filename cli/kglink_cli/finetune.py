@@ -15,6 +15,7 @@ from typer import Option
 from kglink.errors import UsageError
 from kglink.records import Progress
 from kglink.training.job import EpochNews, News, Note, Planned, StepNews
+from kglink_cli import shared
 from kglink_cli.console import (
     Reached,
     Show,
@@ -75,7 +76,7 @@ def finetune(
     checkpoint_steps: int = Option(
         500, help="Save a checkpoint every N steps, and after each epoch.", min=1
     ),
-    as_json: bool = Option(False, "--json", help="Print JSON."),
+    as_json: shared.AsJson = False,
 ) -> None:
     """Fine-tune a model on several KBs, and publish their joint space with it and a detector.
 
@@ -141,9 +142,7 @@ def _as_json(done: Finetuned) -> dict[str, Any]:
             "types": list(made.types),
             "texts": len(detector.texts.train),
             "held_out": len(detector.texts.held_out),
-            "precision": best.precision,
-            "recall": best.recall,
-            "f1": best.f1,
+            **{name: getattr(best, name) for name in ("precision", "recall", "f1")},
             "dictionary_f1": made.compared.dictionary if made.compared else None,
             "together_f1": made.compared.together if made.compared else None,
             "elsewhere": {name: one.model_dump() for name, one in made.elsewhere.items()},

@@ -19,6 +19,7 @@ from kglink.records import Progress
 from kglink.text.printable import printable, printable_line
 from kglink.workspace import find_workspace, init_workspace
 from kglink.workspace.kept_options import read_random_split
+from kglink_cli import shared
 from kglink_cli.console import (
     Reached,
     counted,
@@ -29,21 +30,10 @@ from kglink_cli.console import (
     progress,
     say,
 )
-from kglink_cli.session import (
-    AdapterOptions,
-    Encoding,
-    Engine,
-    EngineWorkers,
-    PackedOutput,
-    open_workspace,
-    parse_options,
-    ray_workers,
-    split_names,
-)
+from kglink_cli.session import open_workspace, parse_options, ray_workers, split_names
 
 if TYPE_CHECKING:
     from kglink.sources import Problems
-    from kglink.store import KBInfo
     from kglink.workspace import AddedKB
     from kglink.workspace.plan import Plan
 
@@ -56,7 +46,7 @@ def add_kb(
     context: typer.Context,
     name: str = Argument(..., help="The KB's name: a-z, 0-9, - and _."),
     source: str = Argument(..., help="A file, a folder, or - for standard input."),
-    adapter: str = Option("", "--adapter", "-a", help="How to read it; guessed where not told."),
+    adapter: shared.Adapter = "",
     links_to: str | None = Option(None, help="KBs that the source's annotations mean: a,b"),
     split: str = Option("", help="train, dev or test: the split of its documents."),
     split_random: str = Option(
@@ -71,17 +61,17 @@ def add_kb(
         "looked up through cross-references) or title (redirects included); the adapter's "
         "own way where not told.",
     ),
-    options: AdapterOptions = None,
+    options: shared.AdapterOptions = None,
     licence: str = Option("", help="The source's licence, for `doctor --licences`."),
     allow_shrink: bool = Option(
         False, "--allow-shrink", help="Let an update remove most entities of the KB."
     ),
     merge: bool = Option(False, "--merge", help="Add to the KB: what the source lacks stays."),
     defaults: bool = Option(False, "--defaults", help="Leave out the options kept the last time."),
-    on_error: str | None = Option(None, help="stop or skip at a bad record."),
-    encoding: Encoding = None,
-    engine: Engine = "processes",
-    workers: EngineWorkers = None,
+    on_error: shared.OnError = None,
+    encoding: shared.Encoding = None,
+    engine: shared.Engine = "processes",
+    workers: shared.EngineWorkers = None,
     as_json: bool = Option(False, "--json", help="Print the summary as JSON."),
 ) -> None:
     """Read a source into a KB: entities, annotated documents, or both.
@@ -190,11 +180,11 @@ def _print_problems(problems: Problems) -> None:
 def plan(
     context: typer.Context,
     source: str = Argument(..., help="A file, a folder, or - for standard input."),
-    adapter: str = Option("", "--adapter", "-a", help="How to read it; guessed where not told."),
-    options: AdapterOptions = None,
+    adapter: shared.Adapter = "",
+    options: shared.AdapterOptions = None,
     machines: int = Option(1, min=1, help="Machines that make the vectors."),
-    encoding: Encoding = None,
-    on_error: str | None = Option(None, help="stop or skip at a bad record."),
+    encoding: shared.Encoding = None,
+    on_error: shared.OnError = None,
     as_json: bool = Option(False, "--json", help="Print the plan as JSON."),
 ) -> None:
     """Say how much time, disk and memory a source will take as a KB; nothing is kept.
@@ -245,10 +235,12 @@ def _time(seconds: float) -> str:
     return f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.1f} h"
 
 
-COLUMNS = (
-    "name", "entities", "described", "aliases", "documents", "mentions", "mappings", "rev",
-    "adapter",
-)  # fmt: skip
+#: The facts of a KB that are listed, each below the name of its column.
+LISTED = {
+    "name": "name", "entities": "entities", "with_description": "described", "aliases": "aliases",
+    "documents": "documents", "mentions": "mentions", "mappings": "mappings", "revision": "rev",
+    "adapter": "adapter",
+}  # fmt: skip
 
 
 def app() -> typer.Typer:
@@ -260,9 +252,7 @@ def app() -> typer.Typer:
     return kbs
 
 
-def list_kbs(
-    context: typer.Context, as_json: bool = Option(False, "--json", help="Print JSON.")
-) -> None:
+def list_kbs(context: typer.Context, as_json: shared.AsJson = False) -> None:
     """List the KBs of this workspace."""
     if context.invoked_subcommand:
         return
@@ -271,7 +261,11 @@ def list_kbs(
     if as_json:
         print_json([info.as_json() for info in infos])
     elif infos:
-        print_table(COLUMNS, [_row(info) for info in infos], right=range(1, 8))
+        rows = [[getattr(info, fact) for fact in LISTED] for info in infos]
+        for row, info in zip(rows, infos, strict=True):
+            if info.updating or not info.complete:
+                row[0] += " (unfinished)"
+        print_table(tuple(LISTED.values()), rows, right=range(1, 8))
     else:
         note("empty", "no KB yet: kglink add-kb NAME SOURCE")
 
@@ -280,7 +274,7 @@ def show(
     context: typer.Context,
     name: str = Argument(..., help="The KB."),
     examples: int = Option(3, help="How many entities to show.", min=0),
-    as_json: bool = Option(False, "--json", help="Print JSON."),
+    as_json: shared.AsJson = False,
 ) -> None:
     """Show one KB: what it holds, where it comes from, a few entities."""
     from kglink.workspace.kept_options import written
@@ -305,7 +299,7 @@ def show(
 def remove(
     context: typer.Context,
     name: str = Argument(..., help="The KB."),
-    yes: bool = Option(False, "--yes", "-y", help="Do not ask."),
+    yes: shared.Yes = False,
 ) -> None:
     """Remove a KB with its documents and overlaps; spaces keep it until they are built again."""
     with open_workspace(context) as workspace:
@@ -327,22 +321,13 @@ def tell_of_gone(golds: int) -> None:
         note("gold", f"{what}: nothing learns from it or is judged by it")
 
 
-def _row(info: KBInfo) -> list[object]:
-    unfinished = info.updating or not info.complete
-    name = f"{info.name} (unfinished)" if unfinished else info.name
-    return [
-        name, info.entities, info.with_description, info.aliases, info.documents, info.mentions,
-        info.mappings, info.revision, info.adapter,
-    ]  # fmt: skip
-
-
 def export(
     context: typer.Context,
     kb: str = Argument(..., help="The KB."),
     output_format: str = Option(
         "jsonl", "--format", "-f", help="jsonl, which add-kb reads back; nif: documents for GERBIL."
     ),
-    output: PackedOutput = None,
+    output: shared.PackedOutput = None,
     split: str = Option("", help="train, dev or test: only documents of this split."),
     only: str = Option("", help="entities, documents or mappings: nothing else."),
 ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from itertools import islice
@@ -19,6 +19,7 @@ from kglink.errors import RecordError, SpaceBusyError, UsageError
 from kglink.records import LinkedDocument
 from kglink.sources import Problems, Source
 from kglink.workspace.folder import CLUSTERER
+from kglink_cli import shared
 from kglink_cli.build import build_with_progress, ensure_space, tell_names_alone
 from kglink_cli.console import Reached, counted, display, note
 from kglink_cli.outputs import (
@@ -32,11 +33,6 @@ from kglink_cli.outputs import (
     reserved,
 )
 from kglink_cli.session import (
-    Encoding,
-    NotUnder,
-    Rerank,
-    Types,
-    Under,
     is_on_ray,
     limit_flags,
     open_workspace,
@@ -62,10 +58,10 @@ def link(
     sources: list[str] = Argument(
         ..., help="Files, folders, or - for standard input.", metavar="SOURCE..."
     ),
-    kb: str | None = Option(None, help="Only these KBs: a,b"),
-    types: Types = None,
-    under: Under = None,
-    not_under: NotUnder = None,
+    kb: shared.KBNames = None,
+    types: shared.Types = None,
+    under: shared.Under = None,
+    not_under: shared.NotUnder = None,
     output_format: str | None = Option(
         None,
         "--format",
@@ -74,7 +70,7 @@ def link(
     ),
     as_json: bool = Option(False, "--json", help="The same as --format json."),
     output: Path | None = Option(None, "--output", "-o", help="Write to a file.", dir_okay=False),
-    top_k: int | None = Option(None, "--top-k", "-k", help="Candidates for each mention."),
+    top_k: shared.TopK = None,
     threshold: float | None = Option(
         None,
         help="Least probability of a link, 0 (link everything) to 1 (nothing): .1 gives more "
@@ -83,7 +79,7 @@ def link(
     ),
     prefer: str | None = Option(None, help="KBs that answer first where several have it: a,b"),
     per_kb: bool = Option(False, "--per-kb", help="Also what each KB answers for itself."),
-    rerank: Rerank = None,
+    rerank: shared.Rerank = None,
     clustered: bool = Option(False, "--cluster", help="Mentions of all texts help similar ones."),
     nested: bool | None = Option(None, "--nested", help="Mentions may lie in other mentions."),
     explain: bool = Option(False, "--explain", help="Show what speaks for each candidate."),
@@ -118,7 +114,7 @@ def link(
     ),
     language: str | None = Option(None, help="Language of the texts, such as de; auto guesses it."),
     on_error: str | None = Option(None, help="stop or skip at a bad text."),
-    encoding: Encoding = None,
+    encoding: shared.Encoding = None,
     workers: int | None = Option(None, help="Processes that link texts side by side.", min=1),
     engine: str = Option(
         "processes",
@@ -136,7 +132,7 @@ def link(
         help="Make all vectors before the first answer, where new KBs would be answered by "
         "their names alone.",
     ),
-    space: str | None = Option(None, help="Name of the space."),
+    space: shared.SpaceName = None,
 ) -> None:
     """Link the mentions of texts to entities of several KBs.
 
@@ -238,6 +234,14 @@ def link(
             _make_vectors(workspace)
 
 
+def _make_vectors(workspace: Workspace) -> None:
+    note("space", "making the other vectors now (Ctrl-C stops, and keeps those made)")
+    try:
+        build_with_progress(workspace)
+    except SpaceBusyError:
+        note("space", "another process is making them")
+
+
 def _link_here(
     to: Output, linker: Linker, reader: TextReader, source: Source | None, *, lines: bool
 ) -> int:
@@ -260,26 +264,18 @@ def _link_here(
             inputs = reader.read(source)
         rest = after(inputs, written, again=linker.sees_all)
         batches = ([text] for text in rest) if lines else [rest]
-        # A bar would run through a table that is printed to the same terminal.
-        visible = to.path is not None or not sys.stdout.isatty()
         documents = (one for batch in batches for one in answer(batch))
         linked_now = islice(documents, len(written) * linker.sees_all, None)
-        for document in showing_texts(
-            linked_now, reader, source, before=len(written), visible=visible
-        ):
-            mentions += len(document.links)
-            yield document
+        # A bar would run through a table that is printed to the same terminal.
+        with display(visible=to.path is not None or not sys.stdout.isatty()) as show:
+            show(texts_done(len(written), reader, source))
+            for done, document in enumerate(linked_now, len(written) + 1):
+                show(texts_done(done, reader, source))
+                mentions += len(document.links)
+                yield document
 
     to.write(linked)
     return mentions
-
-
-def _make_vectors(workspace: Workspace) -> None:
-    note("space", "making the other vectors now (Ctrl-C stops, and keeps those made)")
-    try:
-        build_with_progress(workspace)
-    except SpaceBusyError:
-        note("space", "another process is making them")
 
 
 def _tell_linked(mentions: int, seconds: float, output: Path | None, reader: TextReader) -> None:
@@ -337,25 +333,6 @@ def _check(
             "--lines reads standard input as UTF-8",
             hint=f"... | iconv -f {shlex.quote(encoding)} -t UTF-8 | kglink link - --lines",
         )
-
-
-def showing_texts(
-    documents: Iterable[LinkedDocument],
-    reader: TextReader,
-    source: Source | None,
-    *,
-    before: int = 0,
-    visible: bool = True,
-) -> Iterator[LinkedDocument]:
-    """The documents, and how many are done with those ``before``, shown while they come."""
-    if not visible:
-        yield from documents
-        return
-    with display() as show:
-        show(texts_done(before, reader, source))
-        for done, document in enumerate(documents, before + 1):
-            show(texts_done(done, reader, source))
-            yield document
 
 
 def texts_done(done: int, reader: TextReader, source: Source | None) -> Reached:

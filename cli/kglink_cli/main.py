@@ -55,7 +55,6 @@ def build_app() -> typer.Typer:
     return app
 
 
-_LESS_MEMORY = "Make ingest.max_text_mb, ingest.batch_size or link.candidates smaller."
 _MENDS = {
     errno.ENOSPC: "Make room on that disk and run the same command again.",
     errno.EDQUOT: "Make room there and run the same command again.",
@@ -65,8 +64,8 @@ _MENDS = {
 _INTERRUPTED = 130
 #: What libraries say where Python would raise a MemoryError.
 _NO_MEMORY = (
-    *("failed to map segment", "llocate memory", "bad_alloc", "bad allocation", "unable to mmap"),
-)
+    "failed to map segment", "llocate memory", "bad_alloc", "bad allocation", "unable to mmap",
+)  # fmt: skip
 
 
 def run() -> None:
@@ -77,13 +76,6 @@ def run() -> None:
     warnings.showwarning = _show_warning
     try:
         build_app()(prog_name="kglink")
-    except KglinkError as error:
-        _fail(error, error.message, error.hint, error.exit_code)
-    except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
-        _fail(error, f"{where}{error.strerror or error}", _MENDS.get(error.errno or 0, ""), 1)
-    except MemoryError as error:
-        _fail(error, "out of memory", _LESS_MEMORY, 1)
     except SystemExit as stop:
         if stop.code == _INTERRUPTED:
             _stopped()
@@ -92,10 +84,7 @@ def run() -> None:
     except KeyboardInterrupt:
         _stopped()
     except Exception as error:  # noqa: BLE001 - the last resort: a person reads this
-        what = f"{type(error).__name__}: {error}"
-        if any(words in what for words in _NO_MEMORY):
-            _fail(error, "out of memory", _LESS_MEMORY, 1)
-        _fail(error, f"unexpected error: {what}", "This is a bug: --debug shows where.", 1)
+        _fail(error)
     finally:
         forget_interrupts()
 
@@ -157,9 +146,19 @@ def _finish_output() -> None:
             sys.exit(1)
 
 
-def _fail(error: BaseException, message: str, hint: str, code: int) -> None:
+def _fail(error: Exception) -> NoReturn:
     if "--debug" in sys.argv or os.environ.get(DEBUG_VARIABLE, "") not in ("", "0"):
         raise error
+    what, code = f"{type(error).__name__}: {error}", 1
+    message, hint = f"unexpected error: {what}", "This is a bug: --debug shows where."
+    if isinstance(error, KglinkError):
+        message, hint, code = error.message, error.hint, error.exit_code
+    elif isinstance(error, OSError):
+        where = f"{error.filename}: " if error.filename else ""
+        message, hint = f"{where}{error.strerror or error}", _MENDS.get(error.errno or 0, "")
+    elif isinstance(error, MemoryError) or any(words in what for words in _NO_MEMORY):
+        message = "out of memory"
+        hint = "Make ingest.max_text_mb, ingest.batch_size or link.candidates smaller."
     print_error(message, hint)
     with suppress(SystemExit):  # the output may be what has failed: that was printed
         _finish_output()

@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console, Group
-from rich.rule import Rule
 from rich.text import Text
 from typer import Argument, Option
 
@@ -19,10 +17,18 @@ from kglink.errors import KglinkError, UsageError
 from kglink.records import CORRECTIONS, EntityId
 from kglink.text.printable import printable
 from kglink.workspace.folder import PROMOTED
+from kglink_cli import shared
 from kglink_cli.build import ensure_space
 from kglink_cli.console import counted, note, print_json, progress, say, say_cells
-from kglink_cli.overlap_keys import keys, typed_line
-from kglink_cli.session import Rerank, open_workspace, split_names
+from kglink_cli.session import open_workspace, split_names
+from kglink_cli.terminal import (
+    MOST_CHOICES,
+    choices,
+    keys,
+    review_console,
+    show_card,
+    typed_line,
+)
 
 if TYPE_CHECKING:
     from kglink.linking.scoring import Scoring
@@ -54,7 +60,7 @@ def learn(
         help="KBs of annotated documents, several separated by commas; none: list what was learnt.",
     ),
     split: Split = "",
-    as_json: bool = Option(False, "--json", help="Print JSON."),
+    as_json: shared.AsJson = False,
 ) -> None:
     """Remember what surfaces mean in annotated documents: the next link asks it.
 
@@ -119,12 +125,12 @@ def fit(
     context: typer.Context,
     docs: Docs,
     split: Split = "",
-    rerank: Rerank = None,
+    rerank: shared.Rerank = None,
     clustered: bool = Option(
         False, "--cluster", help="Choose how kglink link --cluster clusters, if at all."
     ),
-    space: str | None = Option(None, help="Name of the space."),
-    as_json: bool = Option(False, "--json", help="Print JSON."),
+    space: shared.SpaceName = None,
+    as_json: shared.AsJson = False,
 ) -> None:
     """Fit how the space weighs evidence, and how sure it is, to annotated documents.
 
@@ -190,9 +196,8 @@ KEYS = (
     "[a]ccept  [1]-[9] another one  [f]ind one  [b]order  [n]o entity  [x] no mention  "
     "[e] new entity  [s]kip   [z] undo  [q]uit"
 )
-_MOST_CHOICES = 9
-#: Characters of the text on each side of a link, of a title, and of a description.
-_MOST_AROUND, _MOST_OF_TITLE, _MOST_DESCRIBED = 240, 100, 120
+#: Characters of the text on each side of a link, and of a title.
+_MOST_AROUND, _MOST_OF_TITLE = 240, 100
 
 
 def review(
@@ -251,7 +256,7 @@ class _Reviewing:
 
     def __post_init__(self) -> None:
         self.is_shown = sys.stdin.isatty()
-        self.console = Console(stderr=True, highlight=False)
+        self.console = review_console(quiet=not self.is_shown)
         self.asked = 0
 
     def judge(self) -> None:
@@ -304,13 +309,12 @@ class _Reviewing:
         entity = EntityId.parse(words)
         if words and self.workspace.store.existing([entity]):
             return self.session.choose(entity)
-        found = self.workspace.search(words, k=_MOST_CHOICES, wait=False) if words else []
+        found = self.workspace.search(words, k=MOST_CHOICES, wait=False) if words else []
         if not found:
             raise UsageError(f"no entity is found by {words!r}", hint="Type a name or kb:key.")
         offered = [one.id for one in found]
-        self._list(offered)
-        if self.is_shown:
-            self.console.print("which one?", style="dim")
+        self.console.print(*self._choices(offered), sep="\n")
+        self.console.print("which one?", style="dim")
         key = next((one for one in self.typed if not one.isspace()), "")
         return self.session.choose(_numbered(key, offered))
 
@@ -324,14 +328,13 @@ class _Reviewing:
         return typed_line(self.typed, echo)
 
     def _tell(self, what: str) -> None:
-        if self.is_shown:
-            self.console.print(printable(what), style="bold", markup=False)
+        self.console.print(printable(what), style="bold", markup=False)
 
     def _show(self, link: LinkToReview) -> list[EntityId]:
         """Show a link in its text; returns the candidates in the order of their numbers."""
         offered = list(self.workspace.store.existing(link.candidates))
         offered.sort(key=link.candidates.index)
-        offered = offered[:_MOST_CHOICES]
+        offered = offered[:MOST_CHOICES]
         if not self.is_shown:
             return offered
         before = link.text[max(0, link.start - _MOST_AROUND) : link.start]
@@ -345,23 +348,12 @@ class _Reviewing:
             answer = f"{printable(str(link.entity))}  {title}"
         answered = Text.assemble("\nlinked to ", (answer, "bold"), f"   {link.confidence:.2f} sure")
         where = f"{self.session.number}/{len(self.session.links)}  {printable(link.document)}"
-        self.console.print()
-        rule = Rule(where, align="left", characters="-", style="dim")
-        self.console.print(Group(rule, text, answered))
-        self._list(offered)
-        self.console.print(KEYS, style="dim", markup=False)
+        show_card(self.console, where, text, answered, *self._choices(offered), keys=KEYS)
         return offered
 
-    def _list(self, offered: Sequence[EntityId]) -> None:
-        if not self.is_shown:
-            return
+    def _choices(self, offered: Sequence[EntityId]) -> Iterator[Text]:
         known = self.workspace.store.get_entities(offered)
-        for number, one in enumerate(offered, 1):
-            entity = known[one]
-            line = Text.assemble(f"  {number}  ", (printable(str(one)), "cyan"), "  ")
-            line.append(printable(entity.title, _MOST_OF_TITLE), "bold")
-            line.append(f"  {printable(entity.description, _MOST_DESCRIBED)}", "dim")
-            self.console.print(line)
+        return choices((str(one), known[one].title, known[one].description) for one in offered)
 
 
 def _numbered(key: str, offered: Sequence[EntityId]) -> EntityId:

@@ -14,6 +14,7 @@ from typer.core import TyperGroup
 from kglink.errors import UsageError
 from kglink.text.printable import printable
 from kglink.workspace.overlaps import LEAST_CONFIDENCE, VERDICTS
+from kglink_cli import shared
 from kglink_cli.console import (
     counted,
     note,
@@ -30,13 +31,7 @@ from kglink_cli.overlap_review import (
     print_list,
     review,
 )
-from kglink_cli.session import (
-    Engine,
-    EngineWorkers,
-    open_workspace,
-    ray_workers,
-    split_names,
-)
+from kglink_cli.session import open_workspace, ray_workers, split_names
 
 if TYPE_CHECKING:
     from kglink.overlap.search import OverlapReport
@@ -111,8 +106,8 @@ def overlap(
         None, "--one-to-one/--many-to-many", help="Keep an entity in one pair at most."
     ),
     fresh: bool = Option(False, "--fresh", help="Compare also KBs that have not changed since."),
-    engine: Engine = "processes",
-    workers: EngineWorkers = None,
+    engine: shared.Engine = "processes",
+    workers: shared.EngineWorkers = None,
     export: Path | None = Option(None, help="Write overlaps: .sssom.tsv is SSSOM, .tsv is plain."),
     import_list: Path | None = Option(None, "--import", help="Take in a file's pairs as verdicts."),
     compare: Path | None = Option(None, help="Compare ours with a file; nothing is stored."),
@@ -125,7 +120,7 @@ def overlap(
     verdict: str | None = Option(None, help="Export only these: correct,wrong,unclear,unjudged."),
     author: str = Option("", help="Who judged, for SSSOM: a name, or orcid:0000-0000-0000-0000."),
     licence: str = Option("", help="Address of the licence of an exported SSSOM table."),
-    as_json: bool = Option(False, "--json", help="Print JSON."),
+    as_json: shared.AsJson = False,
 ) -> None:
     """The callback of the group; its help is `HELP`."""
     if context.invoked_subcommand:
@@ -264,7 +259,7 @@ def show(
     stale: bool = Option(False, "--stale", help="Only verdicts that a changed text puts in doubt."),
     min_probability: float = Option(0.0, help="Only pairs at least this probable.", min=0, max=1),
     limit: int = Option(50, help="How many at most; 0: all.", min=0),
-    as_json: bool = Option(False, "--json", help="Print JSON."),
+    as_json: shared.AsJson = False,
 ) -> None:
     """List overlaps that were found, with what speaks for them."""
     verdicts = (verdict,) if verdict is not None else VERDICTS
@@ -286,9 +281,7 @@ def show(
         note("more", f"these are the first {limit:,}; --limit shows more, --export writes all")
 
 
-def train(
-    context: typer.Context, as_json: bool = Option(False, "--json", help="Print JSON.")
-) -> None:
+def train(context: typer.Context, as_json: shared.AsJson = False) -> None:
     """Learn from all verdicts how evidence is weighed; searches from now on use what was learnt."""
     with open_workspace(context) as workspace, progress() as tell:
         trained = workspace.train_overlap_model(progress=tell)

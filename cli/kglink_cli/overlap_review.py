@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
-from rich.console import Console, Group
-from rich.rule import Rule
+from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 from typer import Argument, Option
@@ -18,8 +16,8 @@ from kglink.errors import UsageError
 from kglink.text.entity_text import shared_names
 from kglink.text.printable import printable
 from kglink_cli.console import counted, note, print_json, say
-from kglink_cli.overlap_keys import keys
 from kglink_cli.session import open_workspace
+from kglink_cli.terminal import keys, require_terminal, review_console, show_card
 
 if TYPE_CHECKING:
     from kglink.overlap.review.journal import Answer, ReviewTable, Share
@@ -150,12 +148,10 @@ def review(
             )
             return
         opening = workspace.review_overlaps(left, right, **wanted, undo=undo)
-        if not (sys.stdin.isatty() and sys.stderr.isatty()):
-            raise UsageError(
-                "a review needs a terminal: keys are read from it, and the pairs shown on it",
-                hint="Verdicts from a file: kglink overlap KB KB --import FILE. "
-                "The result so far: --table.",
-            )
+        require_terminal(
+            "pairs",
+            "Verdicts from a file: kglink overlap KB KB --import FILE. The result so far: --table.",
+        )
         with opening as session:
             _begin(session)
             with keys() as typed:
@@ -184,41 +180,28 @@ def _begin(session: Review) -> None:
 
 
 def _judge(workspace: Workspace, session: Review, typed: Iterator[str]) -> None:
-    console = Console(stderr=True, highlight=False)
-    while _show(workspace, session, console):
-        for key in map(str.lower, typed):
-            if key in ANSWERS:
-                session.answer(ANSWERS[key])
-                console.print(ANSWERS[key], style="bold")
-                break
-            if key == "z":
-                undone = session.undo()
-                console.print("taken back" if undone else "there is nothing to take back")
-                break
-            if key == "q":
-                return
-        else:  # the input has ended
+    console = review_console()
+    while pair := session.current:
+        entities = workspace.store.get_entities([pair.left, pair.right])
+        if len(entities) < 2:
+            raise UsageError(
+                f"{printable(str(pair.left))} or {printable(str(pair.right))} was removed "
+                "meanwhile",
+                hint="Run the same command again: it leaves this pair out.",
+            )
+        number = session.size - len(session.pending) + 1
+        title = f"{number}/{session.size}  {session.plan.left}-{session.plan.right}"
+        content = card(pair, entities, parents_of(workspace.store, pair, entities))
+        show_card(console, title, *content, keys=KEYS)
+        key = next((one for one in map(str.lower, typed) if one in ANSWERS or one in "zq"), "q")
+        if key == "q":
             return
-
-
-def _show(workspace: Workspace, session: Review, console: Console) -> bool:
-    """Show the pair that is next; False where none is left."""
-    pair = session.current
-    if pair is None:
-        return False
-    entities = workspace.store.get_entities([pair.left, pair.right])
-    if len(entities) < 2:
-        raise UsageError(
-            f"{printable(str(pair.left))} or {printable(str(pair.right))} was removed meanwhile",
-            hint="Run the same command again: it leaves this pair out.",
-        )
-    number = session.size - len(session.pending) + 1
-    title = f"{number}/{session.size}  {session.plan.left}-{session.plan.right}"
-    parents = parents_of(workspace.store, pair, entities)
-    console.print()
-    console.print(card(pair, entities, parents, title))
-    console.print(KEYS, style="dim", markup=False)
-    return True
+        if key == "z":
+            said = "taken back" if session.undo() else "there is nothing to take back"
+        else:
+            said = ANSWERS[key]
+            session.answer(ANSWERS[key])
+        console.print(said, style="bold")
 
 
 def _print_of_overlap_review(result: ReviewTable, *, as_json: bool) -> None:
@@ -267,8 +250,8 @@ def parents_of(store: Store, overlap: Overlap, entities: Mapping[EntityId, Entit
 
 
 def card(
-    overlap: Overlap, entities: Mapping[EntityId, Entity], parents: Iterable[str], title: str
-) -> Group:
+    overlap: Overlap, entities: Mapping[EntityId, Entity], parents: Iterable[str]
+) -> tuple[RenderableType, ...]:
     """A pair as it is shown: both entities, the evidence, and what was said of it before."""
     table = Table.grid(padding=(0, 2), expand=True)
     table.add_column(ratio=1, overflow="fold")
@@ -283,8 +266,7 @@ def card(
     if overlap.stale:
         said = f"judged {overlap.verdict} before a title or description changed"
         weighed.append(f"\n{said}", style="yellow")
-    rule = Rule(title, align="left", characters="-", style="dim")
-    return Group(rule, table, Text(), weighed)
+    return table, Text(), weighed
 
 
 def _entity(name: EntityId, entity: Entity, parents: str) -> Text:

@@ -18,6 +18,7 @@ from kglink.plugins import Registry, find_modules, setting_keys
 from kglink.plugins.hooks import KINDS, PluginKind
 from kglink.plugins.loading import PluginModule, Provider, guarded, offered
 from kglink.text.printable import printable_line
+from kglink_cli import shared
 from kglink_cli.console import note, print_json, print_table
 
 COLUMNS = ("kind", "name", "summary", "from", "extra")
@@ -33,9 +34,7 @@ def app() -> typer.Typer:
     return plugins
 
 
-def list_plugins(
-    context: typer.Context, as_json: bool = Option(False, "--json", help="Print JSON.")
-) -> None:
+def list_plugins(context: typer.Context, as_json: shared.AsJson = False) -> None:
     """List all plugins with the distribution that brings each."""
     if context.invoked_subcommand:
         return
@@ -163,13 +162,8 @@ def write_project(name: str, vendor: str, kind: str = "kb", folder: Path | None 
         raise UsageError(f"{target} exists already", hint="Name another folder with --dir.")
     target.parent.mkdir(parents=True, exist_ok=True)
     with atomic_folder(target) as project:
-        _fill(template_folder(), project, known, name, vendor)
+        _fill(PACKAGED if PACKAGED.is_dir() else IN_CLONE, project, known, name, vendor)
     return target
-
-
-def template_folder() -> Path:
-    """Where the templates lie: in the installed package, or in the clone that it runs from."""
-    return PACKAGED if PACKAGED.is_dir() else IN_CLONE
 
 
 def distribution_of(name: str) -> str:

@@ -18,21 +18,11 @@ from typer import Argument, Option
 from kglink.errors import UsageError
 from kglink.files.digest import text_digest
 from kglink.workspace.outputs import whole_file
+from kglink_cli import shared
 from kglink_cli.build import ensure_space, tell_names_alone
 from kglink_cli.console import Reached, Show, counted, display, note, print_json_list, print_table
 from kglink_cli.outputs import KeptChunks, opened_draft, remove_drafts, reserved
-from kglink_cli.session import (
-    Encoding,
-    Engine,
-    EngineWorkers,
-    NotUnder,
-    Types,
-    Under,
-    limit_flags,
-    open_workspace,
-    ray_workers,
-    split_names,
-)
+from kglink_cli.session import limit_flags, open_workspace, ray_workers, split_names
 
 if TYPE_CHECKING:
     from kglink.linking.pipeline import Linker
@@ -67,18 +57,18 @@ def resolve(
         None, "--output", "-o", help="Write the table to a file.", dir_okay=False
     ),
     kb: str | None = Option(None, help="Only these KBs: a,b"),
-    types: Types = None,
-    under: Under = None,
-    not_under: NotUnder = None,
+    types: shared.Types = None,
+    under: shared.Under = None,
+    not_under: shared.NotUnder = None,
     threshold: float | None = Option(
         None,
         help="Least probability of a match: .9 gives fewer and surer ones, .1 takes names "
         "that are only alike. Else .5.",
     ),
     top_k: int | None = Option(None, "--top-k", "-k", help="Candidates for each ambiguous name."),
-    encoding: Encoding = None,
-    engine: Engine = "processes",
-    workers: EngineWorkers = None,
+    encoding: shared.Encoding = None,
+    engine: shared.Engine = "processes",
+    workers: shared.EngineWorkers = None,
     space: str | None = Option(None, help="Name of the space."),
     as_json: bool = Option(False, "--json", help="Print JSON."),
 ) -> None:

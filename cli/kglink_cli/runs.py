@@ -15,6 +15,7 @@ from typer import Argument, Option
 from kglink.errors import UsageError
 from kglink.workspace.folder import MAP_ENTITIES
 from kglink.workspace.outputs import cannot_write, whole_file
+from kglink_cli import shared
 from kglink_cli.console import (
     TableFormat,
     note,
@@ -24,7 +25,7 @@ from kglink_cli.console import (
     say,
     write_tables,
 )
-from kglink_cli.session import JudgedSplit, open_workspace, split_names
+from kglink_cli.session import open_workspace, split_names
 
 if TYPE_CHECKING:
     from kglink.workspace import Workspace
@@ -40,8 +41,8 @@ def runs(
     context: typer.Context,
     name: str = Argument("", help="One run: its settings, and its curve."),
     delete: str = Option("", help="Remove this run with its model.", metavar="NAME"),
-    yes: bool = Option(False, "--yes", "-y", help="Do not ask."),
-    as_json: bool = Option(False, "--json", help="Print JSON."),
+    yes: shared.Yes = False,
+    as_json: shared.AsJson = False,
 ) -> None:
     """List the runs of `kglink finetune`, show one with its curve, or delete one."""
     if name and delete:
@@ -153,7 +154,7 @@ def recipes(
         "", help="Only of this paper: amh, arboel, blink, joint, t-biencoder or kglink."
     ),
     table: str = Option("", help="Only those with a row in this table: 2"),
-    as_json: bool = Option(False, "--json", help="Print JSON."),
+    as_json: shared.AsJson = False,
 ) -> None:
     """List the recipes for `kglink finetune`, or show one whole."""
     from kglink.training.recipe import list_recipes, load_recipe
@@ -214,7 +215,7 @@ def report(
     context: typer.Context,
     runs: list[str] = Argument(..., help="The runs, as `kglink runs` names them."),
     docs: str | None = Option(None, help="Judge on these documents: a,b (else those learnt from)."),
-    split: JudgedSplit = None,
+    split: shared.JudgedSplit = None,
     output: Path | None = Option(None, "--output", "-o", help="The page; else report.html."),
     map_entities: int = Option(
         MAP_ENTITIES, "--map", min=0, help="Most entities shown on the map; 0: no map."

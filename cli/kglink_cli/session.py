@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
-from typer import Option
 
 from kglink.errors import UsageError
 from kglink.workspace.folder import check_known
@@ -18,26 +16,6 @@ if TYPE_CHECKING:
 
 _NOT_CHOSEN = "by default settings; `kglink fit DOCS --cluster` finds out whether it helps here"
 DEBUG_VARIABLE = "KGLINK_DEBUG"
-
-
-Encoding = Annotated[
-    str | None,
-    Option("--encoding", help="Encoding of texts that are not UTF-8, such as cp1252 or utf-16."),
-]
-
-
-FoundBy = Annotated[
-    str | None,
-    Option("--found-by", help="What finds candidates: all, vectors, names, bm25 or tfidf."),
-]
-PackedOutput = Annotated[
-    Path | None,
-    Option("--output", "-o", help="Write to a file; .gz and .bz2 pack it.", dir_okay=False),
-]
-AdapterOptions = Annotated[
-    list[str] | None,
-    Option("--set", help="A setting of the adapter, key=value; may be repeated."),
-]
 
 
 def open_workspace(
@@ -117,50 +95,6 @@ def ray_workers(engine: str, workers: int | None, hint: str = "Leave it out.") -
 def split_names(names: str | None) -> tuple[str, ...]:
     """``a,b`` as a tuple, each name once."""
     return tuple(dict.fromkeys(name.strip() for name in (names or "").split(",") if name.strip()))
-
-
-Engine = Annotated[
-    str,
-    Option("--engine", help="`ray`: workers on a Ray cluster share the work (docs/cluster.md)."),
-]
-EngineWorkers = Annotated[
-    int | None,
-    Option(
-        "--workers",
-        min=1,
-        help="Workers of `--engine ray`; by default as many as this machine has cores.",
-    ),
-]
-Types = Annotated[
-    list[str] | None, Option("--type", help="Only entities of this type; may be repeated.")
-]
-Under = Annotated[
-    list[str] | None,
-    Option(
-        "--under", help="Of this entity's KB only its branch, such as doid:DOID:4; may be repeated."
-    ),
-]
-NotUnder = Annotated[
-    list[str] | None,
-    Option("--not-under", help="Nothing of this entity's branch; may be repeated."),
-]
-Rerank = Annotated[
-    int | None,
-    Option(
-        "--rerank",
-        min=0,
-        max=100,
-        help="First candidates of each KB that the trained reranker reads with the mention.",
-    ),
-]
-JudgedSplit = Annotated[
-    str | None,
-    Option(
-        "--split",
-        help="train, dev, test; empty: all. Else dev, or all where no document says its split.",
-        show_default=False,
-    ),
-]
 
 
 def limit_flags(

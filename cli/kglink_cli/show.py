@@ -13,19 +13,10 @@ from typer import Argument, Option
 
 from kglink.errors import UsageError
 from kglink.text.printable import printable
+from kglink_cli import shared
 from kglink_cli.build import ensure_space, tell_names_alone
 from kglink_cli.console import counted, note, print_json, print_table, say
-from kglink_cli.session import (
-    NotUnder,
-    Rerank,
-    Types,
-    Under,
-    limit_flags,
-    open_workspace,
-    split_names,
-    tell_reranker,
-    tell_stages,
-)
+from kglink_cli.session import limit_flags, open_workspace, split_names, tell_reranker, tell_stages
 
 if TYPE_CHECKING:
     from kglink.records import EntityId
@@ -35,13 +26,13 @@ if TYPE_CHECKING:
 def search(
     context: typer.Context,
     text: str = Argument(..., help="A name, or a description in words."),
-    kb: str | None = Option(None, help="Only these KBs: a,b"),
-    types: Types = None,
-    under: Under = None,
-    not_under: NotUnder = None,
+    kb: shared.KBNames = None,
+    types: shared.Types = None,
+    under: shared.Under = None,
+    not_under: shared.NotUnder = None,
     top_k: int = Option(10, "--top-k", "-k", help="How many.", min=1),
-    space: str | None = Option(None, help="Name of the space."),
-    as_json: bool = Option(False, "--json", help="Print JSON."),
+    space: shared.SpaceName = None,
+    as_json: shared.AsJson = False,
 ) -> None:
     """Find entities that a text names or describes, in all KBs."""
     from kglink.workspace.link import found_shape
@@ -74,7 +65,7 @@ def show(
     context: typer.Context,
     name: str = Argument(..., help="The entity: KB:KEY, or a key of one KB alone."),
     examples: int = Option(3, help="How many mentions to show.", min=0),
-    as_json: bool = Option(False, "--json", help="Print JSON."),
+    as_json: shared.AsJson = False,
 ) -> None:
     """Show one entity: names, place in its KB, counterparts in others, mentions in documents."""
     with open_workspace(context) as workspace:
@@ -99,11 +90,11 @@ def _lines(view: EntityView) -> Iterator[str]:
     yield from _listed("holds", (_titled(*one) for one in view.children), "; ")
     for counterpart in view.counterparts:
         said = f"judged {counterpart.verdict}" if counterpart.verdict else "not judged"
-        shared = ", ".join(counterpart.shared_names) or "no name"
+        named = ", ".join(counterpart.shared_names) or "no name"
         probability = f"{counterpart.probability:.2f}".removeprefix("0")
         yield (
             f"{'same as':10} {_titled(counterpart.id, counterpart.title)}   {probability}, {said}; "
-            f"shared: {shared}"
+            f"shared: {named}"
         )
     yield from _listed("codes", entity.xrefs, ", ")
     mentions = view.mentions
@@ -133,11 +124,11 @@ def explain(
     text: str = Argument(..., help="The text, or - for standard input."),
     surface: str = Option("", "--surface", "-s", help="The mention's words, wherever they stand."),
     span: str = Option("", help="The mention's characters: START:END, from 0."),
-    kb: str | None = Option(None, help="Only these KBs: a,b"),
-    top_k: int | None = Option(None, "--top-k", "-k", help="Candidates for each mention."),
-    rerank: Rerank = None,
-    space: str | None = Option(None, help="Name of the space."),
-    as_json: bool = Option(False, "--json", help="Print JSON."),
+    kb: shared.KBNames = None,
+    top_k: shared.TopK = None,
+    rerank: shared.Rerank = None,
+    space: shared.SpaceName = None,
+    as_json: shared.AsJson = False,
 ) -> None:
     """Show why a mention is linked as it is: each candidate by its evidence.
 

@@ -13,8 +13,9 @@ from kglink.config import CONFIG_FILE, all_settings, env_name, load_settings
 from kglink.errors import UsageError
 from kglink.workspace import find_workspace, init_workspace
 from kglink.workspace.trust import allow, asks_of, not_allowed, revoke
+from kglink_cli import shared
 from kglink_cli.console import counted, note, print_json, print_table, progress, say
-from kglink_cli.session import JudgedSplit, open_workspace, split_names
+from kglink_cli.session import open_workspace, split_names
 
 if TYPE_CHECKING:
     from kglink.workspace import Workspace
@@ -35,9 +36,7 @@ def init(
     note("next", "kglink add-kb NAME SOURCE")
 
 
-def settings(
-    context: typer.Context, as_json: bool = Option(False, "--json", help="Print JSON.")
-) -> None:
+def settings(context: typer.Context, as_json: shared.AsJson = False) -> None:
     """Show every setting, its value and origin (default, kglink.toml, variable)."""
     from kglink.plugins import load_registry
 
@@ -90,7 +89,7 @@ def doctor(
     show_licences: bool = Option(
         False, "--licences", help="List the licence of every model, KB and dataset."
     ),
-    as_json: bool = Option(False, "--json", help="Print JSON."),
+    as_json: shared.AsJson = False,
 ) -> None:
     """Check versions, device, model, store and spaces, and say how to mend what is not well."""
     from kglink.workspace.doctor import check
@@ -126,10 +125,10 @@ def spaces(
         None, help="Say in what two spaces differ.", metavar="A B"
     ),
     docs: str | None = Option(None, help="With --compare: evaluate both on these documents: a,b"),
-    split: JudgedSplit = None,
+    split: shared.JudgedSplit = None,
     delete: str = Option("", help="Remove this space.", metavar="NAME"),
-    yes: bool = Option(False, "--yes", "-y", help="Do not ask."),
-    as_json: bool = Option(False, "--json", help="Print JSON."),
+    yes: shared.Yes = False,
+    as_json: shared.AsJson = False,
 ) -> None:
     """List the spaces of this workspace, show one, compare two, or delete one."""
     if sum(map(bool, (name, compare, delete))) > 1:

@@ -6,9 +6,10 @@ import os
 import re
 import sys
 from collections.abc import Awaitable, Callable, MutableMapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
+from typer import Option
 
 from kglink.errors import UsageError
 from kglink_cli.build import ensure_space
@@ -38,31 +39,17 @@ def serve(
     host: Host = "127.0.0.1",
     port: Port = 8017,
     token_from: TokenFrom = "",
-    origin: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--allow-origin",
-            help="A site whose pages may ask the reconciliation service; may be repeated.",
-        ),
-    ] = None,
-    read_only: Annotated[
-        bool, typer.Option("--read-only", help="Answer, and change nothing.")
-    ] = False,
-    body_mb: Annotated[
-        float, typer.Option("--body-mb", help="The largest body of a request, in MB.", min=0.001)
-    ] = 2.0,
-    upload_mb: Annotated[
-        float, typer.Option("--upload-mb", help="The largest file of a KB, in MB.", min=0.001)
-    ] = 1000.0,
-    seconds: Annotated[
-        float, typer.Option("--seconds", help="The longest time for an answer.", min=0.1)
-    ] = 60.0,
-    waiting: Annotated[
-        int, typer.Option("--waiting", help="Requests at work at once; more get 503.", min=1)
-    ] = 64,
-    log: Annotated[
-        bool, typer.Option("--log", help="Write a line of JSON for each request.")
-    ] = False,
+    origin: list[str] | None = Option(
+        None,
+        "--allow-origin",
+        help="A site whose pages may ask the reconciliation service; may be repeated.",
+    ),
+    read_only: bool = Option(False, "--read-only", help="Answer, and change nothing."),
+    body_mb: float = Option(2.0, help="The largest body of a request, in MB.", min=0.001),
+    upload_mb: float = Option(1000.0, help="The largest file of a KB, in MB.", min=0.001),
+    seconds: float = Option(60.0, help="The longest time for an answer.", min=0.1),
+    waiting: int = Option(64, help="Requests at work at once; more get 503.", min=1),
+    log: bool = Option(False, "--log", help="Write a line of JSON for each request."),
 ) -> None:
     """Serve the workspace over HTTP: a page, and the commands as routes.
 
@@ -105,9 +92,9 @@ _App = Callable[[_Scope, Callable[..., Any], Callable[..., Any]], Awaitable[None
 
 def mcp(
     context: typer.Context,
-    http: Annotated[
-        bool, typer.Option("--http", help="Answer over HTTP, not on standard input and output.")
-    ] = False,
+    http: bool = Option(
+        False, "--http", help="Answer over HTTP, not on standard input and output."
+    ),
     host: Host = "127.0.0.1",
     port: Port = 8765,
     token_from: TokenFrom = "",

@@ -30,6 +30,8 @@ class Series(NamedTuple):
     name: str
     points: Sequence[Point]
     intervals: Sequence[Point] = ()
+    dots: Sequence[tuple[float, str]] = ()
+    """The radius of each point's dot, and what it says, where that is not the same for all."""
 
 
 class Bar(NamedTuple):
@@ -47,28 +49,37 @@ def line_chart(
     axes: tuple[str, str],
     series: Sequence[Series],
     *,
-    shares: bool,
+    shares: bool = True,
     logarithmic: bool = False,
     marks: Sequence[tuple[float, str]] = (),
+    diagonal: str = "",
 ) -> Drawing:
-    """Lines over numbers; ``shares`` are from 0 to 1, ``marks`` are lines with words across."""
+    """Lines over numbers; ``shares`` are from 0 to 1, ``marks`` are lines with words across.
+
+    A ``diagonal`` with these words makes a square: shares over shares.
+    """
     xs = [x for one in series for x, _ in one.points]
     ys = [y for one in series for _, y in one.points]
+    legend = [one.name for one in series if one.name]
     low, high = 0.0, 1.0 if shares else max(ys, default=1.0) * 1.06 or 1.0
-    if shares and (least := min(ys, default=0.0)) >= 0.5:  # where all are high, from a round value
-        low = math.floor(least * 10 - 0.5) / 10
     first, last = (min(xs, default=1.0) if logarithmic else 0.0), max(xs, default=1.0)
+    drawing, top = _begin(name, title, legend, 430.0 if diagonal else 300.0)
+    left, right, bottom = _LEFT, WIDTH - _RIGHT, drawing.height - _BOTTOM
+    if diagonal:
+        last, left, right = 1.0, (WIDTH - bottom + top) / 2, (WIDTH + bottom - top) / 2
+    elif shares and (least := min(ys, default=0.0)) >= 0.5:  # all are high: from a round value
+        low = math.floor(least * 10 - 0.5) / 10
     scale: Callable[[float], float] = math.log2 if logarithmic else float
     reach = (scale(last) - scale(first)) or 1.0
-    drawing, top = _begin(name, title, [one.name for one in series], 300.0)
-    bottom = drawing.height - _BOTTOM
 
     def place(x: float, y: float) -> Point:
-        across = _LEFT + (WIDTH - _LEFT - _RIGHT) * (scale(x) - scale(first)) / reach
+        across = left + (right - left) * (scale(x) - scale(first)) / reach
         return across, bottom - (bottom - top) * (y - low) / (high - low)
 
     for tick in _ticks(low, high):
-        _ruled(drawing, _LEFT, WIDTH - _RIGHT, place(first, tick)[1], f"{tick:g}")
+        y = place(first, tick)[1]
+        drawing.line([(left, y), (right, y)], "line")
+        drawing.words(left - 8, y + 4, f"{tick:g}", "end", "soft")
     stops = [2.0**power for power in range(30)] if logarithmic else _ticks(first, last)
     for tick in (one for one in stops if first <= one <= last):
         x = place(tick, low)[0]
@@ -80,18 +91,26 @@ def line_chart(
         anchor: Anchor = "end" if x > WIDTH * 0.85 else "start"
         beside = -4 if anchor == "end" else 4
         drawing.words(x + beside, top + 12, cut(text, 24), anchor, "soft", 11)
+    if diagonal:
+        drawing.line([place(0, 0), place(1, 1)], "soft", 1.5, "4 4")
+        drawing.words(*place(0.3, 0.22), diagonal, "start", "soft", 11)
     for at, one in enumerate(series):
-        colour, dash = _style(at)
         aside = 3.0 * (at - (len(series) - 1) / 2)  # intervals side by side, not one on the other
         for (x, _), around in zip(one.points, one.intervals, strict=False):
             ends = [place(x, max(low, end)) for end in around]
-            drawing.line([(across + aside, y) for across, y in ends], colour, 1)
-        drawing.line([place(*point) for point in one.points], colour, 2, dash)
-        for x, y in one.points if len(one.points) <= 40 else ():
-            drawing.dot(place(x, y), 3, colour, f"{one.name}: {y:.3f} at {x:g}")
-    drawing.words((_LEFT + WIDTH - _RIGHT) / 2, bottom + 38, axes[0], "middle", "soft")
-    drawing.words(14, (top + bottom) / 2, axes[1], "middle", "soft", turned=True)
+            drawing.line([(across + aside, y) for across, y in ends], _style(at)[0], 1)
+        _draw_series(drawing, one, place, *_style(at))
+    drawing.words((left + right) / 2, bottom + 38, axes[0], "middle", "soft")
+    drawing.words(left - 44, (top + bottom) / 2, axes[1], "middle", "soft", turned=True)
     return drawing
+
+
+def _draw_series(drawing: Drawing, series: Series, place: Place, colour: str, dash: str) -> None:
+    drawing.line([place(*point) for point in series.points], colour, 2, dash)
+    few = series.points if len(series.points) <= 40 else ()
+    dots = series.dots or [(3, f"{series.name}: {y:.3f} at {x:g}") for x, y in few]
+    for point, (radius, words) in zip(series.points, dots, strict=False):
+        drawing.dot(place(*point), radius, colour, words)
 
 
 def bar_chart(
@@ -130,41 +149,6 @@ def bar_chart(
         y += each * len(series) + gap
     drawing.words((left + right) / 2, bottom + 36, axis, "middle", "soft")
     drawing.height = bottom + 46
-    return drawing
-
-
-def reliability(
-    name: str, title: str, curves: Sequence[tuple[str, Sequence[dict[str, Any]]]]
-) -> Drawing:
-    """Confidence against the share of right answers; a dot is the larger the more answers."""
-    drawing, top = _begin(name, title, [one for one, _ in curves] if len(curves) > 1 else (), 430.0)
-    bottom = drawing.height - _BOTTOM
-    side = bottom - top
-    left = (WIDTH - side) / 2
-
-    def place(x: float, y: float) -> Point:
-        return left + side * x, bottom - side * y
-
-    for tick in (0, 0.2, 0.4, 0.6, 0.8, 1):
-        x, y = place(tick, tick)
-        _ruled(drawing, left, left + side, y, f"{tick:g}")
-        drawing.words(x, bottom + 19, f"{tick:g}", "middle", "soft")
-    drawing.line([place(0, 0), place(1, 1)], "soft", 1.5, "4 4")
-    drawing.words(*place(0.3, 0.22), "as sure as right", "start", "soft", 11)
-    for at, (label, bins) in enumerate(curves):
-        known = [one for one in bins if one["answers"]]
-        most = max((one["answers"] for one in known), default=1)
-        points = [place(one["confidence"], one["right"]) for one in known]
-        colour, dash = _style(at)
-        drawing.line(points, colour, 1.5, dash)
-        for one, point in zip(known, points, strict=True):
-            words = f"{one['confidence']:.2f} sure, {one['right']:.2f} right"
-            radius = round(3 + 9 * math.sqrt(one["answers"] / most), 1)
-            drawing.dot(point, radius, colour, f"{label}: {one['answers']:,} answers, {words}")
-    below = "confidence (a larger dot: more answers)"
-    drawing.words(WIDTH / 2, bottom + 38, below, "middle", "soft")
-    beside = left - 40, (top + bottom) / 2
-    drawing.words(*beside, "share of right answers", "middle", "soft", turned=True)
     return drawing
 
 
@@ -221,12 +205,6 @@ def _begin(name: str, title: str, legend: Sequence[str], height: float) -> tuple
     return drawing, top
 
 
-def _ruled(drawing: Drawing, left: float, right: float, y: float, label: str) -> None:
-    """A line across the plot, and what it stands for."""
-    drawing.line([(left, y), (right, y)], "line")
-    drawing.words(left - 8, y + 4, label, "end", "soft")
-
-
 def _style(at: int) -> tuple[str, str]:
     """The colour and the dashes of a series."""
     return f"c{at % COLOURS}", _DASHES[at % len(_DASHES)]
@@ -248,13 +226,9 @@ def plots_of(report: Shape) -> Iterator[Drawing]:
     """All plots for which there are figures, in the order of the page."""
     yield from _recall(report)
     yield from _bars(report)
-    joints = [(run["name"], run["end_to_end"]["metrics"]["joint"]) for run in report["runs"]
-              if run["end_to_end"]]  # fmt: skip
-    bins = [(name, one["calibration"]["bins"]) for name, one in joints
-            if one["calibration"]["answers"]]  # fmt: skip
-    if bins:
-        title = "Reliability: are answers right as often as they say?"
-        yield reliability("reliability", title, bins)
+    judged = [run for run in report["runs"] if run["end_to_end"]]
+    joints = [(run["name"], run["end_to_end"]["metrics"]["joint"]) for run in judged]
+    yield from _reliability(joints)
     yield from _thresholds(joints)
     yield from _training(report)
     for run in report["runs"]:  # a still of each map; the page has one to walk in
@@ -284,7 +258,7 @@ def _recall(report: Shape) -> Iterator[Drawing]:
         of = " of all KBs" * several
         title = f"A right entity among the first k{of}: recall, with 95% intervals"
         axes = "k, candidates looked at", "share of mentions"
-        yield line_chart("recall", title, axes, series, shares=True, logarithmic=True)
+        yield line_chart("recall", title, axes, series, logarithmic=True)
 
 
 def _bars(report: Shape) -> Iterator[Drawing]:
@@ -320,6 +294,29 @@ def _bars(report: Shape) -> Iterator[Drawing]:
     if groups:
         title = f"Right at first, by type of the gold ({len(groups)} of {len(largest)} types)"
         yield bar_chart("domains", title, axis + ", within its KB", groups, names)
+
+
+def _reliability(joints: Sequence[tuple[str, Shape]]) -> Iterator[Drawing]:
+    """Confidence against the share of right answers; a dot is the larger the more answers."""
+    known = [(name, one["calibration"]) for name, one in joints if one["calibration"]["answers"]]
+    series = []
+    for name, calibration in known:
+        bins = [one for one in calibration["bins"] if one["answers"]]
+        most = max(one["answers"] for one in bins)
+        dots = [
+            (
+                round(3 + 9 * math.sqrt(one["answers"] / most), 1),
+                f"{name}: {one['answers']:,} answers, {one['confidence']:.2f} sure, "
+                f"{one['right']:.2f} right",
+            )
+            for one in bins
+        ]
+        points = [(one["confidence"], one["right"]) for one in bins]
+        series.append(Series(name if len(known) > 1 else "", points, dots=dots))
+    if series:
+        title = "Reliability: are answers right as often as they say?"
+        axes = "confidence (a larger dot: more answers)", "share of right answers"
+        yield line_chart("reliability", title, axes, series, diagonal="as sure as right")
 
 
 def _thresholds(joints: Sequence[tuple[str, Shape]]) -> Iterator[Drawing]:
@@ -362,7 +359,7 @@ def _training(report: Shape) -> Iterator[Drawing]:
     if recalls:
         axes = "training step", "recall, mean over KBs"
         title = "Training: recall of the mentions held back, after each epoch"
-        yield line_chart("epochs", title, axes, recalls, shares=True)
+        yield line_chart("epochs", title, axes, recalls)
 
 
 def _map(run: Shape, side: str) -> Drawing:

@@ -49,14 +49,17 @@ def pools_of(shape: Shape) -> Iterator[tuple[str, Shape, Shape, int]]:
 
 
 def _retrieval(report: Shape) -> Table:
-    rows = [
-        [run["name"], pool, mentions, *(_figure(figures[one], around.get(one)) for one in FIGURES)]
-        for run in evaluated(report)
-        for pool, figures, around, mentions in pools_of(run["retrieval"])
-    ]
+    rows = [row for run in evaluated(report) for row in _pools(run["retrieval"], run["name"])]
     title = "How often a right entity is among the first k, the mentions' places given"
     below = ("Small: 95% intervals, of R@k and AP@1 Wilson's, of MAP@10 and MRR by bootstrap.",)
     return Table(("run", "pool", "mentions", *FIGURES), rows, 2, title, below)
+
+
+def _pools(shape: Shape, *words: str) -> Iterator[list[object]]:
+    """A row for each pool of an evaluation, behind some words."""
+    for pool, figures, around, mentions in pools_of(shape):
+        shown = (_figure(figures[one], around.get(one)) for one in FIGURES)
+        yield [*words, pool, mentions, *shown]
 
 
 def _seeds(report: Shape) -> Table:
@@ -97,11 +100,11 @@ def _significance(report: Shape) -> Table:
 
 def _surfaces(report: Shape) -> Table:
     rows = [
-        [run["name"], which, pool, mentions, *(Figure(figures[name]) for name in FIGURES)]
+        row
         for run in evaluated(report)
         for which in ("seen", "unseen")
         if which in run["retrieval"]
-        for pool, figures, _, mentions in pools_of(run["retrieval"][which])
+        for row in _pools(run["retrieval"][which], run["name"], which)
     ]
     title = "Surfaces that were seen in training, and others"
     return Table(("run", "surfaces", "pool", "mentions", *FIGURES), rows, 3, title)

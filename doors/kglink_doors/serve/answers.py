@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 
-from kglink import Document, EntityId, LinkedDocument, Span, TextInput
+from kglink import Document, Entity, EntityId, LinkedDocument, Span, TextInput
 from kglink.errors import KglinkError, UsageError
 from kglink.sources import Problems, Source, read_records
 from kglink.text.printable import printable_json
@@ -254,11 +254,8 @@ async def search(
         entities = here.workspace.store.get_entities([one.id for one in found])
         shapes = found_shape(found, entities)
         for shape, one in zip(shapes, found, strict=True):
-            known = entities.get(one.id)
-            shape |= {
-                "description": known.description[:400] if known else "",
-                "type": known.type if known else "",
-            }
+            known = entities.get(one.id) or Entity(one.id.key, one.title)
+            shape |= {"description": known.description[:400], "type": known.type}
         return json_response(shapes)
 
     return await here.in_time(answer)

@@ -118,9 +118,9 @@ async def options(rest: str = "") -> Response:
 def suggest(kind: str, service: Service, prefix: str = "", cursor: int = 0) -> Response:
     """Entities, types or properties that begin like this, while somebody types."""
     if kind == "property":
-        found = [{"id": key, "name": name} for key, name in PROPERTIES.items()]
+        found = _named(PROPERTIES)
     elif kind == "type":
-        found = [{"id": one, "name": one} for one in _types(service)]
+        found = _named(_types(service))
     elif kind == "entity":
         found = _entities_like(service, prefix) if prefix.strip() else []
     else:
@@ -152,8 +152,7 @@ def preview(service: Service, id: Annotated[str, Query(max_length=2000)]) -> Res
 @router.get("/reconcile/{kb}/properties")
 def propose(service: Service, type: str = "") -> Response:  # noqa: A002 - the API's word
     """What may be fetched of entities that cells were matched with."""
-    properties = [{"id": key, "name": name} for key, name in PROPERTIES.items()]
-    return json_response({"type": type, "properties": properties})
+    return json_response({"type": type, "properties": _named(PROPERTIES)})
 
 
 @router.get("/reconcile")
@@ -195,7 +194,7 @@ def _manifest(service: NamedKB) -> dict[str, object]:
         "name": f"kglink: {service.kb or 'all KBs'}",
         "identifierSpace": f"{service.server}/entities/{service.kb}",
         "schemaSpace": f"{service.server}/types",
-        "defaultTypes": [{"id": one, "name": one} for one in _types(service)[:10]],
+        "defaultTypes": _named(_types(service))[:10],
         "view": {"url": shown},
         "preview": {"url": shown, "width": 400, "height": 160},
         "suggest": {kind: at(f"/suggest/{kind}") for kind in ("entity", "type", "property")},
@@ -203,10 +202,14 @@ def _manifest(service: NamedKB) -> dict[str, object]:
     }
 
 
-def _types(service: NamedKB) -> list[str]:
+def _types(service: NamedKB) -> dict[str, str]:
     store = service.here.workspace.store
     kbs = service.kbs or tuple(one.name for one in store.kbs() if one.entities)
-    return sorted({one for kb in kbs for one in store.types_of(kb)} - {""})
+    return {one: one for one in sorted({one for kb in kbs for one in store.types_of(kb)} - {""})}
+
+
+def _named(names: Mapping[str, str]) -> list[dict[str, Any]]:
+    return [{"id": key, "name": name} for key, name in names.items()]
 
 
 async def _reconciled(service: NamedKB, queries: str) -> dict[str, object]:
