@@ -233,7 +233,8 @@ class Search:
         scratch: ScratchPairs,
         progress: OnProgress,
     ) -> None:
-        first, second = self.infos = tuple(tools.store.kb(name) for name in sorted((left, right)))
+        first, second = (tools.store.kb(name) for name in sorted((left, right)))
+        self.infos = first, second
         check_two(left, right)
         for info in self.infos:
             if not info.entities:

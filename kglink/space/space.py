@@ -234,7 +234,8 @@ def limited_space(space: Space, keys: Mapping[str, Iterable[str]]) -> Space:
     limited.segments = dict(space.segments)
     for kb, of_kb in keys.items():
         wanted = iter(of_kb)
-        key, rows = next(wanted, None), []
+        key = next(wanted, None)
+        rows: list[int] = []
         for row, own in enumerate(space.segments[kb].keys):
             while key is not None and key < own:  # came into the store after the space was built
                 key = next(wanted, None)

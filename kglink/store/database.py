@@ -151,7 +151,8 @@ class Database:
         """The schema of the tables; None where there are none."""
         tables = inspect(connection).get_table_names()
         if VERSION_TABLE in tables:
-            return connection.scalar(select(schema_version.c.version_num))
+            version: str | None = connection.scalar(select(schema_version.c.version_num))
+            return version
         foreign = metadata.tables.keys() & tables if self.backend.is_shared else tables
         if foreign:
             raise StoreError(

@@ -216,7 +216,9 @@ def _is_sssom(source: Source) -> bool:
 def _table(source: Source) -> Iterator[ListedPair]:
     """The paper's table, or two columns; a column ``verdict`` may say what each pair is."""
     read = source.lines(Problems())
-    lines = (line for line in read if line.text.strip() and not line.text.startswith("#"))
+    lines: Iterator[Line] = (
+        line for line in read if line.text.strip() and not line.text.startswith("#")
+    )
     first = next(lines, None)
     if first is None:
         raise SourceError(f"{source.label} holds no pairs", hint=_FORMATS)
