@@ -252,7 +252,7 @@ def rows_in(
     column: ColumnElement[Any],
     values: Iterable[Any],
     size: int = 250,
-) -> Iterator[SQLRow[Any]]:
+) -> Iterator[Any]:
     """The rows of a query whose ``column`` is one of some values, each of which comes once."""
     for some in chunks(dict.fromkeys(values), size):
         yield from connection.execute(query.where(column.in_(some)))

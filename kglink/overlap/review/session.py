@@ -102,7 +102,10 @@ class Review:
         again = [pair for pair in drawn.stale if pair not in verdicts and pair in standing]
         plan = self.plan
         return ReviewTable(
-            *(plan.left, plan.right, plan.order, plan.seed),
+            left=plan.left,
+            right=plan.right,
+            order=plan.order,
+            seed=plan.seed,
             population=drawn.population,
             drawn=len(drawn.pairs),
             open=len(open_pairs),
