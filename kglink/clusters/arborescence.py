@@ -91,27 +91,26 @@ def _of_pairs(
         return others
     between = np.einsum("md,md->m", mentions, mentions[others])
     if scope == "cluster":
-        return _grown(entity, _Paired(others, between))
+        return _grown(entity, _paired(others, between))
     return np.where(entity < np.minimum(entity[others], between), others, ENTITY)
 
 
-class _Paired:
+def _paired(others: IntArray, between: FloatArray) -> Callable[[int], FloatArray]:
     """Rows of similarities where each mention is paired with one other alone."""
+    count = len(others)
+    sources = np.concatenate([np.arange(count), others])
+    order = sources.argsort(kind="stable")
+    ends = np.concatenate([others, np.arange(count)])[order]
+    similar = np.concatenate([between, between])[order]
+    starts = sources[order].searchsorted(np.arange(count + 1))
 
-    def __init__(self, others: IntArray, between: FloatArray) -> None:
-        count = len(others)
-        self._count = count
-        sources = np.concatenate([np.arange(count), others])
-        order = sources.argsort(kind="stable")
-        self._ends = np.concatenate([others, np.arange(count)])[order]
-        self._similar = np.concatenate([between, between])[order]
-        self._starts = sources[order].searchsorted(np.arange(count + 1))
-
-    def __call__(self, mention: int) -> FloatArray:
-        row = np.full(self._count, -np.inf, np.float32)
-        own = slice(self._starts[mention], self._starts[mention + 1])
-        row[self._ends[own]] = self._similar[own]
+    def similar_to(mention: int) -> FloatArray:
+        row = np.full(count, -np.inf, np.float32)
+        own = slice(starts[mention], starts[mention + 1])
+        row[ends[own]] = similar[own]
         return row
+
+    return similar_to
 
 
 def _grown(entity: FloatArray, similar_to: Callable[[int], FloatArray]) -> IntArray:

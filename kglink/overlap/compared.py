@@ -9,30 +9,19 @@ from itertools import islice
 from pathlib import Path
 from shutil import rmtree
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 import numpy.typing as npt
 
-from kglink.errors import DamagedFileError, NewerFileError
-from kglink.files.atomic import atomic_folder
-from kglink.files.manifest import FileInfo, ManifestPart, check_files, file_info, read_manifest
-from kglink.files.tables import map_column
+from kglink.files.atomic import atomic_file
 
 Array = npt.NDArray[Any]
 
-_FORMAT = 1
-_INFO_FILE = "compared.json"
+#: In the folder: the arrays that were found, how many parts were compared, and their digest.
+KEPT_FILE = "compared.npz"
 #: It is kept this number of seconds after the last time, and this number of times what that took.
 _EVERY_S, _EVERY_TIMES = 30.0, 10.0
-
-
-class _Info(ManifestPart):
-    """How many parts were compared, and a digest of all that was compared."""
-
-    format: int = _FORMAT
-    parts: int
-    digest: str
-    files: dict[str, FileInfo]
 
 
 class Compared:
@@ -53,24 +42,25 @@ class Compared:
 
     def resume(self, parts: Iterable[bytes]) -> int:
         """Take up what was kept of the first parts, by their digests; returns how many."""
+        digest = self._digest.copy()
         try:
-            info = read_manifest(_Info, self._folder / _INFO_FILE, newest=_FORMAT)
-            digest = self._digest.copy()
-            for part in islice(parts, info.parts):
-                digest.update(part)
-            if digest.hexdigest() != info.digest:
-                return 0
-            check_files(self._folder, info.files)
-            kept = [
-                map_column(self._folder / _name(at), one.dtype, one.shape)
-                for at, one in enumerate(self._found)
-            ]
-        except (DamagedFileError, NewerFileError, ValueError):
+            with (
+                (self._folder / KEPT_FILE).open("rb") as stream,
+                np.load(stream, allow_pickle=False) as file,
+            ):
+                count, *kept = (file[name] for name in file.files if name != "digest")
+                wanted = file["digest"].tobytes()
+        except (BadZipFile, EOFError, KeyError, OSError, ValueError):  # none, or damaged
+            return 0
+        for part in islice(parts, int(count)):
+            digest.update(part)
+        shapes = [one.shape for one in kept]
+        if digest.digest() != wanted or shapes != [one.shape for one in self._found]:
             return 0
         for one, values in zip(self._found, kept, strict=True):
             one[...] = values
-        self._digest, self._parts = digest, info.parts
-        return info.parts
+        self._digest, self._parts = digest, int(count)
+        return self._parts
 
     def add(self, part: bytes) -> None:
         """One more part was compared; what was found is kept, if that was long ago."""
@@ -78,16 +68,11 @@ class Compared:
         self._parts += 1
         began = time.monotonic()
         if began >= self._next:
-            self._keep()
+            self._folder.mkdir(parents=True, exist_ok=True)
+            digest = np.frombuffer(self._digest.digest(), np.uint8)
+            with atomic_file(self._folder / KEPT_FILE) as out:
+                np.savez(out, np.array(self._parts), *self._found, digest=digest)
             self._next = time.monotonic() + max(_EVERY_S, _EVERY_TIMES * (time.monotonic() - began))
-
-    def _keep(self) -> None:
-        with atomic_folder(self._folder) as draft:
-            for at, one in enumerate(self._found):
-                np.save(draft / _name(at), one)
-            files = {path.name: file_info(path) for path in sorted(draft.iterdir())}
-            info = _Info(parts=self._parts, digest=self._digest.hexdigest(), files=files)
-            (draft / _INFO_FILE).write_text(info.model_dump_json(indent=1), encoding="utf-8")
 
     def finish(self) -> None:
         """Nothing is left to compare: what was kept goes."""
@@ -101,7 +86,3 @@ def digest_of_arrays(arrays: Iterable[Array]) -> bytes:
         digest.update(f"{one.dtype.str}{one.shape}".encode())
         digest.update(np.ascontiguousarray(one).data)
     return digest.digest()
-
-
-def _name(at: int) -> str:
-    return f"{at}.npy"

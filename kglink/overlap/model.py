@@ -92,14 +92,12 @@ def default_model(evidence: Collection[str] = ()) -> OverlapModel:
     There is one for all built-in evidence, which bears that some is left out, and one for names
     and descriptions, which is taken where more than half of the evidence is.
     """
-    whole = _shipped(DEFAULT_FILE)
+    whole, core = (
+        model_from_json(files("kglink.overlap").joinpath(name).read_text(encoding="utf-8"), name)
+        for name in (DEFAULT_FILE, CORE_FILE)
+    )
     used = len(set(whole.evidence) & set(evidence))
-    return whole if not evidence or 2 * used >= len(whole.evidence) else _shipped(CORE_FILE)
-
-
-def _shipped(name: str) -> OverlapModel:
-    text = files("kglink.overlap").joinpath(name).read_text(encoding="utf-8")
-    return model_from_json(text, name)
+    return whole if not evidence or 2 * used >= len(whole.evidence) else core
 
 
 def read_model(path: Path) -> OverlapModel:
@@ -189,15 +187,21 @@ def _most_probable(
 ) -> FloatArray:
     """Newton steps, halved while they lead uphill; the sum is convex, so there is one answer."""
     precision = 1 / spread**2
+
+    def cost_of(weights: FloatArray) -> float:
+        odds = features @ weights
+        loss = float(counts @ (np.logaddexp(0, odds) - right * odds))
+        return loss + 0.5 * precision * float(((weights - start) ** 2).sum())
+
     found = start.copy()
-    cost = _cost(features, right, counts, found, start, precision)
+    cost = cost_of(found)
     for _ in range(_STEPS):
         said = 1 / (1 + np.exp(-np.clip(features @ found, -500, 500)))
         slope = features.T @ (counts * (said - right)) + precision * (found - start)
         curve = (features * (counts * said * (1 - said))[:, None]).T @ features
         step = np.linalg.solve(curve + precision * np.eye(len(found)), slope)
         for _ in range(_MOST_HALVINGS):
-            better = _cost(features, right, counts, found - step, start, precision)
+            better = cost_of(found - step)
             if better <= cost:
                 break
             step /= 2
@@ -205,16 +209,3 @@ def _most_probable(
         if gain < _CONVERGED:
             break
     return found
-
-
-def _cost(
-    features: FloatArray,
-    right: FloatArray,
-    counts: FloatArray,
-    found: FloatArray,
-    start: FloatArray,
-    precision: float,
-) -> float:
-    odds = features @ found
-    loss = float(counts @ (np.logaddexp(0, odds) - right * odds))
-    return loss + 0.5 * precision * float(((found - start) ** 2).sum())

@@ -48,7 +48,6 @@ class NameRules:
 
     match: Match = "strict"
     kinds: tuple[str, ...] = ()
-    strip_disambiguator: bool = True
     strip_both: bool = True
     """Both titles of a pair may lose their brackets: `River Song (singer)` and `(doctor)`."""
     max_pairs: int = 10_000
@@ -215,7 +214,7 @@ class NameJoin:
             yield key, forms
 
     def _stripped(self, title: str) -> Iterator[_Form]:
-        if not self._rules.strip_disambiguator or not self._rules.takes("title"):
+        if not self._rules.takes("title"):
             return
         short = without_disambiguator(title)
         if folded := fold(short):
@@ -224,19 +223,14 @@ class NameJoin:
 
     def _known_names(self) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]:
         """Hashes of the smaller KB's names, sorted, and how many entities bear each."""
-        hashes = np.fromiter(
-            chain.from_iterable(
-                {text_hash(form.folded) for form in forms} for _, forms in self._entities()
-            ),
-            dtype=np.uint64,
-        )
-        known, counts = np.unique(hashes, return_counts=True)
-        return known, counts
+        names = ({text_hash(form.folded) for form in forms} for _, forms in self._entities())
+        hashes = np.fromiter(chain.from_iterable(names), dtype=np.uint64)
+        return np.unique(hashes, return_counts=True)
 
     def _stripped_titles(self, known: npt.NDArray[np.uint64]) -> dict[str, list[tuple[str, str]]]:
         """Shortened titles of the larger KB that the smaller one has: key and form of each."""
         found: dict[str, list[tuple[str, str]]] = defaultdict(list)
-        if not self._rules.strip_disambiguator or not len(known):
+        if not len(known):
             return found
         for key, title in self._store.bracketed_titles(self._large):
             for form in self._stripped(title):

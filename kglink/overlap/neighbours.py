@@ -136,8 +136,10 @@ def nearest_neighbours(
             progress(Progress("comparing vectors", done, len(large.owners)))
     found = of_large.pairs(), of_small.pairs()[::-1]
     entities, others = (np.concatenate(side) for side in zip(*found, strict=True))
-    pairs = (others, entities) if turned else (entities, others)
-    return _ranked(left, right, *_distinct(*pairs), k)
+    lefts, rights = (others, entities) if turned else (entities, others)
+    # Each pair once, by left and right number.
+    lefts, rights = np.divmod(np.unique(lefts * len(right.keys) + rights), len(right.keys) or 1)
+    return _ranked(left, right, lefts, rights, k)
 
 
 class _Part(NamedTuple):
@@ -368,14 +370,6 @@ def _mean(entities: IntArray, scores: FloatArray, count: int) -> FloatArray:
     pairs = np.bincount(entities, minlength=count)
     mean: FloatArray = (total / np.maximum(pairs, 1)).astype(np.float32)
     return mean
-
-
-def _distinct(lefts: IntArray, rights: IntArray) -> tuple[IntArray, IntArray]:
-    """Each pair once, by left and right number."""
-    order = np.lexsort((rights, lefts))
-    lefts, rights = lefts[order], rights[order]
-    new = (np.diff(lefts, prepend=-1) != 0) | (np.diff(rights, prepend=-1) != 0)
-    return lefts[new], rights[new]
 
 
 def _rows_of(vectors: EntityVectors, entities: IntArray) -> tuple[IntArray, IntArray]:

@@ -1,4 +1,4 @@
-"""Two KBs as evidence sees them, the pairs of one search, and vectors of texts, kept in SQLite."""
+"""The pairs of one search, and vectors of texts, kept in SQLite."""
 
 from __future__ import annotations
 
@@ -7,22 +7,18 @@ import json
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from kglink.errors import StoreError
 from kglink.files.digest import text_hash
-from kglink.overlap.names import NameJoin
-from kglink.plugins import EntityVectors, Side
-from kglink.records import Entity, EntityId, OnProgress, Overlap, Spread
+from kglink.plugins import Side
 
 if TYPE_CHECKING:
     from kglink.plugins import FloatArray
-    from kglink.store import Store
 
 
 BATCH = 4096
@@ -40,10 +36,11 @@ _PROPOSE = """
 INSERT INTO pairs (left, right, proposers) VALUES (?, ?, ?)
 ON CONFLICT DO UPDATE SET proposers = proposers | excluded.proposers
 """
+# Both take the fields of a pair by their places.
 _FIRST = """
-UPDATE pairs SET probability = ?, evidence = ?, shares_name = ? WHERE left = ? AND right = ?
+UPDATE pairs SET shares_name = ?4, probability = ?5, evidence = ?6 WHERE left = ?1 AND right = ?2
 """
-_SECOND = "UPDATE pairs SET second = ?, evidence = ? WHERE left = ? AND right = ?"
+_SECOND = "UPDATE pairs SET second = ?5, evidence = ?6 WHERE left = ?1 AND right = ?2"
 _READ = """
 SELECT left, right, proposers, shares_name, probability, evidence FROM pairs
 WHERE (left, right) > (?, ?) AND (? IS NULL OR probability >= ?) ORDER BY left, right LIMIT ?
@@ -95,9 +92,9 @@ class ScratchPairs:
 
         What a ``second`` pass finds is not seen by others before `take_second`.
         """
-        statement = _SECOND if second else _FIRST
+        rows = ((*pair[:5], json.dumps(dict(pair.evidence))) for pair in pairs)
         with self._writing():
-            self._db.executemany(statement, (_row(pair, second=second) for pair in pairs))
+            self._db.executemany(_SECOND if second else _FIRST, rows)
 
     def take_second(self) -> None:
         """Replace the first pass's probabilities by those of the second."""
@@ -155,83 +152,6 @@ class ScratchPairs:
             f"WHERE {mine} = ? AND probability IS NOT NULL"
         )
         return dict(self._db.execute(query, (key,)).fetchall())
-
-
-def _row(pair: ScratchPair, *, second: bool) -> tuple[object, ...]:
-    found = (pair.probability, json.dumps(dict(pair.evidence)))
-    return (*found, *pair[:2]) if second else (*found, pair.shares_name, *pair[:2])
-
-
-RowKind = Literal["text", "alias"]
-#: The vectors of a KB's rows of one kind, None where the joint space has none.
-VectorsOf = Callable[[str, RowKind], EntityVectors | None]
-
-
-@dataclass(slots=True)
-class StoreKBs:
-    """Reads from the store, the kept text vectors and the joint space."""
-
-    store: Store
-    names: NameJoin
-    left: str
-    right: str
-    encode: Callable[[Sequence[str]], FloatArray]
-    vectors_of: VectorsOf
-    scratch: ScratchPairs
-    device: str = "auto"
-    spread: Spread | None = None
-    kept: Path | None = None
-    report: OnProgress = lambda _: None
-
-    def entities(self, side: Side) -> Iterator[Entity]:
-        """All entities of one side in the order of their keys."""
-        return self.store.entities(self._kb(side))
-
-    def get(self, side: Side, keys: Iterable[str]) -> dict[str, Entity]:
-        """Some entities of one side."""
-        kb = self._kb(side)
-        found = self.store.get_entities(EntityId(kb, key) for key in keys)
-        return {entity_id.key: entity for entity_id, entity in found.items()}
-
-    def shared_names(self) -> Iterator[tuple[str, str, str]]:
-        """Left key, right key and the folded name that both bear."""
-        for pair in self.names:
-            for name in pair.names:
-                yield pair.left, pair.right, name
-
-    def vectors(self, side: Side, rows: RowKind) -> EntityVectors | None:
-        """The vectors of one side in the joint space."""
-        return self.vectors_of(self._kb(side), rows)
-
-    def overlaps_through(self) -> Iterator[tuple[str, str, str, float]]:
-        """Left key, right key, a third KB, and how probably both are the same entity of it."""
-        for third in (info.name for info in self.store.kbs()):
-            if third in (self.left, self.right):
-                continue
-            by_third: dict[str, list[tuple[str, float]]] = {}
-            for overlap in self.store.overlaps(third, self.right):
-                found = overlap.right.key, _believed(overlap)
-                by_third.setdefault(overlap.left.key, []).append(found)
-            for overlap in self.store.overlaps(self.left, third) if by_third else ():
-                for key, other in by_third.get(overlap.right.key, ()):
-                    yield overlap.left.key, key, third, _believed(overlap) * other
-
-    def probability(self, left: str, right: str) -> float | None:
-        """What the first pass found a pair to be."""
-        return self.scratch.probability(left, right)
-
-    def partners(self, side: Side, key: str) -> dict[str, float]:
-        """The other sides of all pairs of an entity."""
-        return self.scratch.partners(side, key)
-
-    def _kb(self, side: Side) -> str:
-        return self.left if side == "left" else self.right
-
-
-def _believed(overlap: Overlap) -> float:
-    if overlap.verdict == "correct":
-        return 1.0
-    return 0.0 if overlap.verdict == "wrong" else overlap.probability
 
 
 #: How long a process waits for another one that writes.

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from kglink.config import OverlapSection
 from kglink.errors import UsageError
@@ -22,7 +23,7 @@ from kglink.files.digest import digest_of
 from kglink.files.manifest import now
 from kglink.overlap.model import OverlapModel, Values, fit
 from kglink.overlap.names import NameJoin, NameRules, check_two
-from kglink.overlap.scratch import RowKind, ScratchPairs, StoreKBs
+from kglink.overlap.scratch import ScratchPairs
 from kglink.overlap.weigh import (
     SearchCounts,
     Steps,
@@ -32,12 +33,14 @@ from kglink.overlap.weigh import (
     likeliest,
     same_names,
 )
-from kglink.plugins import EntityVectors, PairEvidence
-from kglink.records import OnProgress, Overlap, OverlapRun, Spread
+from kglink.plugins import EntityVectors, PairEvidence, Side
+from kglink.records import Entity, EntityId, OnProgress, Overlap, OverlapRun, Spread
 
 if TYPE_CHECKING:
     from kglink.plugins import FloatArray
     from kglink.store import KBInfo, Store
+
+RowKind = Literal["text", "alias"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +123,6 @@ class OverlapTools:
         return NameRules(
             match="folded" if self.is_full else settings.names,
             kinds=() if self.is_full else self.name_kinds,
-            strip_disambiguator=settings.strip_disambiguator,
             strip_both=settings.method != "paper",
             max_pairs=settings.max_name_pairs,
         )
@@ -146,8 +148,8 @@ class OverlapTools:
         their sake only on demand.
         """
         settings = self.settings
-        facts: list[object] = [settings.method, settings.strip_disambiguator]
-        facts += [settings.max_name_pairs, settings.one_to_one]
+        # True: earlier versions could leave what a title has in brackets.
+        facts: list[object] = [settings.method, True, settings.max_name_pairs, settings.one_to_one]
         if settings.method != "names":
             facts += [settings.threshold, self.encoder]
         if self.is_full:
@@ -174,9 +176,8 @@ def find_overlaps(
     """Find and store the overlaps of two KBs; verdicts that people gave stay."""
     started = time.monotonic()
     with open_search(tools, left, right, progress) as search:
-        first, second = search.infos
         kept = tools.store.save_overlaps(
-            first.name, second.name, search.found(), run=lambda kept: search.run(tools.store, kept)
+            search.left, search.right, search.found(), lambda kept: search.run(tools.store, kept)
         )
         tally = search.tally
         return OverlapReport(
@@ -199,9 +200,8 @@ def current_report(tools: OverlapTools, left: str, right: str) -> OverlapReport 
     first, second = (tools.store.kb(name) for name in sorted((left, right)))
     for run in tools.store.overlap_runs():
         if (run.left, run.right) == (first.name, second.name):
-            now = tools.run_of(first, second, run.candidates, run.kept)
-            facts = (run.settings_fingerprint, run.left_revision, run.right_revision)
-            if facts == (now.settings_fingerprint, now.left_revision, now.right_revision):
+            again = tools.run_of(first, second, run.candidates, run.kept)
+            if replace(again, finished_at=run.finished_at) == run:
                 return OverlapReport(
                     left, right, run.method, run.candidates, run.kept, current=True
                 )
@@ -219,7 +219,11 @@ def open_search(
 
 
 class Search:
-    """One search of two KBs: the one that comes first in the alphabet is on the left."""
+    """One search of two KBs: the one that comes first in the alphabet is on the left.
+
+    It is what evidence sees of them (`kglink.plugins.PairedKBs`): the store, the kept vectors of
+    texts and the joint space.
+    """
 
     def __init__(
         self,
@@ -229,55 +233,93 @@ class Search:
         scratch: ScratchPairs,
         progress: OnProgress,
     ) -> None:
-        self.infos = _checked_kbs(tools.store, left, right)
+        first, second = (tools.store.kb(name) for name in sorted((left, right)))
+        self.infos = first, second
+        check_two(left, right)
+        for info in self.infos:
+            if not info.entities:
+                raise UsageError(
+                    f"KB {info.name!r} has no entities",
+                    hint="It may hold documents only: `kglink kbs` says what each KB holds.",
+                )
         self.tally = SearchCounts()
         self._changed: list[str] = []
-        self._tools = tools
+        self._tools, self._scratch = tools, scratch
         self._steps = Steps(progress, f"{left}-{right}")
-        first, second = (info.name for info in self.infos)
-        self._names = NameJoin(tools.store, first, second, tools.rules, self._steps.reach)
-        self._scratch = scratch
-        self.kbs = StoreKBs(
-            tools.store,
-            self._names,
-            first,
-            second,
-            tools.encode,
-            tools.space.get,
-            scratch,
-            tools.device,
-            tools.spread,
-            tools.kept and tools.kept / f"compared-{first}-{second}",
-            self._steps.reach,
-        )
+        self.left, self.right = first.name, second.name
+        self.report: OnProgress = self._steps.reach
+        self.encode, self.device, self.spread = tools.encode, tools.device, tools.spread
+        self.kept = tools.kept and tools.kept / f"compared-{first.name}-{second.name}"
+        self.probability, self.partners = scratch.probability, scratch.partners
+        self._names = NameJoin(tools.store, self.left, self.right, tools.rules, self.report)
 
+    # --------------------------------------------------------------- what evidence sees
+    def entities(self, side: Side) -> Iterator[Entity]:
+        """All entities of one side in the order of their keys."""
+        return self._tools.store.entities(self._kb(side))
+
+    def get(self, side: Side, keys: Iterable[str]) -> dict[str, Entity]:
+        """Some entities of one side."""
+        kb = self._kb(side)
+        found = self._tools.store.get_entities(EntityId(kb, key) for key in keys)
+        return {entity_id.key: entity for entity_id, entity in found.items()}
+
+    def shared_names(self) -> Iterator[tuple[str, str, str]]:
+        """Left key, right key and the folded name that both bear."""
+        return ((left, right, name) for left, right, names in self._names for name in names)
+
+    def vectors(self, side: Side, rows: RowKind) -> EntityVectors | None:
+        """The vectors of one side in the joint space."""
+        return self._tools.space.get(self._kb(side), rows)
+
+    def overlaps_through(self) -> Iterator[tuple[str, str, str, float]]:
+        """Left key, right key, a third KB, and how probably both are the same entity of it."""
+        store = self._tools.store
+        for third in (info.name for info in store.kbs()):
+            if third in (self.left, self.right):
+                continue
+            by_third: dict[str, list[tuple[str, float]]] = defaultdict(list)
+            for overlap in store.overlaps(third, self.right):
+                by_third[overlap.left.key].append((overlap.right.key, _believed(overlap)))
+            for overlap in store.overlaps(self.left, third) if by_third else ():
+                for key, other in by_third.get(overlap.right.key, ()):
+                    yield overlap.left.key, key, third, _believed(overlap) * other
+
+    def _kb(self, side: Side) -> str:
+        return self.left if side == "left" else self.right
+
+    # ------------------------------------------------------------------- what is found
     def found(self) -> Iterator[Overlap]:
         """The pairs to keep."""
-        verdicts = self.verdicts()
+        verdicts, settings = self.verdicts(), self._tools.settings
         if self._tools.is_full:
-            settings = self._tools.settings
             yield from self.weigh(verdicts).kept(
                 settings.threshold, verdicts, one_to_one=settings.one_to_one
             )
-        elif self._tools.settings.one_to_one:
-            found = {(one.left.key, one.right.key): one for one in self._by_name()}
-            chosen = likeliest({pair: one.probability for pair, one in found.items()}, verdicts)
-            yield from (one for pair, one in found.items() if pair in chosen)
+            return
+        self._steps.begin("comparing entities that share a name")
+        if settings.method == "names":
+            by_name = same_names(self, self._names, self.tally)
         else:
-            yield from self._by_name()
+            by_name = alike_descriptions(self, self._names, settings.threshold, self.tally)
+        if settings.one_to_one:
+            found = {(one.left.key, one.right.key): one for one in by_name}
+            chosen = likeliest({pair: one.probability for pair, one in found.items()}, verdicts)
+            by_name = (one for pair, one in found.items() if pair in chosen)
+        yield from by_name
 
     def weigh(self, verdicts: Verdicts) -> Weighing:
         """All pairs that are proposed or were judged, weighed."""
         evidence = {name: make() for name, make in self._tools.evidence.items()}
         weighing = Weighing(
-            self.kbs, evidence, self._tools.model, self._scratch, self.tally, self._steps
+            self, evidence, self._tools.model, self._scratch, self.tally, self._steps
         )
         weighing.run(verdicts)
         return weighing
 
     def verdicts(self) -> Verdicts:
         """What was said of pairs of these KBs, by their keys."""
-        judged = self._tools.store.overlaps(self.kbs.left, self.kbs.right, judged=True)
+        judged = self._tools.store.overlaps(self.left, self.right, judged=True)
         return {(one.left.key, one.right.key): one.verdict for one in judged if one.verdict}
 
     def run(self, store: Store, kept: int) -> OverlapRun | None:
@@ -299,22 +341,17 @@ class Search:
         if self._tools.settings.method == "names":
             return
         if self.tally.undescribed:
+            used = "their titles, types and other names were compared instead"
+            if self._tools.is_full:
+                used = f"what was left is {_listed(self.tally.left_for_them) or 'nothing'}"
             lacking = f"{self.tally.undescribed:,} of {self.tally.candidates:,} pairs lack a"
-            yield f"{lacking} description: {self._left_for_them()}"
+            yield f"{lacking} description: {used}"
         if self._tools.is_full:
             yield from self._notes_of_evidence()
 
-    def _left_for_them(self) -> str:
-        """What pairs without descriptions were judged by."""
-        if not self._tools.is_full:
-            return "their titles, types and other names were compared instead"
-        names = [name.removeprefix("kglink/") for name in self.tally.left_for_them]
-        return f"what was left is {', '.join(names) or 'nothing'}"
-
     def _notes_of_evidence(self) -> Iterator[str]:
         if not self.tally.candidates:
-            names = ", ".join(name.removeprefix("kglink/") for name in self._tools.evidence)
-            yield f"none of the evidence in use proposed a pair: {names}"
+            yield f"none of the evidence in use proposed a pair: {_listed(self._tools.evidence)}"
         for info in self.infos:
             if not info.with_description:
                 yield f"no entity of {info.name} has a description"
@@ -328,25 +365,15 @@ class Search:
             names = ", ".join(sorted(self.tally.unweighed))
             yield f"the model has no weight for {names}: `kglink overlap train` finds one"
 
-    def _by_name(self) -> Iterator[Overlap]:
-        self._steps.begin("comparing entities that share a name")
-        settings = self._tools.settings
-        if settings.method == "names":
-            return same_names(self.kbs, self._names, self.tally)
-        return alike_descriptions(self.kbs, self._names, settings.threshold, self.tally)
+
+def _listed(evidence: Iterable[str]) -> str:
+    return ", ".join(name.removeprefix("kglink/") for name in evidence)
 
 
-def _checked_kbs(store: Store, left: str, right: str) -> tuple[KBInfo, KBInfo]:
-    """Two different KBs with entities, in the order of their names."""
-    first, second = (store.kb(name) for name in sorted((left, right)))
-    check_two(left, right)
-    for info in (first, second):
-        if not info.entities:
-            raise UsageError(
-                f"KB {info.name!r} has no entities",
-                hint="It may hold documents only: `kglink kbs` says what each KB holds.",
-            )
-    return first, second
+def _believed(overlap: Overlap) -> float:
+    if overlap.verdict == "correct":
+        return 1.0
+    return 0.0 if overlap.verdict == "wrong" else overlap.probability
 
 
 #: Verdicts of each kind, at least, without which nothing can be learnt.

@@ -229,19 +229,14 @@ def assign_one_to_one(
     floor = min(max(least, _LEAST_ODDS), 1 - _LEAST_ODDS)
     odds = np.log(bounded / (1 - bounded)) - math.log(floor / (1 - floor))
     weights: FloatArray = np.maximum(odds, 0) + _SMALL
-    labels = _components(left, right)
+    # The pairs of each connected component are chosen by themselves.
+    size = int(left.max()) + 1, int(right.max()) + 1
+    edges = coo_matrix((np.ones(len(left)), (left, right + size[0])), shape=(sum(size),) * 2)
+    labels: IntArray = connected_components(edges, directed=False)[1][left]
     order = np.argsort(labels, kind="stable")
     for rows in np.split(order, np.flatnonzero(np.diff(labels[order])) + 1):
         kept[rows[_best(left[rows], right[rows], weights[rows])]] = True
     return kept
-
-
-def _components(left: IntArray, right: IntArray) -> IntArray:
-    """For each pair the number of its connected component."""
-    size = int(left.max()) + 1, int(right.max()) + 1
-    edges = coo_matrix((np.ones(len(left)), (left, right + size[0])), shape=(sum(size),) * 2)
-    labels: IntArray = connected_components(edges, directed=False)[1]
-    return labels[left]
 
 
 def _best(left: IntArray, right: IntArray, weights: FloatArray) -> IntArray:
@@ -287,9 +282,9 @@ def same_names(
     kbs: PairedKBs, names: Iterable[NamedPair], tally: SearchCounts
 ) -> Iterator[Overlap]:
     """All pairs that share a name."""
-    for batch in _batches(names, tally):
-        for pair in batch:
-            yield _overlap(kbs, pair, NAME_PROBABILITY, {})
+    for pair in names:
+        tally.candidates += 1
+        yield _overlap(kbs, pair, NAME_PROBABILITY, {})
 
 
 def alike_descriptions(
@@ -298,13 +293,27 @@ def alike_descriptions(
     """The pairs that share a name and whose descriptions have at least this cosine.
 
     Where one of the two has no description, the texts of both (title, type, other names,
-    description) are compared instead, and the evidence says so.
+    description) are compared instead, and the evidence says so. The probability rises in a
+    straight line from .5 at the threshold to 1 at cosine 1; it is not calibrated.
     """
-    for batch in _batches(names, tally):
-        for pair, kind, cosine in _compared(kbs, batch, tally):
+    pairs = iter(names)
+    while batch := list(islice(pairs, BATCH_PAIRS)):
+        tally.candidates += len(batch)
+        lefts = kbs.get("left", dict.fromkeys(pair.left for pair in batch))
+        rights = kbs.get("right", dict.fromkeys(pair.right for pair in batch))
+        there = [pair for pair in batch if pair.left in lefts and pair.right in rights]
+        kinds, texts = [], []
+        for pair in there:
+            both = lefts[pair.left], rights[pair.right]
+            described = all(one.description for one in both)
+            tally.undescribed += not described
+            kinds.append("description" if described else "text")
+            texts += [one.description if described else entity_text(one) for one in both]
+        for pair, kind, cosine in zip(there, kinds, cosines(kbs, texts), strict=True):
             if cosine >= threshold:
+                probability = 0.5 + 0.5 * (cosine - threshold) / max(1 - threshold, 1e-6)
                 evidence = {kind: round(cosine, 4)}
-                yield _overlap(kbs, pair, probability_of(cosine, threshold), evidence)
+                yield _overlap(kbs, pair, round(min(1.0, probability), 4), evidence)
 
 
 #: The encoder with which the paper says that 0.5 parts descriptions.
@@ -325,11 +334,6 @@ def differences(settings: OverlapSection) -> list[str]:
     return found
 
 
-def probability_of(cosine: float, threshold: float) -> float:
-    """From .5 at the threshold to 1 at cosine 1, in a straight line; not calibrated."""
-    return round(min(1.0, 0.5 + 0.5 * (cosine - threshold) / max(1 - threshold, 1e-6)), 4)
-
-
 def cosines(kbs: PairedKBs, texts: Sequence[str]) -> list[float]:
     """The cosines of texts 0 and 1, 2 and 3, and so on."""
     if not texts:
@@ -337,29 +341,6 @@ def cosines(kbs: PairedKBs, texts: Sequence[str]) -> list[float]:
     vectors = kbs.encode(texts)
     products = np.einsum("nd,nd->n", vectors[0::2], vectors[1::2])
     return [float(value) for value in np.clip(products, -1, 1)]
-
-
-def _batches(names: Iterable[NamedPair], tally: SearchCounts) -> Iterator[list[NamedPair]]:
-    pairs = iter(names)
-    while batch := list(islice(pairs, BATCH_PAIRS)):
-        tally.candidates += len(batch)
-        yield batch
-
-
-def _compared(
-    kbs: PairedKBs, batch: Sequence[NamedPair], tally: SearchCounts
-) -> Iterator[tuple[NamedPair, str, float]]:
-    lefts = kbs.get("left", dict.fromkeys(pair.left for pair in batch))
-    rights = kbs.get("right", dict.fromkeys(pair.right for pair in batch))
-    there = [pair for pair in batch if pair.left in lefts and pair.right in rights]
-    kinds, texts = [], []
-    for pair in there:
-        both = lefts[pair.left], rights[pair.right]
-        described = all(one.description for one in both)
-        tally.undescribed += not described
-        kinds.append("description" if described else "text")
-        texts += [one.description if described else entity_text(one) for one in both]
-    yield from zip(there, kinds, cosines(kbs, texts), strict=True)
 
 
 def _overlap(

@@ -40,7 +40,6 @@ from kglink.space.manifest import (
 from kglink.space.segment import INFO_FILE, Segment
 from kglink.space.segment_build import (
     EncodeBlocks,
-    History,
     SegmentPlan,
     SpaceSource,
     TextEncoder,
@@ -280,18 +279,23 @@ class SpaceBuild:
                 rows += build_names(plan, root, progress=self.progress) - vectors_there(plan, root)
         if rows <= FEW_VECTORS:
             return {}
-        return {
-            plan.kb: self._names_segment(plan) if plan.kb in new else self._segment(plan)
-            for plan in plans
-        }
+        segments = {}
+        for plan in plans:
+            alone = plan.names_alone
+            if plan.kb not in new:
+                segments[plan.kb] = self._segment(plan)
+            elif self._below(alone) or self._found(root / alone.folder_name):
+                segments[plan.kb] = self._segment(alone)
+            else:
+                segments[plan.kb] = Segment(names_segment(plan, root))
+        return segments
 
     def _segment(self, plan: SegmentPlan) -> Segment:
         if found := self._found(self.folder.segments / plan.folder_name):
             return found
-        history, below = plan.source.history, self._below(plan)
-        if history is not None and below is not None:
+        if below := self._below(plan):
             layered = self._built(replace(plan, below=below))
-            if layered.info.entities == history.entities:
+            if layered.info.entities == plan.source.size:
                 return layered
             self.made.pop()  # The store has another past than this segment knows.
         return self._built(plan)
@@ -318,17 +322,17 @@ class SpaceBuild:
         an entity is written again in few of the updates that follow. An index that is not exact
         takes long to build, so the first layer may be as large as a KB that is made anew.
         """
-        history, trained = plan.source.history, self.encoder.trained
-        if self.fresh or history is None or plan.words or (trained and trained.compares_tokens):
+        source, trained = plan.source, self.encoder.trained
+        if self.fresh or not source.store or plan.words or (trained and trained.compares_tokens):
             return None
         is_exact = self._index_of().name == DEFAULT_INDEX
-        if is_exact and history.entities < LEAST_IN_LAYERS:
+        if is_exact and source.size < LEAST_IN_LAYERS:
             return None
         segment = self._published(plan.kb)
-        if segment is None or not _fits(segment, plan, history):
+        if segment is None or not _fits(segment, plan):
             return None
         while True:
-            changed = history.count(segment.info.last_id, segment.info.revision)
+            changed = source.count_changes(segment.info.last_id, segment.info.revision)
             if changed is None:
                 return None
             # Even what changed nothing takes the place of a layer without entities.
@@ -337,14 +341,6 @@ class SpaceBuild:
             if not isinstance(segment, LayeredSegment):
                 return None if is_exact or changed > LEAST_IN_LAYERS else segment
             segment = segment.below
-
-    def _names_segment(self, plan: SegmentPlan) -> Segment:
-        """The segment of a KB's names, made where it is missing."""
-        alone = plan.names_alone
-        found = self._found(self.folder.segments / alone.folder_name)
-        if found or self._below(alone):
-            return found or self._segment(alone)
-        return Segment(names_segment(plan, self.folder.segments))
 
     def _found(self, path: Path) -> Segment | None:
         """A segment, where it is there and whole."""
@@ -369,29 +365,21 @@ class SpaceBuild:
             published = self._published(plan.kb)
             layers = published.layers if published else []
             return layers[: len(layers) - len(plan.below.layers)] if plan.below else layers
-        for name in self._made_segments(plan.kb):
-            if found := self._found(self.folder.segments / name):
+        made = self.folder.segments.glob(f"{plan.kb}-*/{INFO_FILE}")
+        for path in sorted(made, key=lambda path: path.stat().st_mtime, reverse=True):
+            of_kb = path.parent.name.rpartition("-")[0] == plan.kb
+            if of_kb and (found := self._found(path.parent)):
                 return found.layers
         return ()
 
-    def _made_segments(self, kb: str) -> list[str]:
-        """The finished segments of a KB, the newest first."""
-        made = [
-            path
-            for path in self.folder.segments.glob(f"{kb}-*/{INFO_FILE}")
-            if path.parent.name.rpartition("-")[0] == kb
-        ]
-        made.sort(key=lambda path: path.stat().st_mtime, reverse=True)
-        return [path.parent.name for path in made]
 
-
-def _fits(segment: Segment, plan: SegmentPlan, history: History) -> bool:
+def _fits(segment: Segment, plan: SegmentPlan) -> bool:
     """Whether a segment was made like one of a plan, of an earlier revision of the same KB."""
-    info = segment.info
+    info, source = segment.info, plan.source
     return (
         (info.store, info.rows, info.model.fingerprint, info.description_chars)
-        == (history.store, plan.rows, plan.model.fingerprint, plan.description_chars)
-        and info.revision <= plan.source.revision
-        and 0 <= info.last_id <= history.last_id
+        == (source.store, plan.rows, plan.model.fingerprint, plan.description_chars)
+        and info.revision <= source.revision
+        and 0 <= info.last_id <= source.last_id
         and segment.words is None
     )

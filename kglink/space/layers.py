@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -110,13 +111,8 @@ class LayeredSegment(Segment):
         self.titles = LayeredStrings(below.titles, above.titles, self._numbers)
         self.surfaces = LayeredStrings(below.surfaces, above.surfaces, self._name_numbers)
         self.names = LayeredNames(below.names, above.names, self._name_numbers)
-        self.popularity = LayeredNumbers(
-            lambda rows: _of_both(rows, self._numbers, above.popularity, below.popularity), sizes[1]
-        )
-        self.alias_counts = LayeredNumbers(
-            lambda rows: _of_both(rows, self._name_numbers, above.alias_counts, below.alias_counts),
-            sizes[2],
-        )
+        self.popularity = _of_both(self._numbers, above.popularity, below.popularity)
+        self.alias_counts = _of_both(self._name_numbers, above.alias_counts, below.alias_counts)
         self.alias_starts = LayeredNumbers(self._starts, sizes[1] + 1)
 
     @property
@@ -137,21 +133,18 @@ class LayeredSegment(Segment):
 
     def entity_of(self, alias_rows: IntArray) -> IntArray:
         """The entity that owns each alias row."""
-        is_above, rows = self._name_numbers.split(alias_rows)
-        owners = np.empty(len(alias_rows), dtype=np.int64)
-        owners[is_above] = self._numbers.above[self.above.entity_of(rows[is_above])]
-        owners[~is_above] = self._numbers.of_below(self.below.entity_of(rows[~is_above]))
-        return owners
+        return self._name_numbers.read(
+            alias_rows,
+            lambda rows: self._numbers.above[self.above.entity_of(rows)],
+            lambda rows: self._numbers.of_below(self.below.entity_of(rows)),
+        )
 
     def vectors(self, kind: RowKind, rows: IntArray | slice) -> FloatArray:
         """Some vectors of one kind."""
         numbering = self.numbering(kind)
         wanted = np.arange(*rows.indices(len(numbering))) if isinstance(rows, slice) else rows
-        is_above, own = numbering.split(np.asarray(wanted))
-        found = np.empty((len(own), self.info.model.dim), dtype=np.float32)
-        found[is_above] = self.above.vectors(kind, own[is_above])
-        found[~is_above] = self.below.vectors(kind, own[~is_above])
-        return found
+        layers = (partial(layer.vectors, kind) for layer in (self.above, self.below))
+        return numbering.read(np.asarray(wanted), *layers)
 
     def row_count(self, kind: RowKind) -> int:
         """How many vectors of a kind there are."""
@@ -190,22 +183,17 @@ class LayeredSegment(Segment):
         """The first alias row of some entities; that of the one after the last is their number."""
         starts = np.full(len(rows), len(self._name_numbers), dtype=np.int64)
         inside = np.flatnonzero(rows < len(self._numbers))
-        is_above, own = self._numbers.split(rows[inside])
-        new = np.asarray(self.above.alias_starts[own[is_above]])
-        starts[inside[is_above]] = self._name_numbers.above[new]
-        old = np.asarray(self.below.alias_starts[own[~is_above]])
-        starts[inside[~is_above]] = self._name_numbers.of_below(old)
+        starts[inside] = self._numbers.read(
+            rows[inside],
+            lambda own: self._name_numbers.above[np.asarray(self.above.alias_starts[own])],
+            lambda own: self._name_numbers.of_below(np.asarray(self.below.alias_starts[own])),
+        )
         return starts
 
 
-def _of_both(
-    rows: IntArray, numbering: Numbering, above: FloatColumn, below: FloatColumn
-) -> FloatArray:
-    is_above, own = numbering.split(rows)
-    found = np.empty(len(rows), dtype=np.float32)
-    found[is_above] = above[own[is_above]]
-    found[~is_above] = below[own[~is_above]]
-    return found
+def _of_both(numbering: Numbering, above: FloatColumn, below: FloatColumn) -> LayeredNumbers:
+    layers = above.__getitem__, below.__getitem__
+    return LayeredNumbers(lambda rows: numbering.read(rows, *layers), len(numbering))
 
 
 def _rising(path: Path, below: int) -> IntArray:

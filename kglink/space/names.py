@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -80,12 +79,8 @@ def build_name_index(folder: Path, scratch: Path, idf: FloatArray | None = None)
             np.save(folder / f"grams{number}.{part}.npy", getattr(by_bucket, part))
 
 
-class _Part(NamedTuple):
-    """Names that are searched together."""
-
-    names: sp.csr_matrix
-    rows: Callable[[IntArray], IntArray]
-    """The alias rows of some columns."""
+#: Names that are searched together, and what tells the alias rows of some columns.
+_Part = tuple[sp.csr_matrix, Callable[[IntArray], IntArray]]
 
 
 class NameIndex:
@@ -139,10 +134,10 @@ class NameIndex:
     def _part(self, number: int) -> _Part:
         shard, first = self._shards[number], number * SHARD_ROWS
         if self._kept is None:
-            return _Part(shard, lambda columns: columns.astype(np.int64) + first)
+            return shard, lambda columns: columns.astype(np.int64) + first
         inside = np.searchsorted(self._kept, [first, first + shard.shape[1]])
         own = self._kept[slice(*inside)]
-        return _Part(shard[:, own - first], lambda columns: own[columns])
+        return shard[:, own - first], lambda columns: own[columns]
 
 
 def best_rows(

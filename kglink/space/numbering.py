@@ -9,6 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 IntArray = npt.NDArray[np.int64]
+#: What is known of some rows, by their numbers.
+Read = Callable[[IntArray], npt.NDArray[Any]]
 
 
 class Numbering:
@@ -45,6 +47,14 @@ class Numbering:
         below = ranks + np.searchsorted(self._rank_of_hidden, ranks, side="right")
         return is_above, np.where(is_above, at, below)
 
+    def read(self, numbers: IntArray, above: Read, below: Read) -> npt.NDArray[Any]:
+        """What both layers say of some rows, each asked by the numbers of its own."""
+        is_above, own = self.split(numbers)
+        new, old = above(own[is_above]), below(own[~is_above])
+        found = np.empty((len(numbers), *new.shape[1:]), new.dtype)
+        found[is_above], found[~is_above] = new, old
+        return found
+
 
 class LayeredStrings(Sequence[str]):
     """Strings of two layers."""
@@ -79,7 +89,7 @@ class LayeredStrings(Sequence[str]):
 class LayeredNumbers:
     """Numbers of two layers, read like an array."""
 
-    def __init__(self, read: Callable[[IntArray], npt.NDArray[Any]], count: int) -> None:
+    def __init__(self, read: Read, count: int) -> None:
         self._read = read
         self._count = count
 

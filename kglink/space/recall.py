@@ -133,7 +133,13 @@ def _measure(
             _, rows = _without(own, *search(index, batch, k))
             scores = np.einsum("qkd,qd->qk", space.vectors(rows), batch)
             scores[rows < 0] = -np.inf
-            hits[k] += _shares(best[:, :k], scores)
+            # For each query the share of its exact answer that was found.
+            wanted = np.isfinite(best[:, :k])
+            worst = np.where(wanted, best[:, :k], np.inf).min(axis=1, initial=np.inf)
+            slack = _ROUNDING * np.maximum(1, np.abs(worst))
+            right = (scores >= (worst - slack)[:, None]).sum(axis=1)
+            counts = zip(right.tolist(), wanted.sum(axis=1).tolist(), strict=True)
+            hits[k] += [hit / count for hit, count in counts if count]
     times = _times(lambda vectors: search(index, vectors, max(KS)), asked)
     exact_times = times
     if exact is not index:
@@ -157,27 +163,20 @@ def _without(
     return np.take_along_axis(scores, order, 1), np.take_along_axis(rows, order, 1)
 
 
-def _shares(best: FloatArray, found: FloatArray) -> list[float]:
-    """For each query, the share of its exact answer that was found."""
-    wanted = np.isfinite(best).sum(axis=1)
-    worst = np.where(np.isfinite(best), best, np.inf).min(axis=1, initial=np.inf)
-    slack = _ROUNDING * np.maximum(1, np.abs(worst))
-    right = (found >= (worst - slack)[:, None]).sum(axis=1)
-    return [float(hit / count) for hit, count in zip(right, wanted, strict=True) if count]
-
-
 def _times(search: Callable[[FloatArray], object], queries: FloatArray) -> Times:
     search(queries[:BATCH])  # Pages that are mapped come into memory once.
-    batches = [queries[start : start + BATCH] for start in range(0, len(queries), BATCH)]
-    together = [_milliseconds(search, batch) / len(batch) for batch in batches]
-    alone = [_milliseconds(search, queries[at : at + 1]) for at in range(min(ALONE, len(queries)))]
-    return Times(alone=median(alone), batch=median(together))
 
+    def milliseconds(most: int, size: int) -> float:
+        """The time of a query among so many."""
+        found = []
+        for start in range(0, min(most, len(queries)), size):
+            asked = queries[start : start + size]
+            began = time.perf_counter()
+            search(asked)
+            found.append(1000 * (time.perf_counter() - began) / len(asked))
+        return median(found)
 
-def _milliseconds(search: Callable[[FloatArray], object], queries: FloatArray) -> float:
-    began = time.perf_counter()
-    search(queries)
-    return 1000 * (time.perf_counter() - began)
+    return Times(alone=milliseconds(ALONE, 1), batch=milliseconds(len(queries), BATCH))
 
 
 def sample_rows(space: Space, count: int) -> IntArray:

@@ -18,13 +18,7 @@ from pydantic import Field
 
 from kglink.errors import DamagedFileError, NewerFileError
 from kglink.files.atomic import atomic_folder
-from kglink.files.manifest import (
-    FileInfo,
-    ManifestPart,
-    check_files,
-    file_info,
-    read_manifest,
-)
+from kglink.files.manifest import FileInfo, ManifestPart, check_files, files_in, read_manifest
 from kglink.files.tables import StringTable, StringWriter, map_column
 from kglink.records import EntityId
 from kglink.space.names import FloatArray
@@ -173,8 +167,15 @@ def remembered_vectors(
         return kept[1]
     before = kept[1] if kept else RememberedVectors([], np.empty((0, dim), np.float16))
     made = before.with_surfaces(surfaces(MOST_SURFACES), encode).judged(meant)
-    with contextlib.suppress(OSError):  # nothing can be written here: they are made again
-        _write(folder, state, model, made)
+    # Where nothing can be written they are made again.
+    with contextlib.suppress(OSError), atomic_folder(folder) as draft:
+        for at, name in enumerate(RememberedSurface._fields):
+            with StringWriter(draft / name) as out:
+                for one in made._surfaces:
+                    out.add(one[at])
+        np.save(draft / _VECTORS_FILE, made._vectors)
+        info = _Info(state=state, model=model, trust=made.trust, files=files_in(draft))
+        (draft / _INFO_FILE).write_text(info.model_dump_json(indent=1), encoding="utf-8")
     return made
 
 
@@ -196,18 +197,6 @@ def _read(folder: Path, model: str, dim: int) -> tuple[str, RememberedVectors] |
     if info.trust is None:  # of before like words were judged
         return "", RememberedVectors(surfaces, vectors)
     return info.state, RememberedVectors(surfaces, vectors, info.trust)
-
-
-def _write(folder: Path, state: str, model: str, made: RememberedVectors) -> None:
-    with atomic_folder(folder) as draft:
-        for at, name in enumerate(RememberedSurface._fields):
-            with StringWriter(draft / name) as out:
-                for one in made._surfaces:
-                    out.add(one[at])
-        np.save(draft / _VECTORS_FILE, made._vectors)
-        files = {path.name: file_info(path) for path in sorted(draft.iterdir())}
-        info = _Info(state=state, model=model, trust=made.trust, files=files)
-        (draft / _INFO_FILE).write_text(info.model_dump_json(indent=1), encoding="utf-8")
 
 
 def _of_length_one(vectors: FloatArray) -> FloatArray:

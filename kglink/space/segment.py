@@ -9,8 +9,7 @@ changes nothing finds its segment ready.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from copy import copy
 from functools import cached_property
 from pathlib import Path
@@ -54,7 +53,7 @@ class Segment:
         own = self.info.layer or self.info
         counts: dict[RowKind, int] = {"text": own.entities, "alias": own.alias_rows}
         entities, aliases = (counts["text"],), (counts["alias"],)
-        with space_errors(), _forgotten_if_damaged(folder):
+        try:
             # What nobody has touched since is not read again: opening takes as long at any size.
             checked = are_known(folder, self.info.files)
             check_files(folder, self.info.files)
@@ -77,6 +76,9 @@ class Segment:
                 )
                 for kind in self.info.rows
             }
+        except DamagedFileError as error:
+            forget_checked(folder)
+            raise DamagedSpaceError(error.message) from error
         tables = [self.keys, self.titles, self.alias_starts[1:], self.surfaces, self.names.folded]
         if [len(table) for table in tables] != [*entities * 3, *aliases * 2]:
             raise DamagedSpaceError(f"{folder}: its tables do not fit each other")
@@ -157,13 +159,3 @@ class Segment:
     def row_count(self, kind: RowKind) -> int:
         """How many vectors of a kind there are."""
         return len(self._vectors[kind]) if kind in self._vectors else 0
-
-
-@contextmanager
-def _forgotten_if_damaged(folder: Path) -> Iterator[None]:
-    """Take back that the files of a folder were found right, where what they hold is not."""
-    try:
-        yield
-    except DamagedFileError:
-        forget_checked(folder)
-        raise

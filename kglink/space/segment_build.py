@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeGuard
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeGuard, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -61,6 +61,7 @@ _DRAFT = ".draft-"
 #: The folder of a draft that holds what the encoder reads of each entity.
 _READ = "read"
 
+Item = TypeVar("Item")
 #: How many rows of each kind a KB needs.
 Counts = dict[RowKind, int]
 HashArray = npt.NDArray[np.uint64]
@@ -109,27 +110,11 @@ class TextEncoder(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class History:
-    """Tells how a KB differs from what it was at an earlier revision.
-
-    A revision is named by the store's highest number of an entity at that time, and its own.
-    """
-
-    store: str
-    """The identity of the store."""
-    last_id: int
-    """The highest number of an entity now."""
-    entities: int
-    """How many there are now."""
-    count: Callable[[int, int], int | None]
-    """How many entities have changed since; None: all."""
-    read: Callable[[int, int], Changes]
-    """What has changed since."""
-
-
-@dataclass(frozen=True, slots=True)
 class SpaceSource:
-    """A KB to put into a space: what it holds now, and how to read it."""
+    """A KB to put into a space: what it holds now, how to read it, and how it has changed.
+
+    An earlier revision is named by the store's highest number of an entity then, and its own.
+    """
 
     kb: str
     revision: int
@@ -137,8 +122,16 @@ class SpaceSource:
     licence: str
     entities: Callable[[], Iterable[FoldedEntity]]
     """Reads ``content``; an error where the KB holds something else by now."""
-    history: History | None = None
-    """None: nothing is known of earlier revisions."""
+    store: str = ""
+    """The identity of the store; empty: nothing is known of earlier revisions."""
+    last_id: int = -1
+    """The store's highest number of an entity now."""
+    size: int = 0
+    """How many entities there are now."""
+    count_changes: Callable[[int, int], int | None] = lambda last_id, revision: None
+    """How many entities have changed since an earlier revision; None: all."""
+    changes: Callable[[int, int], Changes] | None = None
+    """What has changed since."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,14 +191,7 @@ def build_segment(
     draft = root / plan.draft_name
     if fresh and draft.exists():
         shutil.rmtree(draft)
-    is_resumed = draft.exists()
-    try:
-        _fill(draft, plan, encoder, previous, progress, encode_blocks)
-    except DamagedFileError:
-        if not is_resumed:
-            raise
-        shutil.rmtree(draft)
-        _fill(draft, plan, encoder, previous, progress, encode_blocks)
+    _made(draft, lambda: _fill(draft, plan, encoder, previous, progress, encode_blocks))
     shutil.rmtree(draft / _READ, ignore_errors=True)
     final = root / plan.folder_name
     replace_folder(draft, final)  # Readers keep what they have mapped.
@@ -215,12 +201,20 @@ def build_segment(
 def build_names(plan: SegmentPlan, root: Path, *, progress: OnProgress = lambda _: None) -> int:
     """Write the names of a segment into its draft; returns how many rows are to be encoded."""
     draft = root / plan.draft_name
-    try:
-        counts = _names(draft, plan, progress)
-    except DamagedFileError:  # of an earlier run
-        shutil.rmtree(draft)
-        counts = _names(draft, plan, progress)
+    counts = _made(draft, lambda: _names(draft, plan, progress))
     return sum(counts[kind] for kind in plan.rows)
+
+
+def _made(draft: Path, make: Callable[[], Item]) -> Item:
+    """What is made in a draft; where an earlier run left a damaged one, in a new one."""
+    is_resumed = draft.exists()
+    try:
+        return make()
+    except DamagedFileError:
+        if not is_resumed:
+            raise
+    shutil.rmtree(draft)
+    return make()
 
 
 def names_segment(plan: SegmentPlan, root: Path) -> Path:
@@ -256,8 +250,10 @@ def _fill(
     counts = _names(draft, plan, progress)
     by_tokens = encoder.trained is not None and encoder.trained.compares_tokens
     total = sum(counts[kind] * (1 + (by_tokens and kind == "text")) for kind in plan.rows)
-    encode_blocks = encode_blocks or partial(_encode_here, encoder)
     tokens = 0
+
+    def encode_here(blocks: Iterator[Block]) -> Iterator[tuple[Block, Encoded]]:
+        return ((block, encode_block(encoder, block)) for block in blocks)
 
     def tell() -> None:
         done = tokens + sum(filler.done for filler in fillers.values())
@@ -267,8 +263,13 @@ def _fill(
     fillers = {kind: _Filler(draft, kind, counts[kind], plan.model.dim, tell) for kind in plan.rows}
     for kind, filler in fillers.items():
         known = KnownVectors(previous, kind, plan.model) if previous else None
-        rows = _rows(kind, draft, encoder, plan.description_chars)
-        filler.fill(rows, known, encode_blocks)
+        rows: Sequence[Any] = (
+            _Entities(draft) if kind == "text" else StringTable(draft / "surfaces")
+        )
+        read = partial(_read_by, encoder, plan.description_chars)
+        are_given = kind == "text" and _reads_entities(encoder)
+        blocks = filler.blocks(rows, read, known, are_given=are_given)
+        filler.fill((encode_blocks or encode_here)(blocks))
         if kind == "text" and by_tokens and _reads_entities(encoder):
             for done in _write_tokens(draft, encoder, plan.model.dim, known):
                 tokens = done
@@ -282,7 +283,7 @@ def _write_info(
     folder: Path, plan: SegmentPlan, counts: Counts, truncated: int = 0, reused: int = 0
 ) -> None:
     """Write the manifest of a segment whose files are all there."""
-    below, history, layer, total = plan.below, plan.source.history, None, dict(counts)
+    below, source, layer, total = plan.below, plan.source, None, dict(counts)
     if below is not None:
         layer = LayerInfo(
             below=below.folder.name, entities=counts["text"], alias_rows=counts["alias"]
@@ -293,18 +294,18 @@ def _write_info(
         reused += sum(total[kind] - counts[kind] for kind in plan.rows)
     info = SegmentInfo(
         kb=plan.kb,
-        revision=plan.source.revision,
+        revision=source.revision,
         entities=total["text"],
         alias_rows=total["alias"],
-        store=history.store if history else "",
-        last_id=history.last_id if history else -1,
+        store=source.store,
+        last_id=source.last_id,
         layer=layer,
         rows=plan.rows,
         model=plan.model,
         description_chars=plan.description_chars,
         truncated_texts=truncated,
         reused_rows=reused,
-        licence=plan.source.licence,
+        licence=source.licence,
         files={
             path.name: file_info(path)
             for path in sorted(folder.iterdir())
@@ -319,11 +320,18 @@ def _names(draft: Path, plan: SegmentPlan, progress: OnProgress) -> Counts:
     """Write the names of a draft where they are missing; how many rows of each kind they need."""
     if not (draft / _NAMES_DONE).is_file():
         (draft / _READ).mkdir(parents=True, exist_ok=True)
-        if plan.below is None:
-            counted = _write_names(draft, _counted(plan.source, progress))
+        source, below = plan.source, plan.below
+        if below is None:
+            told = partial(Progress, f"reading {source.kb}")
+            counted = _write_names(draft, source.entities(), lambda done: progress(told(done)))
             build_name_index(draft, draft / _READ)
         else:
-            counted = _write_changes(draft, plan.source, plan.below)
+            if source.changes is None:
+                raise ValueError(f"KB {source.kb!r} has no history")
+            changes = source.changes(below.info.last_id, below.info.revision)
+            counted = _write_names(draft, changes.entities)
+            build_name_index(draft, draft / _READ, below.names.idf)
+            write_places(draft, below, StringTable(draft / "keys"), changes.removed)
         if plan.words:
             texts = (_all_words(one, plan.description_chars) for one in _Entities(draft))
             build_word_index(draft, texts, draft / _READ)
@@ -333,27 +341,11 @@ def _names(draft: Path, plan: SegmentPlan, progress: OnProgress) -> Counts:
     return counts
 
 
-def _write_changes(draft: Path, source: SpaceSource, below: Segment) -> Counts:
-    """The names of what has changed since the segment ``below``, and where they belong in it."""
-    if source.history is None:
-        raise ValueError(f"KB {source.kb!r} has no history")
-    changes = source.history.read(below.info.last_id, below.info.revision)
-    counted = _write_names(draft, changes.entities)
-    build_name_index(draft, draft / _READ, below.names.idf)
-    write_places(draft, below, StringTable(draft / "keys"), changes.removed)
-    return counted
-
-
-def _counted(source: SpaceSource, progress: OnProgress) -> Iterator[FoldedEntity]:
-    for number, entity in enumerate(source.entities()):
-        if number % _READ_TOGETHER == 0:
-            progress(Progress(f"reading {source.kb}", number))
-        yield entity
-
-
-def _write_names(draft: Path, entities: Iterable[FoldedEntity]) -> Counts:
+def _write_names(
+    draft: Path, entities: Iterable[FoldedEntity], tell: Callable[[int], None] = lambda _: None
+) -> Counts:
     """The entity and alias tables; one alias row for each folded form, the title's first."""
-    rows = 0
+    rows = number = 0
     with (
         ColumnWriter(draft / "popularity.npy", np.float32) as popularity,
         ColumnWriter(draft / "alias_counts.npy", np.float32) as counts,
@@ -365,7 +357,9 @@ def _write_names(draft: Path, entities: Iterable[FoldedEntity]) -> Counts:
         StringWriter(draft / _READ / "entities") as read,
     ):
         starts.append(0)
-        for entity, folded_forms in entities:
+        for number, (entity, folded_forms) in enumerate(entities, 1):
+            if number % _READ_TOGETHER == 1:
+                tell(number - 1)
             keys.add(entity.key)
             titles.add(entity.title)
             names = [alias.surface for alias in entity.aliases]
@@ -377,7 +371,7 @@ def _write_names(draft: Path, entities: Iterable[FoldedEntity]) -> Counts:
                 counts.append(count)
                 rows += 1
             starts.append(rows)
-    return {"text": len(map_array(draft / "popularity.npy")), "alias": rows}
+    return {"text": number, "alias": rows}
 
 
 def alias_rows(entity: Entity, folded_names: Sequence[str]) -> dict[str, tuple[str, int]]:
@@ -416,28 +410,18 @@ class _Entities(Sequence[Entity]):
         return Entity("", title, description, kind, aliases=aliases)
 
 
-@dataclass(frozen=True, slots=True)
-class _Rows:
-    """The rows of one kind, in their order."""
-
-    items: Sequence[Any]
-    read: Callable[[Any], str]
-    """What the encoder reads of a row: rows that read the same have the same vector."""
-    are_given: bool = False
-    """Whether the encoder is given the items themselves."""
-
-
 def _reads_entities(encoder: TextEncoder) -> TypeGuard[Encoder]:
     """Whether an encoder is a trained one."""
     return encoder.trained is not None
 
 
-def _rows(kind: RowKind, draft: Path, encoder: TextEncoder, description_chars: int) -> _Rows:
-    if kind == "alias":
-        return _Rows(StringTable(draft / "surfaces"), str)
+def _read_by(encoder: TextEncoder, description_chars: int, row: Entity | str) -> str:
+    """What the encoder reads of a row: rows that read the same have the same vector."""
+    if isinstance(row, str):
+        return row
     if _reads_entities(encoder):
-        return _Rows(_Entities(draft), encoder.entity_text, are_given=True)
-    return _Rows(_Entities(draft), partial(entity_text, description_chars=description_chars))
+        return encoder.entity_text(row)
+    return entity_text(row, description_chars=description_chars)
 
 
 def encode_block(encoder: TextEncoder, block: Block) -> Encoded:
@@ -448,11 +432,6 @@ def encode_block(encoder: TextEncoder, block: Block) -> Encoded:
     else:
         vectors = encoder.encode(block.items)
     return Encoded(vectors, encoder.truncated - before)
-
-
-def _encode_here(encoder: TextEncoder, blocks: Iterator[Block]) -> Iterator[tuple[Block, Encoded]]:
-    for block in blocks:
-        yield block, encode_block(encoder, block)
 
 
 class _Filler:
@@ -478,29 +457,39 @@ class _Filler:
         #: reuse, and how many of their texts were cut.
         self._ready = {first: (stop, old, cut) for first, stop, old, cut in ready}
 
-    def fill(self, rows: _Rows, known: KnownVectors | None, encode_blocks: EncodeBlocks) -> None:
-        """Encode or copy every row that is not there yet.
+    def fill(self, blocks: Iterator[tuple[Block, Encoded]]) -> None:
+        """Write every row that is not there yet.
 
         Whatever ends it, kill -9 and a lost disk alone lose rows: those of the last seconds.
         """
         self._tell()
         try:
-            for block, encoded in encode_blocks(self._blocks(rows, known)):
+            for block, encoded in blocks:
                 self._vectors[self._begun[block.first][1]] = encoded.vectors
                 self._finish(block.first, encoded.truncated)
         finally:
             self._commit()
 
-    def _blocks(self, rows: _Rows, known: KnownVectors | None) -> Iterator[Block]:
-        """What is to be encoded; all else is copied on the way."""
+    def blocks(
+        self,
+        rows: Sequence[Any],
+        read: Callable[[Any], str],
+        known: KnownVectors | None,
+        *,
+        are_given: bool,
+    ) -> Iterator[Block]:
+        """What is to be encoded; all else is copied on the way.
+
+        The encoder ``read``s a text of each row; it is given that, or the row itself.
+        """
         stop = self.done
-        while (first := stop) < len(rows.items):
+        while (first := stop) < len(rows):
             if first in self._ready:  # since an earlier run
                 stop = self._ready[first][0]
                 continue
-            stop = min(first + CHUNK_ROWS, len(rows.items))
-            chunk = [rows.items[at] for at in range(first, stop)]
-            texts = list(map(rows.read, chunk))
+            stop = min(first + CHUNK_ROWS, len(rows))
+            chunk = [rows[at] for at in range(first, stop)]
+            texts = list(map(read, chunk))
             hashes = np.fromiter(map(text_hash, texts), np.uint64)
             self._hashes[first:stop] = hashes
             found = known.find(hashes) if known else np.full(len(chunk), -1)
@@ -509,7 +498,7 @@ class _Filler:
                 self._vectors[first + old] = known.vectors(found[old])
             self._begun[first] = stop, first + fresh
             if len(fresh):
-                given = chunk if rows.are_given else texts
+                given = chunk if are_given else texts
                 yield Block(self._kind, first, [given[at] for at in fresh])
             else:
                 self._finish(first, 0)

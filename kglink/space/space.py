@@ -231,25 +231,20 @@ _ROUNDING = 2e-6
 def limited_space(space: Space, keys: Mapping[str, Iterable[str]]) -> Space:
     """The space with only these entities of some KBs, whose keys come in order."""
     limited = copy(space)
-    limited.segments = space.segments | {
-        kb: _limited(space.segments[kb], wanted) for kb, wanted in keys.items()
-    }
+    limited.segments = dict(space.segments)
+    for kb, of_kb in keys.items():
+        wanted = iter(of_kb)
+        key = next(wanted, None)
+        rows: list[int] = []
+        for row, own in enumerate(space.segments[kb].keys):
+            while key is not None and key < own:  # came into the store after the space was built
+                key = next(wanted, None)
+            if key is None:
+                break
+            if key == own:
+                rows.append(row)
+        limited.segments[kb] = space.segments[kb].limited(np.array(rows, dtype=np.int64))
     return limited
-
-
-def _limited(segment: Segment, keys: Iterable[str]) -> Segment:
-    """Both in the order of keys: each is read once."""
-    wanted = iter(keys)
-    key = next(wanted, None)
-    rows = []
-    for row, own in enumerate(segment.keys):
-        while key is not None and key < own:  # came into the store after the space was built
-            key = next(wanted, None)
-        if key is None:
-            break
-        if key == own:
-            rows.append(row)
-    return segment.limited(np.array(rows, dtype=np.int64))
 
 
 def nearest_of(

@@ -110,11 +110,10 @@ class TokenRowsWriter:
             return _State()
         state = _State(*json.loads(path.read_text(encoding="utf-8")))
         wanted = {
-            BITS_FILE: state.tokens * self._dim * _BYTES,
-            _LENGTHS_FILE: state.entities * _LENGTH_BYTES,
+            self._folder / BITS_FILE: state.tokens * self._dim * _BYTES,
+            self._folder / _LENGTHS_FILE: state.entities * _LENGTH_BYTES,
         }
-        paths = [(self._folder / name, size) for name, size in wanted.items()]
-        whole = all(path.is_file() and path.stat().st_size >= size for path, size in paths)
+        whole = all(one.is_file() and one.stat().st_size >= size for one, size in wanted.items())
         return state if whole else _State()
 
     def _open(self, name: str, size: int) -> BinaryIO:

@@ -9,9 +9,9 @@ order of the sums does not matter then, and equal entities have equal scores.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -33,7 +33,11 @@ _PADDED_MENTIONS, _PADDED_ENTITIES = 32, 256
 
 
 class TokenSearch:
-    """Compares every mention with every entity; ``cosine``: whether scores are sums of cosines."""
+    """Compares every mention with every entity; ``cosine``: whether scores are sums of cosines.
+
+    A scorer that is a `TokenScorer` is not asked, but computed by its rule. Another is asked about
+    all pairs, which is slower. An entity without tokens is never found.
+    """
 
     def __init__(self, tokens: TokenRows, scorer: Scorer) -> None:
         self._tokens = tokens
@@ -44,8 +48,28 @@ class TokenSearch:
     def search(
         self, queries: TokenMatrices, k: int, rows: SomeRows | None = None
     ) -> tuple[FloatArray, IntArray]:
-        """`nearest_by_tokens` among all entities, or some of them."""
-        return nearest_by_tokens(queries, self._tokens, k, self._scorer, rows=rows)
+        """The ``k`` nearest of all entities, or of some: scores and rows, best first.
+
+        -inf and -1 where fewer exist; equal scores: the smaller row first.
+        """
+        found = _Nearest(len(queries.offsets) - 1, max(0, k))
+        if not found.k:
+            return found.scores, found.rows
+        if rows is None or isinstance(rows, RowRange):
+            rows = np.arange(*(rows or (0, len(self._tokens))))
+        with single_threaded_workers(usable_cores()) as workers:
+            for first in range(0, found.count, _MENTIONS):
+                part = texts_between(queries, first, min(first + _MENTIONS, found.count))
+                if self._rule is not None:
+                    products = TokenProducts(part, self._tokens, self._rule, workers)
+                    _improve_by_rule(products, rows, found, first)
+                    continue
+                blocks = scored_blocks(self._scorer, part, self._tokens, rows)
+                for mentions, entities, scored in blocks:
+                    for mention, scores in enumerate(scored, first + mentions.start):
+                        near = may_be_best(scores, scores, found.k, found.worst(mention))
+                        found.add(mention, scores[near], rows[entities][near])
+        return found.scores, found.rows
 
     def scores(self, queries: TokenMatrices, query: int, rows: IntArray) -> FloatArray:
         """The exact scores of one of the queries with some entities."""
@@ -54,36 +78,6 @@ class TokenSearch:
             return exact_scores(one, self._tokens, rows, self._rule)
         blocks = scored_blocks(self._scorer, one, self._tokens, rows)
         return np.concatenate([np.empty(0, np.float32), *(part[0] for _, _, part in blocks)])
-
-
-def nearest_by_tokens(
-    queries: TokenMatrices,
-    tokens: TokenRows,
-    k: int,
-    scorer: Scorer,
-    *,
-    rows: SomeRows | None = None,
-) -> tuple[FloatArray, IntArray]:
-    """The ``k`` entities nearest to each mention: scores and rows, best first.
-
-    -inf and -1 where fewer exist; equal scores: the smaller row first. A scorer that is a
-    `TokenScorer` is not asked, but computed by its rule. Another is asked about all pairs, which is
-    slower. An entity without tokens is never found.
-    """
-    found = _Nearest(len(queries.offsets) - 1, max(0, k))
-    if not found.k:
-        return found.scores, found.rows
-    if rows is None or isinstance(rows, RowRange):
-        rows = np.arange(*(rows or (0, len(tokens))))
-    with single_threaded_workers(usable_cores()) as workers:
-        for first in range(0, found.count, _MENTIONS):
-            part = texts_between(queries, first, min(first + _MENTIONS, found.count))
-            if isinstance(scorer, TokenScorer):
-                products = TokenProducts(part, tokens, scorer.rule, workers)
-                _by_rule(products, rows, found, first, workers)
-            else:
-                _by_scorer(scorer, part, tokens, rows, found, first)
-    return found.scores, found.rows
 
 
 def scores_by_tokens(
@@ -113,8 +107,7 @@ def scores_by_tokens(
                 places = block.may_be_best(at, best)
                 block.scores[at, places] = products.exact(at, block.rows[places])
 
-            for _ in workers.map(refine, range(len(scores))):
-                pass
+            products.for_each(refine, range(len(scores)))
             scores[:, first : first + len(block.rows)] = block.scores
             first += len(block.rows)
     return scores
@@ -141,31 +134,14 @@ class _Nearest:
         self.scores[mention], self.rows[mention] = scores[order], rows[order]
 
 
-def _by_rule(
-    products: TokenProducts, rows: IntArray, found: _Nearest, first: int, workers: Executor
-) -> None:
+def _improve_by_rule(products: TokenProducts, rows: IntArray, found: _Nearest, first: int) -> None:
     for block in products.blocks(rows):
 
         def improve(at: int, block: Block = block) -> None:
             near = block.rows[block.may_be_best(at, found.k, found.worst(first + at))]
             found.add(first + at, products.exact(at, near), near)
 
-        for _ in workers.map(improve, range(len(block.scores))):
-            pass
-
-
-def _by_scorer(
-    scorer: Scorer,
-    queries: TokenMatrices,
-    tokens: TokenRows,
-    rows: IntArray,
-    found: _Nearest,
-    first: int,
-) -> None:
-    for mentions, entities, part in scored_blocks(scorer, queries, tokens, rows):
-        for mention, scores in enumerate(part, first + mentions.start):
-            near = may_be_best(scores, scores, found.k, found.worst(mention))
-            found.add(mention, scores[near], rows[entities][near])
+        products.for_each(improve, range(len(block.scores)))
 
 
 def scored_blocks(
@@ -242,13 +218,6 @@ class _Tile(NamedTuple):
     owner: Tensor
 
 
-class _Part(NamedTuple):
-    """Some entities of one length, by their places in a block."""
-
-    length: int
-    chosen: IntArray
-
-
 class TokenProducts:
     """Sums of maxima by one product of all tokens; ``workers`` share it, each on one core."""
 
@@ -284,6 +253,11 @@ class TokenProducts:
         one = texts_between(self._queries, mention, mention + 1)
         return exact_scores(one, self._tokens, rows, self._rule)
 
+    def for_each(self, work: Callable[[Any], None], items: Iterable[object]) -> None:
+        """Do some work for each item, each on one core."""
+        for _ in self._workers.map(work, items):
+            pass
+
     def _error_bounds(self, norms: FloatArray, *, rounded: bool) -> tuple[float, FloatArray]:
         """How far off scores may be: a part of the sum of all maxima, and so much for a mention."""
         dim, longest = self._tokens.dim, 1.0 if self._rule.cosine else self._tokens.norms[1]
@@ -300,15 +274,14 @@ class TokenProducts:
         scores = np.full(shape, -np.inf, np.float32)
         sizes = np.zeros(shape, np.float32)
 
-        def score(part: _Part) -> None:
-            for tile, best in self._best(rows[part.chosen], part.length):
+        def score(part: tuple[int, IntArray]) -> None:
+            length, chosen = part
+            for tile, best in self._best(rows[chosen], length):
                 mentions = slice(tile.first, tile.stop)
-                scores[mentions, part.chosen] = (best @ tile.owner).numpy().T
-                sizes[mentions, part.chosen] = (best.abs_() @ tile.owner).numpy().T
+                scores[mentions, chosen] = (best @ tile.owner).numpy().T
+                sizes[mentions, chosen] = (best.abs_() @ tile.owner).numpy().T
 
-        lengths = self._tokens.starts[rows + 1] - self._tokens.starts[rows]
-        for _ in self._workers.map(score, _parts(lengths)):
-            pass
+        self.for_each(score, _parts(self._tokens.starts[rows + 1] - self._tokens.starts[rows]))
         return Block(rows, scores, sizes * np.float32(self._relative) + self._absolute[:, None])
 
     def _best(self, rows: IntArray, length: int) -> Iterator[tuple[_Tile, Tensor]]:
@@ -350,13 +323,13 @@ def _doubled(matrices: TokenMatrices, rule: SumOfMaxRule) -> Tensor:
     return F.normalize(states, dim=1) if rule.cosine else states
 
 
-def _parts(lengths: IntArray) -> Iterator[_Part]:
-    """All entities that have tokens, those of one length together, as many as fill a tile."""
+def _parts(lengths: IntArray) -> Iterator[tuple[int, IntArray]]:
+    """The places of all entities that have tokens: some of one length, as many as fill a tile."""
     for length in np.unique(lengths[lengths > 0]).tolist():
         same = np.flatnonzero(lengths == length)
         size = max(1, _ENTITY_TOKENS // length)
         for first in range(0, len(same), size):
-            yield _Part(length, same[first : first + size])
+            yield length, same[first : first + size]
 
 
 def _tiles(states: Tensor, offsets: IntArray) -> Iterator[_Tile]:

@@ -16,9 +16,10 @@ from __future__ import annotations
 import re
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -39,6 +40,7 @@ from kglink.space.names import (
 )
 from kglink.text.words import UNSPACED
 
+HashArray = npt.NDArray[np.uint64]
 #: How the words of a mention are compared with those of an entity.
 WordMeasure = Literal["bm25", "tfidf"]
 MEASURES: tuple[WordMeasure, ...] = ("bm25", "tfidf")
@@ -65,22 +67,22 @@ def build_word_index(folder: Path, texts: Iterable[str], scratch: Path) -> None:
 
     The first pass counts the words of each shard, the second weighs them by all shards' counts.
     """
-    hashes = np.empty(0, dtype=np.uint64)
+    hashes: HashArray = np.empty(0, dtype=np.uint64)
     counts = np.empty(0, dtype=np.int64)
     starts, words = [0], 0
-    for number, shard in enumerate(_shards(texts)):
-        own, columns = np.unique(shard.hashes, return_inverse=True)
+    for number, (count, of_words, owners) in enumerate(_shards(texts)):
+        own, columns = np.unique(of_words, return_inverse=True)
         ones = np.ones(len(columns), dtype=np.float32)
         # Converting from coordinates sums the words that a text holds twice.
-        shape = (shard.texts, len(own))
-        matrix = sp.coo_matrix((ones, (shard.owners, columns)), shape=shape).tocsr()
-        hashes, counts = _added(
-            hashes, counts, own, np.bincount(matrix.indices, minlength=len(own))
-        )
+        matrix = sp.coo_matrix((ones, (owners, columns)), shape=(count, len(own))).tocsr()
+        # In how many texts of all shards each word stands.
+        both = np.concatenate([counts, np.bincount(matrix.indices, minlength=len(own))])
+        hashes, places = np.unique(np.concatenate([hashes, own]), return_inverse=True)
+        counts = np.bincount(places, weights=both, minlength=len(hashes)).astype(np.int64)
         np.save(scratch / f"words{number}.hashes.npy", own)
         for part in ("indptr", "indices", "data"):
             np.save(scratch / f"words{number}.{part}.npy", getattr(matrix, part))
-        starts.append(starts[-1] + shard.texts)
+        starts.append(starts[-1] + count)
         words += len(columns)
     np.save(folder / HASHES_FILE, hashes)
     np.save(folder / "word_counts.npy", counts)
@@ -90,51 +92,29 @@ def build_word_index(folder: Path, texts: Iterable[str], scratch: Path) -> None:
         _weigh(folder, scratch, number, hashes, counts, starts[-1], mean_length)
 
 
-class _Shard(NamedTuple):
-    """The words of some texts end to end."""
-
-    texts: int
-    hashes: npt.NDArray[np.uint64]
-    owners: npt.NDArray[np.int32]
-    """For each word the number of its text."""
-
-
-def _shards(texts: Iterable[str]) -> Iterable[_Shard]:
+def _shards(texts: Iterable[str]) -> Iterator[tuple[int, HashArray, npt.NDArray[np.int32]]]:
+    """Some texts at a time: how many, the hashes of their words, and the text of each word."""
     hashed = lru_cache(maxsize=1 << 17)(text_hash)
-    hashes, owners, count = array("Q"), array("i"), 0
-    for text in texts:
-        words = words_of(text)
-        hashes.extend(map(hashed, words))
-        owners.extend([count] * len(words))
-        count += 1
-        if len(hashes) >= SHARD_WORDS:
-            yield _shard_of(count, hashes, owners)
-            hashes, owners, count = array("Q"), array("i"), 0
-    if count:
-        yield _shard_of(count, hashes, owners)
-
-
-def _shard_of(count: int, hashes: array[int], owners: array[int]) -> _Shard:
-    return _Shard(count, np.frombuffer(hashes, np.uint64), np.frombuffer(owners, np.int32))
-
-
-def _added(
-    hashes: npt.NDArray[np.uint64],
-    counts: IntArray,
-    more: npt.NDArray[np.uint64],
-    more_counts: IntArray,
-) -> tuple[npt.NDArray[np.uint64], IntArray]:
-    """In how many texts each word stands, with those of one more shard."""
-    merged, places = np.unique(np.concatenate([hashes, more]), return_inverse=True)
-    both = np.concatenate([counts, more_counts])
-    return merged, np.bincount(places, weights=both, minlength=len(merged)).astype(np.int64)
+    remaining = iter(texts)
+    while True:
+        hashes, owners, count = array("Q"), array("i"), 0
+        for text in remaining:
+            words = words_of(text)
+            hashes.extend(map(hashed, words))
+            owners.extend([count] * len(words))
+            count += 1
+            if len(hashes) >= SHARD_WORDS:
+                break
+        if not count:
+            return
+        yield count, np.frombuffer(hashes, np.uint64), np.frombuffer(owners, np.int32)
 
 
 def _weigh(
     folder: Path,
     scratch: Path,
     number: int,
-    hashes: npt.NDArray[np.uint64],
+    hashes: HashArray,
     counts: IntArray,
     texts: int,
     mean_length: float,
@@ -189,13 +169,8 @@ class _Part(NamedTuple):
         return columns.astype(np.int64) + self.first if self.kept is None else self.kept[columns]
 
 
-class _Query(NamedTuple):
-    """The words that are looked for."""
-
-    places: IntArray
-    """Among all words, those that an entity has."""
-    weights: FloatArray
-    """What each is multiplied by."""
+#: The words that are looked for: their places among all, and what each is multiplied by.
+_Query = tuple[IntArray, FloatArray]
 
 
 class WordIndex:
@@ -208,11 +183,13 @@ class WordIndex:
         self._counts = map_column(folder / "word_counts.npy", np.int64, self._hashes.shape)
         self._entities = entities
         starts = map_offsets(folder / "word_starts.npy", entities)
-        bounds = zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True)
-        self._parts = [
-            _load_part(folder, number, first, stop - first, len(self._hashes))
-            for number, (first, stop) in enumerate(bounds)
-        ]
+        self._parts = []
+        for number, (first, stop) in enumerate(pairwise(starts.tolist())):
+            stem = folder / f"words{number}"
+            count = len(map_array(stem.with_suffix(".places.npy")))
+            places = map_places(stem.with_suffix(".places.npy"), count, len(self._hashes))
+            matrices = map_matrices(stem, MEASURES, (count, stop - first))
+            self._parts.append(_Part(first, places, dict(zip(MEASURES, matrices, strict=True))))
 
     def search(
         self, folded: Sequence[str], k: int, measure: WordMeasure
@@ -266,13 +243,13 @@ class WordIndex:
             weights = np.sqrt(tf) * inverse_frequency(counts, self._entities)
             weights /= max(float(np.linalg.norm(weights)), 1e-9)
         order = np.argsort(places[known])
-        return _Query(places[known][order], weights[known][order].astype(np.float32))
+        return places[known][order], weights[known][order].astype(np.float32)
 
 
 def _rows_of(query: _Query, part: _Part) -> tuple[IntArray, FloatArray]:
     """The rows of a query's words in a part, and their weights."""
-    at, here = places_in(part.places, query.places)
-    return at[here], query.weights[here]
+    at, here = places_in(part.places, query[0])
+    return at[here], query[1][here]
 
 
 def _matrix_of(queries: Sequence[_Query], part: _Part) -> sp.csr_matrix:
@@ -291,11 +268,3 @@ def _columns_of(part: _Part, entities: IntArray, width: int) -> tuple[IntArray, 
         return np.arange(len(entities))[here], entities[here] - part.first
     at, inside = places_in(part.kept, entities)
     return np.flatnonzero(inside), at[inside]
-
-
-def _load_part(folder: Path, number: int, first: int, entities: int, words: int) -> _Part:
-    stem = folder / f"words{number}"
-    places = map_array(stem.with_suffix(".places.npy"))
-    places = map_places(stem.with_suffix(".places.npy"), len(places), words)
-    matrices = map_matrices(stem, MEASURES, (len(places), entities))
-    return _Part(first, places, dict(zip(MEASURES, matrices, strict=True)))

@@ -151,7 +151,8 @@ class Database:
         """The schema of the tables; None where there are none."""
         tables = inspect(connection).get_table_names()
         if VERSION_TABLE in tables:
-            return connection.scalar(select(schema_version.c.version_num))
+            version: str | None = connection.scalar(select(schema_version.c.version_num))
+            return version
         foreign = metadata.tables.keys() & tables if self.backend.is_shared else tables
         if foreign:
             raise StoreError(
@@ -251,7 +252,7 @@ def rows_in(
     column: ColumnElement[Any],
     values: Iterable[Any],
     size: int = 250,
-) -> Iterator[SQLRow[Any]]:
+) -> Iterator[Any]:
     """The rows of a query whose ``column`` is one of some values, each of which comes once."""
     for some in chunks(dict.fromkeys(values), size):
         yield from connection.execute(query.where(column.in_(some)))

@@ -176,11 +176,8 @@ class _Source(NamedTuple):
     split: str | None
     revision: int
     witnesses: Witnesses
-
-    @property
-    def times(self) -> float:
-        """How many mentions each of its places counts."""
-        return CORRECTED if self.name == CORRECTIONS else 1.0
+    times: float
+    """How many mentions each of its places counts."""
 
 
 def meanings(mention: Mention, kbs: Collection[str] = (), times: float = 1.0) -> Iterator[Meaning]:
@@ -447,7 +444,8 @@ def _sources(
         linked = json_of(links_to, list, "kbs.links_to")
         witnesses = Witnesses.of(connection, numbers[name], linked)
         split = learning_split(connection, name, wanted[name])
-        found.append(_Source(name, wanted[name], split, revision, witnesses))
+        times = CORRECTED if name == CORRECTIONS else 1.0
+        found.append(_Source(name, wanted[name], split, revision, witnesses, times))
     return found
 
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import astuple, replace
 from typing import IO, Any
 
-from sqlalchemy import Column, delete, exists, insert, or_, select, tuple_, update
+from sqlalchemy import Column, ColumnElement, delete, exists, insert, or_, select, tuple_, update
 from sqlalchemy.engine import Connection
 
 from kglink.errors import StoreError, UsageError
@@ -140,18 +140,20 @@ class OverlapTable:
     def overlap(self, left: EntityId, right: EntityId) -> Overlap | None:
         """The overlap of two entities; None where it or one of them is not there."""
         pair = tuple_(*PAIR_COLUMNS) == pair_of(left, right)
-        rows = self._db.rows(select(*_READ).where(pair, *_ARE_THERE))
-        return _overlap(rows[0], left.kb, right.kb, self._stale(rows)[0]) if rows else None
+        return next(iter(self._read_overlaps(pair, left.kb, right.kb)), None)
 
     def overlaps_of(self, entity: EntityId) -> list[Overlap]:
         """All overlaps of one entity, which stands on the left, the surest first."""
         mine = [(kb == entity.kb) & (key == entity.key) for kb, key in (_LEFT, _RIGHT)]
-        rows = self._db.rows(select(*_READ).where(or_(*mine), *_ARE_THERE))
-        found = [
-            _overlap(row, entity.kb, None, stale)
-            for row, stale in zip(rows, self._stale(rows), strict=True)
-        ]
+        found = self._read_overlaps(or_(*mine), entity.kb, None)
         return sorted(found, key=lambda one: (-one.probability, one.right))
+
+    def _read_overlaps(
+        self, which: ColumnElement[bool], left: str, right: str | None
+    ) -> list[Overlap]:
+        rows = self._db.rows(select(*_READ).where(which, *_ARE_THERE))
+        stale = self._stale(rows)
+        return [_overlap(row, left, right, old) for row, old in zip(rows, stale, strict=True)]
 
     def overlap_state(self) -> str:
         """A text that is another one after every change of an overlap or verdict.

@@ -155,7 +155,7 @@ def batches(records: Iterable[Record], job: IngestJob, skip: int) -> Iterator[tu
     With each comes the number of the last record that was read, good or bad.
     """
     batch: Batch = [], [], []
-    size = characters = number = 0
+    size = characters = number = given = 0
     for number, record in islice(enumerate(records, start=1), skip, None):
         try:
             if isinstance(record, Document):
@@ -172,8 +172,8 @@ def batches(records: Iterable[Record], job: IngestJob, skip: int) -> Iterator[tu
         size, characters = size + 1, characters + prepared.size
         if size >= job.batch_size or characters >= BATCH_CHARACTERS:
             yield number, batch
-            batch, size, characters = ([], [], []), 0, 0
-    if number:
+            batch, size, characters, given = ([], [], []), 0, 0, number
+    if number > given:
         yield number, batch
 
 

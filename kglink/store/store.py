@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from sqlalchemy import URL, select
 from sqlalchemy.engine import Connection
@@ -32,27 +33,19 @@ Item = TypeVar("Item")
 def _reads(
     read: Callable[Concatenate[Connection, Given], Item],
 ) -> Callable[Concatenate[Store, Given], Item]:
-    """A method that reads in a transaction of its own."""
+    """A method that reads in a transaction of its own, or whose iterator does."""
 
     @functools.wraps(read)
     def method(store: Store, /, *given: Given.args, **named: Given.kwargs) -> Item:
         with store._db.read() as connection:
             return read(connection, *given, **named)
 
-    return method
-
-
-def _streams(
-    read: Callable[Concatenate[Connection, Given], Iterator[Item]],
-) -> Callable[Concatenate[Store, Given], Iterator[Item]]:
-    """A method whose iterator reads in a transaction of its own."""
-
     @functools.wraps(read)
-    def method(store: Store, /, *given: Given.args, **named: Given.kwargs) -> Iterator[Item]:
+    def stream(store: Store, /, *given: Given.args, **named: Given.kwargs) -> Any:
         with store._db.read() as connection:
-            yield from read(connection, *given, **named)
+            yield from read(connection, *given, **named)  # type: ignore[misc]  # an iterator
 
-    return method
+    return stream if inspect.isgeneratorfunction(read) else method
 
 
 class Store(OverlapTable, VerdictTable, MemoryTable):
@@ -157,28 +150,28 @@ class Store(OverlapTable, VerdictTable, MemoryTable):
             yield
 
     # ---------------------------------------------------------------- entities and documents
-    folded_entities = _streams(entity_reader.read_entities)
+    folded_entities = _reads(entity_reader.read_entities)
     count_changes = _reads(entity_reader.count_changes)
     changes = _reads(entity_reader.read_changes)
     get_entities = _reads(entity_reader.get_entities)
     existing = _reads(entity_reader.existing)
     children = _reads(entity_reader.read_children)
-    aliases_of = _streams(entity_reader.read_aliases)
+    aliases_of = _reads(entity_reader.read_aliases)
     successors = _reads(entity_reader.read_successors)
     removed_in = _reads(entity_reader.removed_in)
     count_bearers = _reads(entity_reader.count_bearers)
-    bearers_of = _streams(entity_reader.read_bearers)
-    bracketed_titles = _streams(entity_reader.read_bracketed_titles)
+    bearers_of = _reads(entity_reader.read_bearers)
+    bracketed_titles = _reads(entity_reader.read_bracketed_titles)
     types_of = _reads(read_types)
-    wanted_keys = _streams(read_wanted)
-    documents = _streams(document_reader.read_documents)
+    wanted_keys = _reads(read_wanted)
+    documents = _reads(document_reader.read_documents)
     learning_split = _reads(document_reader.learning_split)
     count_annotated = _reads(count_annotated)
     count_gone_golds = _reads(count_gone)
     named = _reads(named_entities)
     count_documents = _reads(document_reader.count_documents)
     mentions_of = _reads(document_reader.read_mentions_of)
-    mappings = _streams(document_reader.read_mappings)
+    mappings = _reads(document_reader.read_mappings)
 
     def entities(self, kb: str) -> Iterator[Entity]:
         """All entities of a KB in the order of their keys."""

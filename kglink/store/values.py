@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import operator
 from collections.abc import Mapping
-from dataclasses import asdict, astuple, dataclass, field
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal, Self
 
 from kglink.errors import StoreError
@@ -51,16 +50,20 @@ class IngestJob:
     problems: Problems = field(default_factory=Problems)
 
 
+@dataclass(frozen=True, slots=True)
 class _Counts:
-    """A dataclass of numbers that are added and subtracted one by one."""
-
-    __slots__ = ()
+    """Numbers that are added and subtracted one by one."""
 
     def __add__(self, other: Self) -> Self:
-        return type(self)(*map(operator.add, astuple(self), astuple(other)))  # type: ignore[call-overload]
+        return self._with(other, 1)
 
     def __sub__(self, other: Self) -> Self:
-        return type(self)(*map(operator.sub, astuple(self), astuple(other)))  # type: ignore[call-overload]
+        return self._with(other, -1)
+
+    def _with(self, other: Self, sign: int) -> Self:
+        names = [one.name for one in fields(self)]
+        sums = {name: getattr(self, name) + sign * getattr(other, name) for name in names}
+        return replace(self, **sums)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,9 +174,9 @@ class KBInfo(Shown):
 
     def as_json(self) -> dict[str, object]:
         """A plain dictionary for machine-readable output."""
-        fields = asdict(self) | {"links_to": list(self.links_to)}
-        del fields["last_id"]
-        return fields
+        shown = asdict(self) | {"links_to": list(self.links_to)}
+        del shown["last_id"]
+        return shown
 
 
 @dataclass(frozen=True, slots=True)

@@ -165,9 +165,9 @@ def plan_batch(
     query = _lookup(table, len(owners))
     known: dict[str, Any] = {}
     for keys in chunks([record.key for record in batch], LOOKUP_SIZE):
-        for row in db.raw_rows(connection, query, (*owners, *_filled(keys))):
-            if row.run == run or row.key not in known:  # the staged one of two
-                known[row.key] = row
+        for found in db.raw_rows(connection, query, (*owners, *_filled(keys))):
+            if found.run == run or found.key not in known:  # the staged one of two
+                known[found.key] = found
     next_id = max(id_range(kb_id)[0], highest_id(connection, kb_id, table) + 1)
     if table is entities:  # the ids of entities that were removed do not come again
         used = connection.scalar(select(kbs.c.last_id).where(kbs.c.id == kb_id)) or 0

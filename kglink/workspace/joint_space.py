@@ -23,7 +23,6 @@ from kglink.space.segment_build import (
     Block,
     EncodeBlocks,
     Encoded,
-    History,
     SpaceSource,
     encode_block,
 )
@@ -216,13 +215,11 @@ class WorkspaceSpace:
                     content=f"{self.store.identity} {info.revision}",
                     licence=info.licence,
                     entities=partial(self._entities, info),
-                    history=History(
-                        self.store.identity,
-                        info.last_id,
-                        info.entities,
-                        partial(self.store.count_changes, info.name),
-                        partial(self._changes, info),
-                    ),
+                    store=self.store.identity,
+                    last_id=info.last_id,
+                    size=info.entities,
+                    count_changes=partial(self.store.count_changes, info.name),
+                    changes=partial(self._changes, info),
                 )
 
     def _entities(self, info: KBInfo) -> Iterator[FoldedEntity]:

@@ -13,8 +13,8 @@ import numpy.typing as npt
 from kglink.errors import ConfigError
 from kglink.files.atomic import write_atomically
 from kglink.overlap.model import OverlapModel, default_model, read_model
-from kglink.overlap.scratch import RowKind, VectorCache
-from kglink.overlap.search import OverlapTools
+from kglink.overlap.scratch import VectorCache
+from kglink.overlap.search import OverlapTools, RowKind
 from kglink.plugins import PairEvidence
 from kglink.records import OnProgress
 from kglink.space.segment import Segment

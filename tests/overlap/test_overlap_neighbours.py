@@ -153,7 +153,8 @@ def test_a_cluster_that_was_stopped_goes_on_where_it_was(
         with pytest.raises(KeyboardInterrupt):
             run(left, 3)
         if damage == "damaged":
-            (tmp_path / "kept" / "1.npy").write_bytes(b"nothing")
+            kept = tmp_path / "kept" / compared.KEPT_FILE
+            kept.write_bytes(kept.read_bytes()[:-9] + b"nothing..")
             done.clear()
             assert same(run(left))
             assert done == parts

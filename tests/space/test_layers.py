@@ -20,7 +20,7 @@ from kglink.space.folder import SpaceFolder
 from kglink.space.layers import HIDDEN_FILE, LayeredSegment
 from kglink.space.manifest import ROW_KINDS
 from kglink.space.segment import Segment
-from kglink.space.segment_build import History, SpaceSource
+from kglink.space.segment_build import SpaceSource
 from kglink.space.space import Space, SpaceNames, limited_space
 from kglink.store import IngestJob, Store
 from kglink.workspace import Workspace
@@ -71,16 +71,17 @@ def put(store: Store, *entities: Entity, merge: bool = True) -> None:
 
 def source(store: Store) -> SpaceSource:
     info = store.kb("kb")
-    history = History(
+    return SpaceSource(
+        "kb",
+        info.revision,
+        f"{store.identity} {info.revision}",
+        "",
+        partial(store.folded_entities, "kb"),
         store.identity,
         info.last_id,
         info.entities,
         partial(store.count_changes, "kb"),
         partial(store.changes, "kb"),
-    )
-    content = f"{store.identity} {info.revision}"
-    return SpaceSource(
-        "kb", info.revision, content, "", partial(store.folded_entities, "kb"), history
     )
 
 

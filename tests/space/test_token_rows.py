@@ -32,7 +32,6 @@ from kglink.space.token_rows import (
 from kglink.space.token_search import (
     TokenProducts,
     TokenSearch,
-    nearest_by_tokens,
 )
 from kglink_plugins.plugin import ScorerSettings
 from kglink_plugins.scorers import MeanScorer, SumOfMaxScorer
@@ -118,7 +117,7 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
 def test_a_kb_without_entities(tmp_path: Path) -> None:
     rows = written(tmp_path)
     assert (len(rows), rows.tokens) == (0, 0)
-    scores, found = nearest_by_tokens(matrices([2], 1), rows, 3, SumOfMaxScorer())
+    scores, found = TokenSearch(rows, SumOfMaxScorer()).search(matrices([2], 1), 3)
     assert (scores.tolist(), found.tolist()) == ([[-np.inf] * 3], [[-1] * 3])
 
 
@@ -258,7 +257,7 @@ def test_it_is_the_scorer_asked_about_all_pairs(
     scorer = SumOfMaxScorer(ScorerSettings.model_validate({"metric": metric}))
     wanted = all_scores(scorer, queries, entities)
     for span in (None, RowRange(30, 90), RowRange(5, 5)):
-        scores, rows = nearest_by_tokens(queries, tokens, 10, scorer, rows=span)
+        scores, rows = TokenSearch(tokens, scorer).search(queries, 10, span)
         best, best_rows = best_by_sorting(wanted, 10, span)
         np.testing.assert_allclose(scores, best, rtol=2e-6, atol=1e-5)
         assert (
@@ -280,7 +279,7 @@ def test_by_hand(tmp_path: Path, processor: str) -> None:
 
     tokens = written(tmp_path, texts([[-3.0, -1.0]], [[3.0, 1.0], [-1.0, 4.0]]))
     query = texts([[1.0, 0.0], [0.0, 2.0]])
-    scores, rows = nearest_by_tokens(query, tokens, 3, SumOfMaxScorer())
+    scores, rows = TokenSearch(tokens, SumOfMaxScorer()).search(query, 3)
     # max(3, -1) + max(2, 8), and -3 - 2
     assert (scores.tolist(), rows.tolist()) == ([[11, -5, -np.inf]], [[1, 0, -1]])
 
@@ -290,7 +289,7 @@ def test_equal_entities_come_in_their_order(tmp_path: Path, processor: str) -> N
     entities = [one if row % 3 else other for row in range(400)]
     tokens = written(tmp_path, *entities)
     queries = TokenMatrices(one.bits, one.offsets)
-    scores, rows = nearest_by_tokens(queries, tokens, 300, SumOfMaxScorer())
+    scores, rows = TokenSearch(tokens, SumOfMaxScorer()).search(queries, 300)
     same = [row for row in range(400) if row % 3]
     assert rows[0].tolist() == [*same, *range(0, 3 * (300 - len(same)), 3)]
     assert len(set(scores[0].tolist())) == 2
@@ -326,11 +325,11 @@ def test_a_scorer_without_a_rule_is_asked(tmp_path: Path) -> None:
     tokens = written(tmp_path, entities)
     assert isinstance(SumOfMaxScorer(), TokenScorer)
     assert not isinstance(Plain(), TokenScorer)
-    fast = nearest_by_tokens(queries, tokens, 8, SumOfMaxScorer(), rows=RowRange(3, 590))
-    slow = nearest_by_tokens(queries, tokens, 8, Plain(), rows=RowRange(3, 590))
+    fast = TokenSearch(tokens, SumOfMaxScorer()).search(queries, 8, RowRange(3, 590))
+    slow = TokenSearch(tokens, Plain()).search(queries, 8, RowRange(3, 590))
     np.testing.assert_allclose(fast[0], slow[0], rtol=1e-5)
     assert np.array_equal(fast[1], slow[1])
-    mean = nearest_by_tokens(queries, tokens, 8, MeanScorer())
+    mean = TokenSearch(tokens, MeanScorer()).search(queries, 8)
     best = best_by_sorting(all_scores(MeanScorer(), queries, entities), 8)
     np.testing.assert_allclose(mean[0], best[0], rtol=1e-5)
     assert np.array_equal(mean[1], best[1])
@@ -339,7 +338,7 @@ def test_a_scorer_without_a_rule_is_asked(tmp_path: Path) -> None:
 def test_an_entity_without_tokens_is_never_found(tmp_path: Path) -> None:
     tokens = written(tmp_path, matrices([2, 0, 3], 16))
     for scorer in (SumOfMaxScorer(), MeanScorer()):
-        _, rows = nearest_by_tokens(matrices([2], 17), tokens, 3, scorer)
+        _, rows = TokenSearch(tokens, scorer).search(matrices([2], 17), 3)
         assert sorted(rows[0].tolist()) == [-1, 0, 2]
 
 
@@ -366,7 +365,7 @@ def test_memory_does_not_grow_with_the_entities(
         tokens = written(folder, *[chunk] * (count // 2000))
         tracemalloc.start()
         try:
-            nearest_by_tokens(queries, tokens, 5, SumOfMaxScorer())
+            TokenSearch(tokens, SumOfMaxScorer()).search(queries, 5)
             return tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()

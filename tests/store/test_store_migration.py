@@ -39,7 +39,7 @@ def shape(url: str) -> dict[str, object]:
     db = Database(url)
     with db.read() as connection:
         found = inspect(connection)
-        tables = {
+        tables: dict[str, object] = {
             name: (
                 {one["name"]: (repr(one["type"]), one["nullable"]) for one in columns},
                 found.get_pk_constraint(name)["constrained_columns"],

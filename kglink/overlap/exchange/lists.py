@@ -66,23 +66,22 @@ class CurieMaker:
             number = len(self._namespaces) + 1
             prefix = self._namespaces.setdefault(address[1], f"{_ADDRESSES}{number}")
             return f"{prefix}:{address[2]}"
+        prefix, local = prefix_of(entity.kb), quote(entity.key, safe="", errors="strict")
         native = _CURIE.fullmatch(entity.key)
-        if native and self._is_free(native[1]):
+        if (
+            native
+            and native[1] not in _RESERVED
+            and not native[1].startswith(_OURS)
+            # Two prefixes that differ in case alone are one and the same to other tools.
+            and self._spelt.setdefault(native[1].lower(), native[1]) == native[1]
+        ):
             prefix, local = native.groups()
-        else:
-            prefix, local = prefix_of(entity.kb), quote(entity.key, safe="", errors="strict")
         base = url.removesuffix(local) if url.endswith(local) else ""
         if not base.startswith(("http://", "https://")) or not base.isprintable() or " " in base:
             base = ""
         if self._bases.setdefault(prefix, base) != base:
             self._bases[prefix] = ""
         return f"{prefix}:{local}"
-
-    def _is_free(self, prefix: str) -> bool:
-        """Two prefixes that differ in case alone are one and the same to other tools."""
-        if prefix in _RESERVED or prefix.startswith(_OURS):
-            return False
-        return self._spelt.setdefault(prefix.lower(), prefix) == prefix
 
     @property
     def prefixes(self) -> dict[str, str]:
@@ -217,43 +216,35 @@ def _is_sssom(source: Source) -> bool:
 def _table(source: Source) -> Iterator[ListedPair]:
     """The paper's table, or two columns; a column ``verdict`` may say what each pair is."""
     read = source.lines(Problems())
-    lines = (line for line in read if line.text.strip() and not line.text.startswith("#"))
+    lines: Iterator[Line] = (
+        line for line in read if line.text.strip() and not line.text.startswith("#")
+    )
     first = next(lines, None)
     if first is None:
         raise SourceError(f"{source.label} holds no pairs", hint=_FORMATS)
     cells = _cells(first)
     names = [cell.lower() for cell in cells]
     ends = next((pair for pair in HEADERS if set(pair) <= set(names)), None)
-    if ends is None:
-        yield from (_plain_pair(line, source) for line in chain([first], lines))
-        return
     columns = {name: at for at, name in reversed([*enumerate(names)])}
+    if ends is None:
+        lines = chain([first], lines)
+        names, ends, columns = [], ("left", "right"), {"left": 0, "right": 1}
     for line in lines:
         place = source.where(line.number)
         row = _cells(line)
-        if len(row) != len(cells):
+        if not names and len(row) != 2:
+            raise RecordError(f"{len(row)} columns without a header", where=place, hint=_FORMATS)
+        if names and len(row) != len(cells):
             raise RecordError(
                 f"a row of {len(row)} cells under a header of {len(cells)}",
                 where=place,
                 hint="Cells are separated by tabs and hold neither tabs nor line breaks.",
             )
-        left, right = (_id(row[columns[end]], place) for end in ends)
+        left, right = (row[columns[end]] for end in ends)
+        if not (left and right):
+            raise RecordError("an empty id", where=place, hint="Each row names two entities.")
         said = row[columns["verdict"]] if "verdict" in columns else ""
         yield ListedPair(place, left, right, _verdict(said, place))
-
-
-def _plain_pair(line: Line, source: Source) -> ListedPair:
-    place = source.where(line.number)
-    cells = _cells(line)
-    if len(cells) != 2:
-        raise RecordError(f"{len(cells)} columns without a header", where=place, hint=_FORMATS)
-    return ListedPair(place, _id(cells[0], place), _id(cells[1], place))
-
-
-def _id(cell: str, place: str) -> str:
-    if not cell:
-        raise RecordError("an empty id", where=place, hint="Each row names two entities.")
-    return cell
 
 
 def _verdict(said: str, place: str) -> Verdict:

@@ -52,12 +52,6 @@ class MatchedList:
     left_out: Counter[str] = field(default_factory=Counter)
     contradicted: dict[Pair, str] = field(default_factory=dict)
 
-    def add(self, pair: Pair, row: ListedPair) -> None:
-        """Take in what a row says of a pair."""
-        if self.verdicts.get(pair, row.verdict) != row.verdict:
-            self.contradicted[pair] = row.place
-        self.verdicts[pair] = row.verdict
-
     def said(self, verdict: Verdict) -> set[Pair]:
         """The pairs of which the list says this."""
         return {pair for pair, said in self.verdicts.items() if said == verdict}
@@ -73,7 +67,9 @@ def match_list(listed: PairList, get_entities: GetEntities, left: str, right: st
         for row, pair, unknown in _matched(batch, get_entities, (left, right), listed.prefixes):
             found.rows += 1
             if pair:
-                found.add(pair, row)
+                if found.verdicts.get(pair, row.verdict) != row.verdict:
+                    found.contradicted[pair] = row.place
+                found.verdicts[pair] = row.verdict
                 continue
             found.unmatched += 1
             found.one_kb += not unknown

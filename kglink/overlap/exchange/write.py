@@ -91,7 +91,11 @@ def write_paper(overlaps: Iterable[Overlap], get_entities: GetEntities, out: Tex
     written = 0
     for overlap, left, right in _with_entities(overlaps, get_entities):
         cosine = cosine_of(overlap)
-        ids = [_plain_id(str(one)) for one in (overlap.left, overlap.right)]
+        ids = [str(overlap.left), str(overlap.right)]
+        for one in filter(_CONTROLS.search, ids):
+            raise UsageError(
+                f"{one!r} cannot stand in a plain table", hint="Export to a .sssom.tsv file."
+            )
         titles = [_label(one.title) for one in (left, right)]
         cells = [*ids, *titles, "" if cosine is None else f"{cosine:.4f}"]
         out.write("\t".join(_cell(cell) for cell in cells) + "\n")
@@ -151,14 +155,6 @@ def _head(about: SetInfo, maker: CurieMaker) -> Iterator[str]:
         yield f"#{name}: {json.dumps(value, ensure_ascii=False)}\n"
 
 
-def _plain_id(entity: str) -> str:
-    if _CONTROLS.search(entity):
-        raise UsageError(
-            f"{entity!r} cannot stand in a plain table", hint="Export to a .sssom.tsv file."
-        )
-    return entity
-
-
 def _label(text: str) -> str:
     """A text of others, which no spreadsheet runs once nothing stands before it any more."""
     return spreadsheet_cell(printable(text))
@@ -167,10 +163,8 @@ def _label(text: str) -> str:
 def _cell(text: str) -> str:
     """A text without tabs, line breaks and other control characters; quotes are doubled."""
     plain = printable(text)
-    if '"' in plain:
-        doubled = plain.replace('"', '""')
-        return f'"{doubled}"'
-    return plain
+    doubled = plain.replace('"', '""')
+    return f'"{doubled}"' if '"' in plain else plain
 
 
 LEXICAL = "semapv:LexicalMatching"

@@ -18,6 +18,7 @@ from pydantic import TypeAdapter
 from kglink.errors import KglinkError, UsageError
 from kglink.files.atomic import write_atomically
 from kglink.files.manifest import now
+from kglink.overlap.names import check_two
 from kglink.records import Judgement, Overlap
 
 Order = Literal["random", "uncertain"]
@@ -46,10 +47,7 @@ class ReviewPlan:
             raise UsageError(f"unknown order {self.order!r}", hint=f"There is: {known}.")
         if self.sample < 1:
             raise UsageError(f"a sample of {self.sample} pairs", hint="It takes at least one.")
-        if self.left == self.right:
-            raise UsageError(
-                f"{self.left!r} has no overlap with itself", hint="Name two different KBs."
-            )
+        check_two(self.left, self.right)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,12 +145,8 @@ class ReviewTable:
     def as_json(self) -> dict[str, object]:
         """Counts by name; a share is an object with its interval, or null."""
         fields: dict[str, object] = asdict(self) | {"judged": self.judged}
-        for name, share in (
-            ("precision", self.precision),
-            ("precision_of_all", self.precision_of_all),
-        ):
-            fields[name] = asdict(share) if share else None
-        return fields
+        shares = {"precision": self.precision, "precision_of_all": self.precision_of_all}
+        return fields | {name: share and asdict(share) for name, share in shares.items()}
 
 
 def share_of(part: int, whole: int) -> Share | None:
@@ -243,23 +237,18 @@ class Journal:
         """The last entry of each pair."""
         return {entry.pair: entry for entry in self.entries}
 
-    def last_answer(self) -> Entry | None:
-        """The newest answer that was not taken back."""
-        stack: list[Entry] = []
+    def undo(self) -> Entry | None:
+        """Take back the newest answer that was not taken back yet; None where there is none."""
+        standing: list[Entry] = []
         for entry in self.entries:
             if not entry.undone:
-                stack.append(entry)
-            elif stack:
-                stack.pop()
-        return stack[-1] if stack else None
-
-    def undo(self) -> Entry | None:
-        """Take the newest answer back; None where there is none."""
-        last = self.last_answer()
-        if last is None:
+                standing.append(entry)
+            elif standing:
+                standing.pop()
+        if not standing:
             return None
-        self.add(replace(last, undone=True))
-        return last
+        self.add(replace(standing[-1], undone=True))
+        return standing[-1]
 
 
 def journals(folder: Path, left: str, right: str) -> list[Path]:

@@ -92,20 +92,20 @@ class Review:
         drawn = self.journal.drawn
         verdicts = {pair: self._known[pair].verdict for pair in drawn.pairs if pair in self._known}
         open_pairs = {pair for pair in self.pending if pair in verdicts}
-        counts = {"correct": 0, "wrong": 0, "unclear": 0, "skipped": 0}
+        done = {pair: verdict for pair, verdict in verdicts.items() if pair not in open_pairs}
+        counts = dict.fromkeys(("correct", "wrong", "unclear", "skipped"), 0)
         before = 0
-        for pair, verdict in verdicts.items():
+        for pair, verdict in done.items():
             entry = standing.get(pair)
-            if pair in open_pairs:
-                continue
             counts[verdict or "skipped"] += 1
             before += verdict is not None and (entry is None or entry.undone)
         again = [pair for pair in drawn.stale if pair not in verdicts and pair in standing]
+        plan = self.plan
         return ReviewTable(
-            left=self.plan.left,
-            right=self.plan.right,
-            order=self.plan.order,
-            seed=self.plan.seed,
+            left=plan.left,
+            right=plan.right,
+            order=plan.order,
+            seed=plan.seed,
             population=drawn.population,
             drawn=len(drawn.pairs),
             open=len(open_pairs),
@@ -118,10 +118,9 @@ class Review:
         overlap = self._known.get(pair)
         if overlap is None:  # an entity is gone since, or the pair is no longer found
             return False
-        if entry and entry.undone:
-            return True
-        skipped = entry is not None and entry.answer == "skip"
-        return not skipped and (overlap.verdict is None or overlap.stale)
+        if entry and (entry.undone or entry.answer == "skip"):
+            return entry.undone
+        return overlap.verdict is None or overlap.stale
 
     def _carry_out(self, entry: Entry) -> None:
         """Do in the store what the journal says, and see what became of the pair."""
@@ -168,12 +167,10 @@ def open_review(
         yield _opened(folder, store, plan, undo)
 
 
-def last_review(folder: Path, store: Store, plan: ReviewPlan) -> Review | None:
-    """The newest review of a plan, to be looked at."""
-    return _last(folder, store, plan, is_read=True)
-
-
-def _last(folder: Path, store: Store, plan: ReviewPlan, *, is_read: bool) -> Review | None:
+def last_review(
+    folder: Path, store: Store, plan: ReviewPlan, *, is_read: bool = True
+) -> Review | None:
+    """The newest review of a plan, to be looked at alone or (not ``is_read``) to go on with."""
     for path in journals(folder, plan.left, plan.right):
         journal = Journal.open(path, mend=not is_read)
         if journal.plan == plan:
@@ -182,7 +179,7 @@ def _last(folder: Path, store: Store, plan: ReviewPlan, *, is_read: bool) -> Rev
 
 
 def _opened(folder: Path, store: Store, plan: ReviewPlan, undo: bool) -> Review:
-    last = _last(folder, store, plan, is_read=False)
+    last = last_review(folder, store, plan, is_read=False)
     if last and undo:
         last.undo()
     if last and last.pending:

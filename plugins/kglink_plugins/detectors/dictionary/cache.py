@@ -20,7 +20,7 @@ from tempfile import gettempdir
 from kglink.errors import DamagedFileError, NewerFileError, StoreError
 from kglink.files.atomic import atomic_folder, sweep_drafts
 from kglink.files.digest import digest_of, seal_of, user_key
-from kglink.files.manifest import FileInfo, ManifestPart, damaged_files, file_info, read_manifest
+from kglink.files.manifest import FileInfo, ManifestPart, damaged_files, files_in, read_manifest
 from kglink.plugins import Names
 from kglink_plugins.detectors.dictionary.bags import KBS_FILE, Bags
 from kglink_plugins.detectors.dictionary.compiled import (
@@ -100,7 +100,7 @@ def save(names: Names, settings: DictionarySettings, folder: Path, key: bytes) -
     folder.parent.mkdir(parents=True, exist_ok=True)
     with atomic_folder(folder) as made:
         longest = write_lexicon(made, names, settings)
-        files = {path.name: file_info(path) for path in sorted(made.iterdir())}
+        files = files_in(made)
         written = {name: _clocks(made / name) for name in files}
         manifest = _Manifest(longest=longest, files=files, written=written)
         manifest = manifest.model_copy(update={"seal": manifest.sealed_by(key, folder.name)})
