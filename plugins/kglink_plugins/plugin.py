@@ -27,7 +27,7 @@ class Row(NamedTuple):
     summary: str
     extra: str = ""
     fixed: PluginSettings | None = None
-    """What its factory is given in the place of settings, of which it has none."""
+    """Settings of its factory of which it has some alone, or none; its own are put into them."""
 
 
 def offers(*rows: Row) -> Callable[[Register], None]:
@@ -50,9 +50,11 @@ def offers(*rows: Row) -> Callable[[Register], None]:
 def _made(row: Row, settings: PluginSettings, *arguments: object) -> Any:
     module, _, name = row.factory.partition(":")
     factory = getattr(import_module(f"kglink_plugins.{module}"), name)
-    if row.settings is PluginSettings and row.fixed is None:
+    if row.fixed is not None:
+        settings = row.fixed.model_copy(update=settings.model_dump())
+    elif row.settings is PluginSettings:
         return factory(*arguments)  # it has no settings
-    return factory(row.fixed or settings, *arguments)
+    return factory(settings, *arguments)
 
 
 class FolderSettings(PluginSettings):
@@ -456,8 +458,8 @@ register_overlap_evidence = offers(
 register_scorers = offers(
     Row("dual", "scorers:DualScorer", DualSettings,
         "one vector of each side, the first state or the mean (DUAL)"),
-    Row("mean", "scorers:MeanScorer", ScorerSettings,
-        "the means of both sides' tokens (Pooling Mean)"),
+    Row("mean", "scorers:DualScorer", ScorerSettings,
+        "the means of both sides' tokens (Pooling Mean)", fixed=DualSettings(pooling="mean")),
     Row("sum_of_max", "scorers:SumOfMaxScorer", ScorerSettings,
         "each token of the mention finds its best token of the entity (SOM)"),
 )

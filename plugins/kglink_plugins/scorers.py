@@ -46,15 +46,20 @@ def measured(states: Tensor, metric: Metric) -> Tensor:
     return F.normalize(states, dim=-1) if metric == "cosine" else states
 
 
-class MeanScorer:
-    """Compares the means of all tokens; padding is no token."""
+class DualScorer:
+    """Compares one vector of each text: its first state, or the mean of its tokens, not of padding.
 
-    def __init__(self, settings: ScorerSettings | None = None) -> None:
-        self._metric = (settings or ScorerSettings()).metric
+    The first state is also what an encoder has pooled.
+    """
+
+    def __init__(self, settings: DualSettings | None = None) -> None:
+        settings = settings or DualSettings()
+        self._metric = settings.metric
+        self._states = first_states if settings.pooling == "cls" else mean_states
 
     def pool(self, batch: Encoded) -> Encoded:
         """One vector of each text."""
-        return mean_states(batch)
+        return self._states(batch)
 
     def score(self, mentions: Encoded, entities: Encoded) -> Tensor:
         """A (mentions, entities) matrix; larger is closer."""
@@ -64,19 +69,6 @@ class MeanScorer:
                 for side in (mentions, entities)
             )
             return left @ right.mT
-
-
-class DualScorer(MeanScorer):
-    """Compares the first states, or what the encoder has pooled."""
-
-    def __init__(self, settings: DualSettings | None = None) -> None:
-        settings = settings or DualSettings()
-        super().__init__(settings)
-        self._states = first_states if settings.pooling == "cls" else mean_states
-
-    def pool(self, batch: Encoded) -> Encoded:
-        """One vector of each text."""
-        return self._states(batch)
 
 
 class SumOfMaxScorer:

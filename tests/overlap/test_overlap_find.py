@@ -71,7 +71,10 @@ class TitleAndName(NameEvidence):
         return [{name: values[name] for name in ("title", "name")} for values in found]
 
 
-EVIDENCE = {"names": TitleAndName, "description": DescriptionEvidence}
+EVIDENCE: dict[str, Callable[[], PairEvidence]] = {
+    "names": TitleAndName,
+    "description": DescriptionEvidence,
+}
 
 
 @pytest.fixture(scope="module")

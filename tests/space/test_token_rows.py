@@ -33,8 +33,8 @@ from kglink.space.token_search import (
     TokenProducts,
     TokenSearch,
 )
-from kglink_plugins.plugin import ScorerSettings
-from kglink_plugins.scorers import MeanScorer, SumOfMaxScorer
+from kglink_plugins.plugin import DualSettings, ScorerSettings
+from kglink_plugins.scorers import DualScorer, SumOfMaxScorer
 
 DIM = 16
 FloatArray = npt.NDArray[np.float32]
@@ -329,15 +329,16 @@ def test_a_scorer_without_a_rule_is_asked(tmp_path: Path) -> None:
     slow = TokenSearch(tokens, Plain()).search(queries, 8, RowRange(3, 590))
     np.testing.assert_allclose(fast[0], slow[0], rtol=1e-5)
     assert np.array_equal(fast[1], slow[1])
-    mean = TokenSearch(tokens, MeanScorer()).search(queries, 8)
-    best = best_by_sorting(all_scores(MeanScorer(), queries, entities), 8)
+    scorer = DualScorer(DualSettings(pooling="mean"))
+    mean = TokenSearch(tokens, scorer).search(queries, 8)
+    best = best_by_sorting(all_scores(scorer, queries, entities), 8)
     np.testing.assert_allclose(mean[0], best[0], rtol=1e-5)
     assert np.array_equal(mean[1], best[1])
 
 
 def test_an_entity_without_tokens_is_never_found(tmp_path: Path) -> None:
     tokens = written(tmp_path, matrices([2, 0, 3], 16))
-    for scorer in (SumOfMaxScorer(), MeanScorer()):
+    for scorer in (SumOfMaxScorer(), DualScorer(DualSettings(pooling="mean"))):
         _, rows = TokenSearch(tokens, scorer).search(matrices([2], 17), 3)
         assert sorted(rows[0].tolist()) == [-1, 0, 2]
 

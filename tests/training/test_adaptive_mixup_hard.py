@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from kglink.plugins import Encoded, MixingSampler, Scorer
-from kglink_plugins.plugin import MixupSettings
+from kglink_plugins.plugin import DualSettings, MixupSettings
 from kglink_plugins.samplers.adaptive_mixup_hard import AdaptiveMixupHard
 from kglink_plugins.samplers.mixed import MixedP
-from kglink_plugins.scorers import DualScorer, MeanScorer, SumOfMaxScorer
+from kglink_plugins.scorers import DualScorer, SumOfMaxScorer
 
 
 def encoded(count: int, lengths: Sequence[int], seed: int, scale: float = 1.0) -> Encoded:
@@ -47,7 +47,7 @@ def weights(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
     return right.exp() / (right.exp() + highest.exp().sum(1)), highest
 
 
-SCORERS = [DualScorer(), MeanScorer()]
+SCORERS = [DualScorer(), DualScorer(DualSettings(pooling="mean"))]
 
 
 def test_it_is_a_sampler_that_mixes() -> None:

@@ -14,7 +14,7 @@ from kglink.plugins import Encoded, PoolingScorer, Scorer
 from kglink.testing import ScorerContract
 from kglink_plugins import scorers
 from kglink_plugins.plugin import DualSettings, ScorerSettings
-from kglink_plugins.scorers import DualScorer, MeanScorer, SumOfMaxScorer
+from kglink_plugins.scorers import DualScorer, SumOfMaxScorer
 
 COSINE = MappingProxyType({"metric": "cosine"})
 
@@ -85,7 +85,7 @@ class TestSumOfMaxByCosine(ScorerContract):
 SCORERS: list[Scorer] = [
     DualScorer(),
     DualScorer(DualSettings(pooling="mean", metric="cosine")),
-    MeanScorer(),
+    DualScorer(DualSettings(pooling="mean")),
     SumOfMaxScorer(),
     SumOfMaxScorer(ScorerSettings(metric="cosine")),
 ]
@@ -114,7 +114,7 @@ def test_all_three_by_hand() -> None:
     entities = texts([[3.0, 1.0], [-1.0, 4.0]], [[-3.0, -1.0]])
     assert DualScorer().score(mention, entities).tolist() == [[3, -3]]
     # (.5, 1) with (1, 2.5) and with (-3, -1)
-    assert MeanScorer().score(mention, entities).tolist() == [[3, -2.5]]
+    assert DualScorer(DualSettings(pooling="mean")).score(mention, entities).tolist() == [[3, -2.5]]
     # max(3, -1) + max(2, 8), and -3 - 2: the second entity has one token
     assert SumOfMaxScorer().score(mention, entities).tolist() == [[11, -5]]
 
@@ -190,14 +190,15 @@ def test_sum_of_max_in_parts_is_the_same(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_cosine_knows_no_length() -> None:
     mentions, entities = random_texts(3, 4, 9), random_texts(4, 4, 10)
     longer = Encoded(7 * mentions.states, mentions.mask)
-    for scorer in (MeanScorer(ScorerSettings(metric="cosine")), SCORERS[1]):
-        scores = scorer.score(mentions, entities)
-        assert float(scores.abs().max()) <= 1 + 1e-6
-        torch.testing.assert_close(scorer.score(longer, entities), scores)
+    scorer = DualScorer(DualSettings(metric="cosine", pooling="mean"))
+    scores = scorer.score(mentions, entities)
+    assert float(scores.abs().max()) <= 1 + 1e-6
+    torch.testing.assert_close(scorer.score(longer, entities), scores)
 
 
 def test_who_reads_one_vector_says_so() -> None:
     assert isinstance(DualScorer(), PoolingScorer)
-    assert isinstance(MeanScorer(), PoolingScorer)
+    assert isinstance(DualScorer(DualSettings(pooling="mean")), PoolingScorer)
     assert not isinstance(SumOfMaxScorer(), PoolingScorer)
-    assert MeanScorer().pool(random_texts(3, 4, 11)).states.shape == (3, 1, 16)
+    mean = DualScorer(DualSettings(pooling="mean"))
+    assert mean.pool(random_texts(3, 4, 11)).states.shape == (3, 1, 16)

@@ -116,8 +116,8 @@ class _Body:
             places = counted(len(document.rejected), "place")
             yield f'<details class="list rejected"><summary>{places} not linked</summary>\n'
             yield "<table><thead><tr><th>place</th><th>why</th></tr></thead>\n<tbody>\n"
-            for one in document.rejected:
-                yield f"<tr><td>{escaped(one.surface)}</td><td>{escaped(one.why)}</td></tr>\n"
+            for place in document.rejected:
+                yield f"<tr><td>{escaped(place.surface)}</td><td>{escaped(place.why)}</td></tr>\n"
             yield "</tbody>\n</table></details>\n"
         if document.meta:
             rows = "".join(

@@ -47,20 +47,21 @@ class NameEvidence:
         (four or more: 1); ``name_bearers``: how many other entities bear the rarest name in
         common (0: none, 1: 31 or more, by powers of two).
         """
-        return [self._weighed(pair) for pair in pairs]
-
-    def _weighed(self, pair: EntityPair) -> Mapping[str, float]:
-        title = fold(pair.left.title)
-        same_title = bool(title) and title == fold(pair.right.title)
-        shared = set(folded_names(pair.left)) & set(folded_names(pair.right))
-        more = max(min(len(shared), MOST_SHARED) - 1, 0)
-        bearers = min((self._bearers.others(name) for name in shared), default=0)
-        return {
-            "title": float(same_title),
-            "name": float(bool(shared)),
-            "more_names": more / (MOST_SHARED - 1),
-            "name_bearers": math.log2(1 + min(bearers, MOST_BEARERS)) / 5,
-        }
+        values: list[Mapping[str, float]] = []
+        for left, right in pairs:
+            title = fold(left.title)
+            shared = set(folded_names(left)) & set(folded_names(right))
+            more = max(min(len(shared), MOST_SHARED) - 1, 0)
+            bearers = min((self._bearers.others(name) for name in shared), default=0)
+            values.append(
+                {
+                    "title": float(bool(title) and title == fold(right.title)),
+                    "name": float(bool(shared)),
+                    "more_names": more / (MOST_SHARED - 1),
+                    "name_bearers": math.log2(1 + min(bearers, MOST_BEARERS)) / 5,
+                }
+            )
+        return values
 
 
 class _Bearers:

@@ -152,16 +152,16 @@ class RivalEvidence:
         ``worse_lead`` and ``better_lead``: how much larger their log odds are than those of the
         best other pair of the one entity, and of the other one, as shares of the most that counts.
         """
-        return [self._weighed(kbs, pair) for pair in pairs]
-
-    def _weighed(self, kbs: PairedKBs, pair: EntityPair) -> Mapping[str, float]:
-        known = kbs.probability(pair.left.key, pair.right.key)
-        if known is None:
-            return {}
-        odds = log_odds(known)
-        one = self._lead(kbs, "left", pair.left.key, pair.right.key, odds)
-        other = self._lead(kbs, "right", pair.right.key, pair.left.key, odds)
-        return {"worse_lead": min(one, other), "better_lead": max(one, other)}
+        values: list[Mapping[str, float]] = []
+        for left, right in ((pair.left.key, pair.right.key) for pair in pairs):
+            known = kbs.probability(left, right)
+            if known is None:
+                values.append({})
+                continue
+            one = self._lead(kbs, "left", left, right, log_odds(known))
+            other = self._lead(kbs, "right", right, left, log_odds(known))
+            values.append({"worse_lead": min(one, other), "better_lead": max(one, other)})
+        return values
 
     def _lead(self, kbs: PairedKBs, side: Side, key: str, other: str, odds: float) -> float:
         best = self._best.get((side, key))

@@ -92,7 +92,7 @@ class _Hits(NamedTuple):
 
     def take(self, rows: npt.NDArray[np.int64] | npt.NDArray[np.bool_]) -> _Hits:
         """Some of them."""
-        return _Hits(*(column[rows] for column in self))
+        return _Hits(self.small[rows], self.large[rows], self.scores[rows])
 
 
 class _Best:
@@ -106,8 +106,11 @@ class _Best:
 
     def offer(self, hits: _Hits, keys: list[str]) -> None:
         """Take what is better; ``keys`` names the entities of the larger side."""
-        moved = hits._replace(large=hits.large + len(self._keys))
-        every = _Hits(*(np.concatenate(both) for both in zip(self._hits, moved, strict=True)))
+        every = _Hits(
+            np.concatenate([self._hits.small, hits.small]),
+            np.concatenate([self._hits.large, hits.large + len(self._keys)]),
+            np.concatenate([self._hits.scores, hits.scores]),
+        )
         kept = every.take(ranks(every.small, every.large, every.scores) < self._k)
         names = self._keys + keys
         used, renumbered = np.unique(kept.large, return_inverse=True)

@@ -68,7 +68,14 @@ class WordSpace:
                 grams += np.bincount(
                     ngrams.gram_counts(chunk.names).indices, minlength=ngrams.BUCKETS
                 )
-                self._learn(side, chunk)
+                self.entities[side] += len(chunk.keys)
+                starts = np.searchsorted(chunk.owners, np.arange(len(chunk.keys) + 1))
+                used: list[int] = []
+                for start, stop in pairwise(starts.tolist()):
+                    own = chunk.names[start:stop]
+                    self._equivalents.learn(own)
+                    used += {bucket_of(word) for name in own for word in name_words(name)}
+                self.bearers[side] += np.bincount(used, minlength=BUCKETS)
         every = sum(self.entities.values())
         known = self.bearers["left"] + self.bearers["right"]
         self._rarity = np.log1p(every / (1 + known)).astype(np.float32)
@@ -96,16 +103,6 @@ class WordSpace:
     def trigrams(self, names: Sequence[str]) -> sp.csr_matrix:
         """A row of trigram weights for each folded name."""
         return ngrams.weighted(ngrams.gram_counts(names), self._gram_rarity)
-
-    def _learn(self, side: Side, chunk: NamesChunk) -> None:
-        self.entities[side] += len(chunk.keys)
-        starts = np.searchsorted(chunk.owners, np.arange(len(chunk.keys) + 1))
-        used: list[int] = []
-        for start, stop in pairwise(starts.tolist()):
-            names = chunk.names[start:stop]
-            self._equivalents.learn(names)
-            used += {bucket_of(word) for name in names for word in name_words(name)}
-        self.bearers[side] += np.bincount(used, minlength=BUCKETS)
 
 
 def read_names(kbs: PairedKBs, side: Side) -> Iterator[NamesChunk]:

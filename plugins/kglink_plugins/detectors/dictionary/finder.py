@@ -92,7 +92,8 @@ class DictionaryDetector:
                 yield _Piece(offset, folded, borders, first, len(folded.text))
                 return
             limit = self._limit(folded)
-            if stop := _last_begin(borders, limit):
+            begins = np.flatnonzero(borders.begin[: limit + 1])
+            if limit and begins.size and (stop := int(begins[-1])):
                 yield _Piece(offset, folded, borders, first, stop)
                 offset, size, first = offset + int(folded.starts[stop]), self._piece, 0
                 continue
@@ -180,12 +181,6 @@ class DictionaryDetector:
 def _separates(text: str) -> bool:
     """Whether words before and after ``text`` are two, as folding sees it."""
     return " " in fold(f"a{text}a")
-
-
-def _last_begin(borders: Borders, limit: int) -> int:
-    """The last beginning of a word up to ``limit``; 0 if none."""
-    begins = np.flatnonzero(borders.begin[: limit + 1])
-    return int(begins[-1]) if limit and begins.size else 0
 
 
 def longest_first(match: Match) -> tuple[int, int, int, int]:
