@@ -167,24 +167,19 @@ class RedditAdapter:
         """Yield the annotated posts, then the annotated comments, in the order of their files."""
         with opened_files(source) as found:
             files = _by_name(source, found)
-            needed = [self._files_of(source, files, texts) for texts in self._settings.texts]
-            for kind, texts, annotation_files in needed:
-                yield from self._documents(kind, texts, annotation_files, problems)
-
-    def _files_of(
-        self, source: Source, files: Mapping[str, Source], texts: str
-    ) -> tuple[Kind, Source, dict[Tier, Source]]:
-        kind = _KINDS[texts]
-        names: dict[Tier, str] = {
-            tier: f"{tier}_{kind}_annotations.tsv" for tier in self._settings.tiers
-        }
-        for name in (f"{texts}.tsv", *names.values()):
-            if name not in files:
-                raise SourceError(
-                    f"{source.label} holds no {name}",
-                    hint="--set tiers=gold,silver and --set texts=posts say what is to be read.",
-                )
-        return kind, files[f"{texts}.tsv"], {tier: files[name] for tier, name in names.items()}
+            kinds = {texts: _KINDS[texts] for texts in self._settings.texts}
+            named = "{}_{}_annotations.tsv".format
+            annotated = [named(tier, k) for k in kinds.values() for tier in self._settings.tiers]
+            for name in (*(f"{texts}.tsv" for texts in kinds), *annotated):
+                if name not in files:
+                    raise SourceError(
+                        f"{source.label} holds no {name}",
+                        hint="--set tiers=gold,silver and --set texts=posts say what is to be "
+                        "read.",
+                    )
+            for texts, kind in kinds.items():
+                of_tiers = {tier: files[named(tier, kind)] for tier in self._settings.tiers}
+                yield from self._documents(kind, files[f"{texts}.tsv"], of_tiers, problems)
 
     def _documents(
         self, kind: Kind, texts: Source, files: Mapping[Tier, Source], problems: Problems

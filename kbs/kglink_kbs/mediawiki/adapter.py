@@ -95,7 +95,7 @@ class _Reading:
             if chunks:
                 self._between_passes(plan, chunks, groups, workers)
         if chunks:
-            types = TypeNames.of(_about(plan, chunk) for chunk in range(chunks))
+            types = TypeNames(_about(plan, chunk) for chunk in range(chunks))
             emitter = Emitter(plan, types, self._lottery.largest)
             group, any_record = -1, False
             for chunk in range(chunks):
