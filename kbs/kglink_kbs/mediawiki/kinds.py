@@ -325,7 +325,16 @@ class TypeNames:
             templates.clear()
             categories.clear()
         least = max(_LEAST_PAGES, min(_LEAST_SHARE * pages, _ENOUGH_PAGES))
-        box = _own_word_for_box(templates)
+        # The word that this wiki's names of boxes begin with, if one does.
+        names: Counter[str] = Counter()
+        bearers: Counter[str] = Counter()
+        for name, count in templates.items():
+            word, space, _ = name.partition(" ")
+            names[word] += bool(space)
+            bearers[word] += count
+        word = max(names, key=lambda one: bearers[one], default="")
+        is_own = names[word] >= _BOXES and 2 * bearers[word] >= sum(templates.values())
+        box = f"{word} " if is_own else ""
         self._templates = {
             name: name.removeprefix(box)
             for name, count in templates.items()
@@ -343,19 +352,6 @@ class TypeNames:
             return said
         known = [name for name in categories.split("|") if name in self._categories]
         return max(known, key=lambda name: self._categories[name], default="")
-
-
-def _own_word_for_box(templates: Mapping[str, int]) -> str:
-    """The word, with a space, that this wiki's names of boxes begin with; empty if none does."""
-    names: Counter[str] = Counter()
-    pages: Counter[str] = Counter()
-    for name, count in templates.items():
-        word, space, _ = name.partition(" ")
-        names[word] += bool(space)
-        pages[word] += count
-    word = max(names, key=lambda one: pages[one], default="")
-    found = names[word] >= _BOXES and 2 * pages[word] >= sum(templates.values())
-    return f"{word} " if found else ""
 
 
 def _box(lead: str, text: str) -> str:
