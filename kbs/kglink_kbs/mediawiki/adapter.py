@@ -212,11 +212,11 @@ class _Reading:
             ),
             (jobs("join"), lambda job: plan.joined(job["part"])),
         ]
-        total = sum(len(jobs) for jobs, _ in steps)
+        total = sum(len(step) for step, _ in steps)
         done = 0
-        for jobs, made in steps:
-            left = [(job, b"") for job in jobs if not made(job).exists()]
-            done += len(jobs) - len(left)
+        for step, made in steps:
+            left = [(job, b"") for job in step if not made(job).exists()]
+            done += len(step) - len(left)
             answers = workers.do(left)
             for _ in left:
                 self._source.step = Step(NAMES, done, total, "parts")
