@@ -23,7 +23,6 @@ from kglink.sources import Problems, Source, SourceHead, check_text
 from kglink.text.printable import printable_json, writable
 from kglink_kbs.annotations import (
     ToldSpan,
-    Unit,
     best_unit,
     character_offsets,
     checked_span,
@@ -124,11 +123,18 @@ class BiocAdapter:
         if not name:
             raise BadValue("a document without an id", HINT)
         parts = list(_parts(given))
-        unit = self._unit(parts)
+        spans = [
+            ToldSpan(part.text, *span, words)
+            for part in parts
+            for one in part.annotations
+            if isinstance(words := one.get("text"), str) and (span := part.span(one))
+        ]
+        chosen = self._settings.offsets
+        unit = chosen if chosen != "auto" else best_unit(spans, ("characters", "bytes"))
         where, mentions = f"{place}, document {shortened(name)}", list[Mention]()
         for part in parts:
-            spans = filter(None, map(part.span, part.annotations))
-            inside = character_offsets(part.text, chain.from_iterable(spans), unit)
+            ends = chain.from_iterable(filter(None, map(part.span, part.annotations)))
+            inside = character_offsets(part.text, ends, unit)
             found = {part.offset + at: place for at, place in inside.items()}
             mention = partial(self._mention, part, found, problems)
             annotations = ((where, one) for one in part.annotations)
@@ -140,17 +146,6 @@ class BiocAdapter:
             if kind.casefold() in ("title", "front") and isinstance(passage.get("text"), str):
                 title = passage["text"].strip()
         return Document(name, text, in_order(mentions), title)
-
-    def _unit(self, parts: list[_Part]) -> Unit:
-        if self._settings.offsets != "auto":
-            return self._settings.offsets
-        spans = [
-            ToldSpan(part.text, *span, words)
-            for part in parts
-            for one in part.annotations
-            if isinstance(words := one.get("text"), str) and (span := part.span(one))
-        ]
-        return best_unit(spans, ("characters", "bytes"))
 
     def _mention(
         self, part: _Part, found: Mapping[int, int], problems: Problems, annotation: _Fields
@@ -176,23 +171,19 @@ class BiocAdapter:
             f"begins at {part.offset}.",
             is_said,
         )
+        gold: tuple[EntityId, ...] | None = ()
+        if infons.get("nil") != "true":
+            own = infons.get("kb", ""), infons.get("key", "")  # as kglink writes it
+            codes = (infons[one] for one in self._codes if one in infons)
+            gold = (EntityId(*own),) if all(own) else coded_gold(codes, self._settings.no_code)
         return Mention(
             part.start + first,
             part.start + last,
             surface,
-            self._gold(infons),
+            gold,
             kind,
             confidence=probability(infons.get("confidence"), "the confidence"),
             cluster=infons.get("cluster", ""),
-        )
-
-    def _gold(self, infons: Mapping[str, str]) -> tuple[EntityId, ...] | None:
-        if infons.get("nil") == "true":
-            return ()
-        if infons.get("kb") and infons.get("key"):  # as kglink writes it
-            return (EntityId(infons["kb"], infons["key"]),)
-        return coded_gold(
-            (infons[one] for one in self._codes if one in infons), self._settings.no_code
         )
 
 

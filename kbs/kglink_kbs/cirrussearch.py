@@ -15,10 +15,11 @@ from kglink.sources import Problems, Source, SourceHead
 from kglink_kbs.json_stream import json_objects
 from kglink_kbs.values import (
     BadValue,
-    described,
     finite_number,
     good_ones,
     key_text,
+    list_of,
+    object_of,
     one_line,
     plain_text,
     shortened,
@@ -167,16 +168,9 @@ def _type(templates: list[str], page: Mapping[str, Any]) -> str:
 
 def _redirects(value: object, title: str, namespaces: tuple[int, ...]) -> tuple[Alias, ...]:
     """The titles of the redirects from the kept namespaces."""
-    if value is None:
-        return ()
-    if not isinstance(value, list):
-        raise BadValue(f"redirect is {described(value)}, not a list")
-    surfaces: dict[str, None] = {}
-    for item in value:
-        if not isinstance(item, dict):
-            raise BadValue(f"a redirect is {described(item)}, not an object")
-        if item.get("namespace", 0) in namespaces:
-            surfaces.setdefault(one_line(item.get("title"), "redirect"))
+    redirects = [object_of(item, "a redirect") for item in list_of(value, "redirect")]
+    kept = (one for one in redirects if one.get("namespace", 0) in namespaces)
+    surfaces = dict.fromkeys(one_line(one.get("title"), "redirect") for one in kept)
     surfaces.pop("", None)
     surfaces.pop(title, None)
     return tuple(Alias(surface, "redirect") for surface in surfaces)

@@ -36,6 +36,8 @@ from kglink_kbs.values import (
     exact_text,
     finite_number,
     good_ones,
+    list_of,
+    object_of,
     whole_number,
 )
 
@@ -54,13 +56,17 @@ def is_exported(fields: Fields) -> bool:
 
 def exported_record(fields: Fields) -> Record:
     """The record of an exported line; what it does not say has the value that says nothing."""
-    return _MAKERS[str(fields[MARK])](fields)
+    try:
+        return _MAKERS[str(fields[MARK])](fields)
+    except BadValue as bad:
+        bad.hint = bad.hint or _HINT
+        raise
 
 
 def _entity(fields: Fields) -> Entity:
     key, title = _text(fields, "id"), _text(fields, "title")
     if not key or not title.strip():
-        raise BadValue("an exported entity without id or title", _HINT)
+        raise BadValue("an exported entity without id or title")
     return Entity(
         key,
         title,
@@ -76,10 +82,10 @@ def _entity(fields: Fields) -> Entity:
 
 
 def _alias(value: object) -> Alias:
-    fields = _object(value, "an alias")
+    fields = object_of(value, "an alias")
     surface = _text(fields, "surface")
     if not surface.strip():
-        raise BadValue("an exported alias without a surface", _HINT)
+        raise BadValue("an exported alias without a surface")
     kind = cast("AliasKind", _one_of(fields, "kind", get_args(AliasKind), "alias"))
     return Alias(surface, kind, whole_number(fields.get("count", 1), "count"))
 
@@ -87,29 +93,27 @@ def _alias(value: object) -> Alias:
 def _document(fields: Fields) -> Document:
     key, text = _text(fields, "id"), _text(fields, "text")
     if not key:
-        raise BadValue("an exported document without id", _HINT)
+        raise BadValue("an exported document without id")
+
+    def mention(value: object) -> Mention:
+        fields = object_of(value, "a mention")
+        start, end = (whole_number(fields.get(name), name) for name in ("start", "end"))
+        if not start < end <= len(text) or text[start:end] != fields.get("text"):
+            raise BadValue(f"the surface of a mention does not stand at {start}..{end}")
+        golds = None if fields.get("gold") is None else _list(fields, "gold", gold)
+        unique = None if golds is None else tuple(dict.fromkeys(golds))
+        quality = _text(fields, "quality")
+        return Mention(start, end, text[start:end], unique, _text(fields, "type"), quality)
+
+    def gold(value: object) -> EntityId:
+        fields = object_of(value, "a gold")
+        kb, key = _text(fields, "kb"), _text(fields, "key")
+        if not key or ":" in kb:
+            raise BadValue("an exported gold without a key")
+        return EntityId(kb, key)
+
     split = cast("Split", _one_of(fields, "split", get_args(Split), ""))
-    mentions = _list(fields, "mentions", lambda value: _mention(value, text))
-    return Document(key, text, mentions, _text(fields, "title"), split)
-
-
-def _mention(value: object, text: str) -> Mention:
-    fields = _object(value, "a mention")
-    start, end = (whole_number(fields.get(name), name) for name in ("start", "end"))
-    if not start < end <= len(text) or text[start:end] != fields.get("text"):
-        raise BadValue(f"the surface of a mention does not stand at {start}..{end}", _HINT)
-    gold = None if fields.get("gold") is None else _list(fields, "gold", _gold)
-    unique = None if gold is None else tuple(dict.fromkeys(gold))
-    quality = _text(fields, "quality")
-    return Mention(start, end, text[start:end], unique, _text(fields, "type"), quality)
-
-
-def _gold(value: object) -> EntityId:
-    fields = _object(value, "a gold")
-    kb, key = _text(fields, "kb"), _text(fields, "key")
-    if not key or ":" in kb:
-        raise BadValue("an exported gold without a key", _HINT)
-    return EntityId(kb, key)
+    return Document(key, text, _list(fields, "mentions", mention), _text(fields, "title"), split)
 
 
 def _mapping(fields: Fields) -> CodeMapping:
@@ -117,7 +121,7 @@ def _mapping(fields: Fields) -> CodeMapping:
     confidence = finite_number(fields.get("confidence"), "confidence")
     sides = (_text(fields, "subject"), _text(fields, "object"))
     if not all(sides):
-        raise BadValue("an exported mapping without subject or object", _HINT)
+        raise BadValue("an exported mapping without subject or object")
     said = cast("Verdict", verdict) if verdict else None
     return CodeMapping(*sides, _text(fields, "predicate"), confidence, said)
 
@@ -135,16 +139,7 @@ def _text(fields: Fields, name: str) -> str:
 
 
 def _list(fields: Fields, name: str, make: Callable[[object], T]) -> tuple[T, ...]:
-    value = fields.get(name, [])
-    if not isinstance(value, list):
-        raise BadValue(f"{name} is {described(value)}, not a list", _HINT)
-    return tuple(make(item) for item in value)
-
-
-def _object(value: object, what: str) -> Fields:
-    if not isinstance(value, dict):
-        raise BadValue(f"{what} is {described(value)}, not an object", _HINT)
-    return value
+    return tuple(map(make, list_of(fields.get(name), name)))
 
 
 def _one_of(fields: Fields, name: str, values: tuple[str, ...], default: str) -> str:

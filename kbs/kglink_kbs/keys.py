@@ -98,11 +98,16 @@ def choose_key(
         if rank is not None:
             ranks[name] = rank
 
+    places, article = folded_names(ENTITY["key"]), fold_name("article_number")
+
     def order(name: str) -> tuple[bool, Rank, int, int]:
         cells, distinct = columns[name], len(set(columns[name]))
         tied = -distinct if ranks[name] == Rank.WEAK else 0
         has_own = all(cells) and distinct == len(cells)  # every row has a value of its own
-        return not has_own, ranks[name], tied, _place(name)
+        folded = fold_name(name)
+        if folded not in places and is_article_number(folded):
+            folded = article  # model numbers come last
+        return not has_own, ranks[name], tied, places.get(folded, len(places))
 
     key = chosen or min(ranks, key=order, default="")
     own = ranks.pop(key, None)
@@ -226,11 +231,3 @@ def _parts(name: str) -> Iterator[str]:
     yield fold_name(name)
     for size in (1, 2, 3):
         yield from (fold_name("".join(words[at:][:size])) for at in range(len(words) - size + 1))
-
-
-def _place(name: str) -> int:
-    """The place of a spelling among those of keys; model numbers come last."""
-    folded, places = fold_name(name), folded_names(ENTITY["key"])
-    if folded not in places and is_article_number(folded):
-        return places[fold_name("article_number")]
-    return places.get(folded, len(places))

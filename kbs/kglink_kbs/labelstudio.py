@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from functools import partial
-from typing import Any, NamedTuple, TextIO
+from dataclasses import replace
+from typing import Any, TextIO
 
 from kglink.errors import SourceError
 from kglink.plugins import PluginSettings
@@ -57,18 +57,6 @@ class LabelStudioSettings(PluginSettings):
     """The control that says what a region means; empty: any for each region."""
 
 
-class _Region(NamedTuple):
-    """A region, and the values by which people say what it means."""
-
-    start: int
-    end: int
-    said: str
-    """The words; in the file a line break is written as a backslash and an n."""
-    labels: str
-    meanings: list[object]
-    score: float | None
-
-
 class LabelStudioAdapter:
     """Reads a document from each task that is annotated; others are passed over."""
 
@@ -109,19 +97,24 @@ class LabelStudioAdapter:
         name = key_text(data.get("id", task.get("id")), "the id of a task")
         text = exact_text(data.get(self._settings.text), f"data.{self._settings.text}")
         where = f"{place}, task {name}"
-        regions = list(self._regions(results, where, problems))
-        spans = [ToldSpan(text, one.start, one.end, one.said) for one in regions]
-        offsets = character_offsets(
-            text,
-            [offset for one in regions for offset in (one.start, one.end)],
-            best_unit(spans, ("characters", "utf16")),
-        )
-        mention = partial(self._mention, text, offsets)
+        regions = list(self._regions(text, results, where, problems))
+        unit = best_unit([told for told, _ in regions], ("characters", "utf16"))
+        ends = [offset for told, _ in regions for offset in (told.start, told.end)]
+        offsets = character_offsets(text, ends, unit)
+
+        def mention(region: tuple[ToldSpan, Mention]) -> Mention:
+            told, one = region
+            span, words = (told.start, told.end), told.words or None
+            start, end, surface = checked_span(text, offsets, span, words, HINT, _holds)
+            return replace(one, start=start, end=end, surface=surface)
+
         found = good_ones(((where, one) for one in regions), mention, problems, hint=HINT)
         return Document(name, text, in_order(found))
 
-    def _regions(self, results: list[_Fields], place: str, problems: Problems) -> Iterator[_Region]:
-        """The regions of labels, each with what other results of its id say."""
+    def _regions(
+        self, text: str, results: list[_Fields], place: str, problems: Problems
+    ) -> Iterator[tuple[ToldSpan, Mention]]:
+        """The regions of labels, each with a mention of what other results of its id say."""
         meanings: dict[object, list[object]] = {}
         for one in results:
             control = one.get("from_name")
@@ -129,27 +122,21 @@ class LabelStudioAdapter:
                 value = object_of(one.get("value"), "value")
                 meanings.setdefault(str(one.get("id")), []).extend(_meanings(value))
 
-        def region(one: _Fields) -> _Region:
+        def region(one: _Fields) -> tuple[ToldSpan, Mention]:
             value = object_of(one.get("value"), "value")
-            words, score = value.get("text"), one.get("score")
-            return _Region(
-                offset_number(value.get("start"), "start"),
-                offset_number(value.get("end"), "end"),
-                words.replace("\\n", "\n") if isinstance(words, str) else "",
-                type_text(value.get("labels"), "labels"),
-                meanings.get(str(one.get("id")), []),
-                probability(score, "the score"),
+            start, end = (offset_number(value.get(name), name) for name in ("start", "end"))
+            words = value.get("text")  # a line break is written as a backslash and an n
+            said = words.replace("\\n", "\n") if isinstance(words, str) else ""
+            labels = type_text(value.get("labels"), "labels")
+            nil = [NIL_LABEL] if labels == NIL_LABEL else None
+            score = probability(one.get("score"), "the score")
+            gold = self._golds.parse(meanings.get(str(one.get("id"))) or nil)
+            return ToldSpan(text, start, end, said), Mention(
+                start, end, said, gold, labels, confidence=score
             )
 
         labels = ((place, one) for one in results if one.get("type") == "labels")
         return good_ones(labels, region, problems, hint=HINT)
-
-    def _mention(self, text: str, offsets: Mapping[int, int], region: _Region) -> Mention:
-        span = region.start, region.end
-        place = checked_span(text, offsets, span, region.said or None, HINT, _holds)
-        said = region.meanings or ([NIL_LABEL] if region.labels == NIL_LABEL else None)
-        gold = self._golds.parse(said)
-        return Mention(*place, gold, region.labels, confidence=region.score)
 
 
 def sniff(head: SourceHead) -> float:

@@ -176,9 +176,8 @@ def _mention(text: str, resource: Resource) -> Mention:
     named = [_entity(one) for one in iris if _nil(one) is None]
     if kb and key:
         named = [EntityId(kb, key)]
-    elif not iris:
-        return Mention(*place, confidence=confidence)
-    gold = tuple(sorted({one for one in named if one.kb} or set(named)))
+    best = tuple(sorted({one for one in named if one.kb} or set(named)))
+    gold = best if iris or named else None
     return Mention(*place, gold, confidence=confidence, cluster=cluster)
 
 

@@ -19,7 +19,14 @@ from kglink.sources import Problems, Source, SourceHead
 from kglink.text.codes import bare_code
 from kglink.text.printable import same_length_line
 from kglink_kbs.annotations import character_offsets, checked_span, in_order
-from kglink_kbs.values import BadValue, exact_text, good_ones, listed, shortened
+from kglink_kbs.values import (
+    BadValue,
+    exact_text,
+    good_ones,
+    listed,
+    offset_number,
+    shortened,
+)
 
 _PART = re.compile(r"([^|\t]{1,200})\|([ta])\|(.*)", re.DOTALL)
 _HEAD = re.compile(r"\s*(?P<id>[^|\t\n]{1,200})\|t\|[^\n]*\n(?P=id)\|a\|")
@@ -121,7 +128,7 @@ class PubtatorAdapter:
                 f"a row of {len(cells)} columns",
                 "An annotation is PMID, start, end, surface, type and code, separated by tabs.",
             )
-        start, end = _offset(cells[1], "start"), _offset(cells[2], "end")
+        start, end = offset_number(cells[1], "start"), offset_number(cells[2], "end")
         kind = cells[4].strip()
         if self._types and self._types.isdisjoint(map(str.strip, kind.split(","))):
             return None
@@ -212,10 +219,3 @@ def _add_part(block: _Block, part: re.Match[str], place: str, problems: Problems
         problems.refuse(reason, place, "A blank line separates two documents.")
         return
     block.parts[kind] = text
-
-
-def _offset(cell: str, what: str) -> int:
-    number = cell.strip()  # Of more signs than int() itself would strip.
-    if not _NUMBER.fullmatch(number):
-        raise BadValue(f"{what} is {shortened(cell)}, not a whole number")
-    return int(number)

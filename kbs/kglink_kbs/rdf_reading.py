@@ -277,21 +277,17 @@ def _triple(line: str, fields: Mapping[str, str]) -> tuple[str, str, Value] | No
 def _unescaped(text: str) -> str:
     if "\\" not in text:
         return text
-    plain = _ESCAPE.sub(_sign, text)
+
+    def sign(found: re.Match[str]) -> str:
+        short, long, sign = found.groups()
+        code = 0 if sign else int(short or long, 16)
+        return _ESCAPED.get(sign, sign) if sign else chr(code) if code <= 0x10FFFF else "\ufffd"
 
     def joined(halves: re.Match[str]) -> str:
         return halves[0].encode("utf-16-le", errors="surrogatepass").decode("utf-16-le")
 
     # Some programs write a sign beyond U+FFFF as the two halves that Java makes of it.
-    return _PAIR.sub(joined, plain)
-
-
-def _sign(found: re.Match[str]) -> str:
-    short, long, sign = found.groups()
-    if sign:
-        return _ESCAPED.get(sign, sign)
-    code = int(short or long, 16)
-    return chr(code) if code <= 0x10FFFF else "\ufffd"
+    return _PAIR.sub(joined, _ESCAPE.sub(sign, text))
 
 
 #: Ontologies abbreviate addresses by entities (``&owl;``); nothing longer is meant seriously.

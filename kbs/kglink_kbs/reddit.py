@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from hashlib import blake2b
 from pathlib import PurePosixPath
 from typing import Literal, NamedTuple
@@ -15,7 +16,7 @@ from pydantic import Field
 from kglink.errors import RecordError, SourceError
 from kglink.plugins import PluginSettings
 from kglink.records import Document, EntityId, Mention, Record, Split
-from kglink.sources import Problems, Source, SourceHead
+from kglink.sources import Line, Problems, Source, SourceHead
 from kglink_kbs.archives import archive_names, opened_files
 from kglink_kbs.values import BadValue, good_ones, shortened
 
@@ -90,16 +91,13 @@ _HINTS: dict[Kind, str] = {
 def read_annotations(source: Source, tier: Tier, problems: Problems) -> Iterator[Annotation]:
     """The rows of an annotation file; bad ones go to ``problems``."""
     lines = (line for line in source.lines(problems) if line.text and not line.text.isspace())
-    places = ((source.where(number), text) for number, text in lines)
-    return good_ones(
-        ((place, (text, place)) for place, text in places),
-        lambda one: _annotation(*one, tier),
-        problems,
-    )
+    places = ((source.where(line.number), line) for line in lines)
+    make = partial(_annotation, source, tier)
+    return good_ones(places, make, problems)
 
 
-def _annotation(line: str, place: str, tier: Tier) -> Annotation:
-    columns = line.split("\t")
+def _annotation(source: Source, tier: Tier, line: Line) -> Annotation:
+    columns = line.text.split("\t")
     if len(columns) != _COLUMNS:
         raise BadValue(
             f"found {len(columns)} columns, an annotation has {_COLUMNS}",
@@ -116,7 +114,7 @@ def _annotation(line: str, place: str, tier: Tier) -> Annotation:
     name = wiki_title(title)
     if not name:
         raise BadValue(f"no Wikipedia title: {shortened(title)}")
-    return Annotation(place, tier, id_, surface, name, int(start), int(end))
+    return Annotation(source.where(line.number), tier, id_, surface, name, int(start), int(end))
 
 
 def wiki_title(text: str) -> str:
@@ -167,24 +165,19 @@ class RedditAdapter:
         """Yield the annotated posts, then the annotated comments, in the order of their files."""
         with opened_files(source) as found:
             files = _by_name(source, found)
-            needed = [self._files_of(source, files, texts) for texts in self._settings.texts]
-            for kind, texts, annotation_files in needed:
-                yield from self._documents(kind, texts, annotation_files, problems)
-
-    def _files_of(
-        self, source: Source, files: Mapping[str, Source], texts: str
-    ) -> tuple[Kind, Source, dict[Tier, Source]]:
-        kind = _KINDS[texts]
-        names: dict[Tier, str] = {
-            tier: f"{tier}_{kind}_annotations.tsv" for tier in self._settings.tiers
-        }
-        for name in (f"{texts}.tsv", *names.values()):
-            if name not in files:
-                raise SourceError(
-                    f"{source.label} holds no {name}",
-                    hint="--set tiers=gold,silver and --set texts=posts say what is to be read.",
-                )
-        return kind, files[f"{texts}.tsv"], {tier: files[name] for tier, name in names.items()}
+            kinds = {texts: _KINDS[texts] for texts in self._settings.texts}
+            named = "{}_{}_annotations.tsv".format
+            annotated = [named(tier, k) for k in kinds.values() for tier in self._settings.tiers]
+            for name in (*(f"{texts}.tsv" for texts in kinds), *annotated):
+                if name not in files:
+                    raise SourceError(
+                        f"{source.label} holds no {name}",
+                        hint="--set tiers=gold,silver and --set texts=posts say what is to be "
+                        "read.",
+                    )
+            for texts, kind in kinds.items():
+                of_tiers = {tier: files[named(tier, kind)] for tier in self._settings.tiers}
+                yield from self._documents(kind, files[f"{texts}.tsv"], of_tiers, problems)
 
     def _documents(
         self, kind: Kind, texts: Source, files: Mapping[Tier, Source], problems: Problems

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 
 Spellings = Mapping[str, tuple[str, ...]]
 #: Where a value lies in a record: one name, or several for a nested one.
@@ -253,19 +253,13 @@ class Shapes:
     """Remembers where the fields lie in records of the same names: most files have one shape."""
 
     def __init__(self, spellings: Spellings, chosen: Mapping[str, str] | None = None) -> None:
-        self._spellings = spellings
-        self._chosen = chosen
-        self._known: dict[tuple[str, ...], dict[str, Path]] = {}
+        # Names that are made from data would grow without end.
+        self._of_shape = lru_cache(1000)(partial(find_fields, spellings=spellings, chosen=chosen))
         self._nested = any("." in name for name in (chosen or {}).values())
 
     def fields(self, record: Mapping[str, object]) -> dict[str, Path]:
         """Where each field lies in ``record``."""
-        shape = tuple(record)
-        if shape not in self._known:
-            if len(self._known) >= 1000:  # names made from data would grow without end
-                self._known.clear()
-            self._known[shape] = find_fields(shape, self._spellings, self._chosen)
-        return self._known[shape]
+        return self._of_shape(tuple(record))
 
     def values(self, record: Mapping[str, object]) -> dict[str, object]:
         """The value of each field that ``record`` has."""

@@ -87,11 +87,14 @@ def shortened(text: str) -> str:
     return repr(text if len(text) <= 80 else text[:80] + "...")
 
 
-def checked(text: str, what: str) -> str:
+def checked(text: str, what: str, unwanted: re.Pattern[str] = _CONTROLS) -> str:
     """``text``, unless it holds a control character or half of a surrogate pair."""
-    bad = _CONTROLS.search(text)
-    if bad:
-        raise BadValue(f"{what} holds {_character(bad.group())}", _REMOVE)
+    if bad := unwanted.search(text):
+        code = ord(bad[0])
+        name = f"the control character U+{code:04X} {unicodedata.name(bad[0], '')}".rstrip()
+        found = f"half of a surrogate pair (U+{code:04X})" if code >= 0xD800 else name
+        hint = "Remove it from the file, or pass over such records with --on-error skip."
+        raise BadValue(f"{what} holds {found}", hint)
     return text
 
 
@@ -99,10 +102,7 @@ def exact_text(value: object, what: str) -> str:
     """A document's text as it is; only what a database cannot hold is refused."""
     if not isinstance(value, str):
         raise BadValue(f"{what} is {described(value)}, not a text")
-    bad = _NOT_TEXT.search(value)
-    if bad:
-        raise BadValue(f"{what} holds {_character(bad.group())}", _REMOVE)
-    return value
+    return checked(value, what, _NOT_TEXT)
 
 
 def plain_text(value: object, what: str) -> str:
@@ -113,7 +113,12 @@ def plain_text(value: object, what: str) -> str:
         return value.strip() if value.isprintable() else checked(value, what).strip()
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return _number_text(value)
-    raise BadValue(f"{what} is {described(value)}, not a text", _nested_hint(value, what))
+    hint = ""
+    if isinstance(value, dict) and value:
+        inner = next(iter(value))
+        field = f"FIELD.{inner}" if inner.isprintable() else "FIELD.INNER"
+        hint = f"A value inside it is named with a dot: --set {what}={field}"
+    raise BadValue(f"{what} is {described(value)}, not a text", hint)
 
 
 def one_line(value: object, what: str) -> str:
@@ -242,21 +247,3 @@ def _number_text(number: float) -> str:
         return str(number)
     except ValueError as error:
         raise BadValue("a number of more than 4,300 digits") from error
-
-
-def _character(character: str) -> str:
-    code = ord(character)
-    if code >= 0xD800:
-        return f"half of a surrogate pair (U+{code:04X})"
-    return f"the control character U+{code:04X} {unicodedata.name(character, '')}".rstrip()
-
-
-_REMOVE = "Remove it from the file, or pass over such records with --on-error skip."
-
-
-def _nested_hint(value: object, what: str) -> str:
-    if not isinstance(value, dict) or not value:
-        return ""
-    inner = next(iter(value))
-    field = f"FIELD.{inner}" if inner.isprintable() else "FIELD.INNER"
-    return f"A value inside it is named with a dot: --set {what}={field}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -161,14 +161,14 @@ class WikidataAdapter:
     def read(self, source: Source, problems: Problems) -> Iterator[Record]:
         """Yield the entities of ``source`` in their order."""
         check_text(source.label, source.head.head, source.file)
-        line_filter = LineFilter(self._settings)
+        leaves_out = line_filter(self._settings)
         count = 0
 
         def wanted() -> Iterator[tuple[str, bytes]]:
             nonlocal count
             for number, text in _dump_lines(source, problems):
                 count += 1
-                if not line_filter.leaves_out(text):
+                if not leaves_out(text):
                     yield source.where(number), text
 
         def nothing() -> SourceError:
@@ -263,28 +263,26 @@ def _dump_lines(source: Source, problems: Problems) -> Iterator[tuple[int, bytes
         problems.refuse(reason, source.where(number), "Fetch it again.")
 
 
-class LineFilter:
+def line_filter(settings: WikidataSettings) -> Callable[[bytes], bool]:
     """Says of most unwanted lines, by a look at their bytes, that they need no parsing.
 
     A line that is let through may be unwanted all the same: the adapter looks at it again.
     """
+    types = [f'"{name}"'.encode() for name in listed(settings.types)]
+    languages = [f'"{name}"'.encode() for name in listed(settings.languages)]
+    least = settings.min_sitelinks
 
-    def __init__(self, settings: WikidataSettings) -> None:
-        self._types = [f'"{name}"'.encode() for name in listed(settings.types)]
-        self._languages = [f'"{name}"'.encode() for name in listed(settings.languages)]
-        self._min_sitelinks = settings.min_sitelinks
-
-    def leaves_out(self, line: bytes) -> bool:
-        """Whether ``line`` is an object that holds no item that is wanted."""
+    def leaves_out(line: bytes) -> bool:
         if line[:1] != b"{" or line[-1:] != b"}":
             return False  # broken: the parser says how
-        if line.startswith((b'{"type":"property"', b'{"type":"lexeme"')):
-            return True
-        if self._types and not any(name in line for name in self._types):
-            return True
-        if not any(name in line for name in self._languages):
-            return True
-        return self._min_sitelinks > 0 and line.count(b'"site"') < self._min_sitelinks
+        return (
+            line.startswith((b'{"type":"property"', b'{"type":"lexeme"'))
+            or bool(types and not any(name in line for name in types))
+            or not any(name in line for name in languages)
+            or (least > 0 and line.count(b'"site"') < least)
+        )
+
+    return leaves_out
 
 
 def sniff(head: SourceHead) -> float:

@@ -98,7 +98,19 @@ class ZeshelAdapter:
             if found := _FILE.fullmatch(file.name):
                 kind = worlds if found[1] == "documents" else mentions
                 kind[found[2]] = file
-        name = self._world(source, worlds)
+        if not worlds:
+            raise SourceError(
+                f"{source.label} holds no documents/WORLD.json",
+                hint="Name the folder that holds the folders documents and mentions.",
+            )
+        name = self._settings.world or (next(iter(worlds)) if len(worlds) == 1 else "")
+        if not name:
+            raise SourceError(
+                f"{source.label} holds {len(worlds)} worlds, and a KB is one of them",
+                hint=f"Say which: --set world=NAME. There is: {', '.join(worlds)}.",
+            )
+        if name not in worlds:
+            raise UnknownNameError(f"world of {source.label}", name, worlds)
         named = "mentions" in self._settings.model_fields_set
         chosen = {}
         for stem in self._settings.mentions:
@@ -107,24 +119,6 @@ class ZeshelAdapter:
             elif named:
                 raise UnknownNameError(f"mention file of {source.label}", stem, mentions)
         return name, worlds[name], chosen
-
-    def _world(self, source: Source, worlds: Mapping[str, Source]) -> str:
-        if not worlds:
-            raise SourceError(
-                f"{source.label} holds no documents/WORLD.json",
-                hint="Name the folder that holds the folders documents and mentions.",
-            )
-        name = self._settings.world
-        if not name and len(worlds) == 1:
-            return next(iter(worlds))
-        if not name:
-            raise SourceError(
-                f"{source.label} holds {len(worlds)} worlds, and a KB is one of them",
-                hint=f"Say which: --set world=NAME. There is: {', '.join(worlds)}.",
-            )
-        if name not in worlds:
-            raise UnknownNameError(f"world of {source.label}", name, worlds)
-        return name
 
 
 def _entity(fields: Mapping[str, object]) -> Entity:

@@ -18,9 +18,9 @@ from kglink.errors import SourceError
 from kglink.sources.files import Unpacked
 
 if sys.version_info >= (3, 14):
-    from compression import zstd
+    from compression import zstd as zstd  # noqa: PLC0414 - others import it from here
 else:
-    from backports import zstd
+    from backports import zstd as zstd  # noqa: PLC0414 - others import it from here
 
 if TYPE_CHECKING:
     from kglink.sources.values import SourceLimits

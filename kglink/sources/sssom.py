@@ -130,14 +130,6 @@ def unquoted(cell: str) -> str:
     return cell
 
 
-def shortened_predicate(predicate: str) -> str:
-    """``skos:exactMatch`` for an address that means it."""
-    for iri, prefix in _IRIS.items():
-        if predicate.startswith(iri):
-            return prefix + predicate.removeprefix(iri)
-    return predicate
-
-
 def _row(cells: list[str], columns: Mapping[str, int], place: str) -> SssomRow:
     if len(cells) != len(columns):
         raise RecordError(
@@ -146,10 +138,14 @@ def _row(cells: list[str], columns: Mapping[str, int], place: str) -> SssomRow:
             hint="Cells are separated by tabs and hold neither tabs nor line breaks.",
         )
     values = {name: unquoted(cells[at]) for name, at in columns.items()}
+    predicate = values["predicate_id"]
+    for iri, prefix in _IRIS.items():
+        if predicate.startswith(iri):
+            predicate = prefix + predicate.removeprefix(iri)
     return SssomRow(
         place=place,
         subject=values["subject_id"],
-        predicate=shortened_predicate(values["predicate_id"]),
+        predicate=predicate,
         object=values["object_id"],
         denied=values.get("predicate_modifier", "").lower() == "not",
         confidence=_confidence(values.get("confidence", ""), place),

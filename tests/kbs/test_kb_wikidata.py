@@ -15,7 +15,7 @@ from kglink.errors import RecordError, SourceError
 from kglink.records import Alias, Entity
 from kglink.sources import Problems, Source
 from kglink.testing import KBAdapterContract
-from kglink_kbs.wikidata import LineFilter, WikidataAdapter, WikidataSettings, sniff
+from kglink_kbs.wikidata import WikidataAdapter, WikidataSettings, line_filter, sniff
 
 
 def adapter(**settings: object) -> WikidataAdapter:
@@ -253,8 +253,8 @@ def test_a_dump_that_is_cut_off_is_told_after_its_last_line() -> None:
 )
 def test_most_lines_are_left_out_unparsed(settings: dict[str, Any], left_out: set[str]) -> None:
     lines = [line.rstrip(",") for line in SAMPLE.splitlines()[1:-1]]
-    seen = LineFilter(WikidataSettings.model_validate(settings))
-    assert {json.loads(line)["id"] for line in lines if seen.leaves_out(line.encode())} == left_out
+    leaves_out = line_filter(WikidataSettings.model_validate(settings))
+    assert {json.loads(line)["id"] for line in lines if leaves_out(line.encode())} == left_out
 
 
 @fuzz

@@ -95,7 +95,7 @@ class _Reading:
             if chunks:
                 self._between_passes(plan, chunks, groups, workers)
         if chunks:
-            types = TypeNames.of(_about(plan, chunk) for chunk in range(chunks))
+            types = TypeNames(_about(plan, chunk) for chunk in range(chunks))
             emitter = Emitter(plan, types, self._lottery.largest)
             group, any_record = -1, False
             for chunk in range(chunks):
@@ -212,11 +212,11 @@ class _Reading:
             ),
             (jobs("join"), lambda job: plan.joined(job["part"])),
         ]
-        total = sum(len(jobs) for jobs, _ in steps)
+        total = sum(len(step) for step, _ in steps)
         done = 0
-        for jobs, made in steps:
-            left = [(job, b"") for job in jobs if not made(job).exists()]
-            done += len(jobs) - len(left)
+        for step, made in steps:
+            left = [(job, b"") for job in step if not made(job).exists()]
+            done += len(step) - len(left)
             answers = workers.do(left)
             for _ in left:
                 self._source.step = Step(NAMES, done, total, "parts")

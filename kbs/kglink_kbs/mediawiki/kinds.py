@@ -13,7 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 from kglink_kbs.mediawiki.languages import (
     ABOUT_TEXT,
@@ -65,7 +65,12 @@ def sort_page(title: str, ns: int, text: str, lead: str) -> tuple[PageKind, str]
     lower = "disambig" in text or "Disambig" in text or "DISAMBIG" in text
     if (lower and bool(_DISAMBIGUATION_WORD.search(text))) or is_disambiguation(title, templates):
         return "disambiguation", ""
-    return "list" if is_list(title) else "article", _type(text, lead)
+    kinds = (infobox_type(found[1]) for found in _TEMPLATE_NAME.finditer(lead))
+    type_ = next(filter(None, kinds), "")
+    if not type_ and (described := SHORT_DESCRIPTION.search(text, 0, _SHORT_DESCRIPTION_BY)):
+        words = plain_line(described[1])
+        type_ = "" if words.lower() == "none" else words[:_LONGEST_TYPE]
+    return "list" if is_list(title) else "article", type_
 
 
 def is_list(title: str) -> bool:
@@ -96,17 +101,6 @@ def infobox_type(template: str) -> str:
 def _is_disambiguation_template(name: str) -> bool:
     name = name.strip().replace("_", " ").lower()
     return name in DISAMBIGUATION_TEMPLATES or name.startswith("disambig")
-
-
-def _type(text: str, lead: str) -> str:
-    for found in _TEMPLATE_NAME.finditer(lead):
-        if kind := infobox_type(found[1]):
-            return kind
-    described = SHORT_DESCRIPTION.search(text, 0, _SHORT_DESCRIPTION_BY)
-    if described is None:
-        return ""
-    words = plain_line(described[1])
-    return "" if words.lower() == "none" else words[:_LONGEST_TYPE]
 
 
 #: A description needs no more of a text than this, whatever stands before it.
@@ -318,13 +312,29 @@ def add_names(names: Counter[str], more: Mapping[str, int]) -> None:
 
 
 class TypeNames:
-    """Which templates and categories are types in a wiki."""
+    """Which templates and categories are types in a wiki, by what all chunks of a dump tell."""
 
-    def __init__(
-        self, pages: int, templates: Mapping[str, int], categories: Mapping[str, int]
-    ) -> None:
+    def __init__(self, chunks: Iterable[Mapping[str, Any]]) -> None:
+        pages = typed = 0
+        templates, categories = Counter[str](), Counter[str]()
+        for about in chunks:
+            pages, typed = pages + about["pages"], typed + about["typed"]
+            add_names(templates, about["templates"])
+            add_names(categories, about["categories"])
+        if 2 * typed > pages:  # where most have an infobox that is known, others are not guessed
+            templates.clear()
+            categories.clear()
         least = max(_LEAST_PAGES, min(_LEAST_SHARE * pages, _ENOUGH_PAGES))
-        box = _own_word_for_box(templates)
+        # The word that this wiki's names of boxes begin with, if one does.
+        names: Counter[str] = Counter()
+        bearers: Counter[str] = Counter()
+        for name, count in templates.items():
+            word, space, _ = name.partition(" ")
+            names[word] += bool(space)
+            bearers[word] += count
+        word = max(names, key=lambda one: bearers[one], default="")
+        is_own = names[word] >= _BOXES and 2 * bearers[word] >= sum(templates.values())
+        box = f"{word} " if is_own else ""
         self._templates = {
             name: name.removeprefix(box)
             for name, count in templates.items()
@@ -336,40 +346,12 @@ class TypeNames:
             if least <= count <= max(_MOST_SHARE * pages, _LEAST_PAGES)
         }
 
-    @classmethod
-    def of(cls, chunks: Iterable[Mapping[str, Any]]) -> Self:
-        """By what all chunks of a dump tell.
-
-        Where most pages have an infobox that is known as one, others are not guessed at.
-        """
-        pages = typed = 0
-        templates: Counter[str] = Counter()
-        categories: Counter[str] = Counter()
-        for about in chunks:
-            pages, typed = pages + about["pages"], typed + about["typed"]
-            add_names(templates, about["templates"])
-            add_names(categories, about["categories"])
-        return cls(0, {}, {}) if 2 * typed > pages else cls(pages, templates, categories)
-
     def name(self, template: str, categories: str) -> str:
         """The type of a page with a box and categories; empty where none tells one."""
         if said := self._templates.get(template):
             return said
         known = [name for name in categories.split("|") if name in self._categories]
         return max(known, key=lambda name: self._categories[name], default="")
-
-
-def _own_word_for_box(templates: Mapping[str, int]) -> str:
-    """The word, with a space, that this wiki's names of boxes begin with; empty if none does."""
-    names: Counter[str] = Counter()
-    pages: Counter[str] = Counter()
-    for name, count in templates.items():
-        word, space, _ = name.partition(" ")
-        names[word] += bool(space)
-        pages[word] += count
-    word = max(names, key=lambda one: pages[one], default="")
-    found = names[word] >= _BOXES and 2 * pages[word] >= sum(templates.values())
-    return f"{word} " if found else ""
 
 
 def _box(lead: str, text: str) -> str:

@@ -176,7 +176,12 @@ def _one(data: bytes, offset: int, label: str, limit: int) -> list[RawPage | Bad
     try:
         return _parse(data, label, limit)
     except expat.ExpatError as error:
-        place = f"byte {offset + _place_of(error, data):,} of the unpacked file"
+        line_start = 0
+        for _ in range(error.lineno - 1):
+            line_start = data.find(b"\n", line_start) + 1
+        ahead = len(_ROOT) if error.lineno == 1 else 0
+        at = min(max(line_start + error.offset - ahead, 0), len(data))
+        place = f"byte {offset + at:,} of the unpacked file"
         title = title_in(data)
         return [
             BadPage(
@@ -191,15 +196,6 @@ def no_page(offset: int, label: str) -> BadPage:
     """What is wrong with bytes between two pages."""
     where = f"{label}, byte {offset:,} of the unpacked file"
     return BadPage("something that is no page", where, _DAMAGED)
-
-
-def _place_of(error: expat.ExpatError, data: bytes) -> int:
-    """The byte of ``data`` at which expat gave up, by line and column."""
-    line_start = 0
-    for _ in range(error.lineno - 1):
-        line_start = data.find(b"\n", line_start) + 1
-    ahead = len(_ROOT) if error.lineno == 1 else 0
-    return min(max(line_start + error.offset - ahead, 0), len(data))
 
 
 _MOST_HEADER = 8 * 2**20

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Set
+from collections.abc import Callable, Collection, Iterable, Set
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal, NamedTuple
 from urllib.parse import quote, unquote_to_bytes
 from xml.etree.ElementTree import Element, TreeBuilder
@@ -130,16 +131,8 @@ class Titles:
         if main is not None:
             self._main_keeps_case = main.case_sensitive
         self._foreign = SISTER_PROJECTS | {prefix.lower().strip(": ") for prefix in interwiki}
-        self._cache: dict[str, Target] = {}
-
-    def target(self, raw: str) -> Target:
+        self.target: Callable[[str], Target] = lru_cache(_CACHE_SIZE)(self._read)
         """What ``[[raw]]`` points to."""
-        known = self._cache.get(raw)
-        if known is None:
-            if len(self._cache) >= _CACHE_SIZE:
-                self._cache.clear()
-            known = self._cache[raw] = self._read(raw)
-        return known
 
     def page(self, title: str) -> tuple[int, str]:
         """Namespace and normalised title of a page by its full title, as exports write it."""

@@ -271,16 +271,11 @@ def _plain(text: str) -> str:
         text = _TAG_IN_TEXT.sub("", _BREAK.sub("\n", text))
     text = _LINE_START.sub("\n", _HEADING.sub("", f"\n{text}"))
     if "''" in text:
-        text = _QUOTES.sub(_apostrophes, text)
+        # A run of five is bold and italics, of four an apostrophe and bold.
+        text = _QUOTES.sub(lambda run: "'" * (max(0, len(run[0]) - 5) or len(run[0]) == 4), text)
     if "__" in text:
         text = _MAGIC.sub(lambda word: "" if word[0].isupper() else word[0], text)
     return _tidy(unescaped(text))
-
-
-def _apostrophes(run: re.Match[str]) -> str:
-    """What is left of a run of apostrophes when bold and italics are taken out of it."""
-    length = len(run[0])
-    return "'" * (length - 5 if length > 5 else length == 4)
 
 
 def _tidy(text: str) -> str:

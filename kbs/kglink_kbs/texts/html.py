@@ -192,7 +192,10 @@ def _tokens(page: str) -> Iterator[_Token]:
             place = _past(page, "-->" if page.startswith("<!--", begin) else ">", begin)
             continue
         tag, closes = found[2].lower(), bool(found[1])
-        place = _tag_end(page, found.end())
+        place = found.end()
+        while (ending := _TAG_END.search(page, place)) and ending[1]:
+            place = _past(page, ending[1], ending.end())
+        place = ending.end() if ending else len(page)
         if tag in _RAW and not closes:
             closing = re.compile(rf"</{tag}(?=[\s/>])", re.I).search(page, place)
             end = closing.start() if closing else len(page)
@@ -207,15 +210,6 @@ def _tokens(page: str) -> Iterator[_Token]:
 def _past(page: str, end: str, place: int) -> int:
     found = page.find(end, place)
     return found + len(end) if found >= 0 else len(page)
-
-
-def _tag_end(page: str, place: int) -> int:
-    """Where a tag ends whose name ends at ``place``; the end of the page where it never does."""
-    while found := _TAG_END.search(page, place):
-        if not found[1]:
-            return found.end()
-        place = _past(page, found[1], found.end())
-    return len(page)
 
 
 _MARKDOWN_NAMES = (".md", ".markdown", ".mdown", ".mkd")
