@@ -7,6 +7,7 @@ import functools
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
+from html import escape
 from importlib.resources import files
 from typing import Any
 
@@ -58,29 +59,29 @@ def page_of(report: Shape, title: str = "", first: Sequence[Section] = ()) -> st
     return text.strip() + "\n"
 
 
-def note_of(text: str) -> Markup:
+def note_of(text: str) -> str:
     """A sentence that nobody should pass over."""
     return _piece("note", text)
 
 
-def table_of(table: Table, *, one: bool) -> Markup:
+def table_of(table: Table, *, one: bool) -> str:
     """A table for the page; of ``one`` run it does not say which in each row."""
     return _piece("table", table, one)
 
 
-def list_of(facts: Mapping[str, object]) -> Markup:
+def list_of(facts: Mapping[str, object]) -> str:
     """Names with their values."""
     return _piece("facts", facts)
 
 
-def text_of(text: str) -> Markup:
+def text_of(text: str) -> str:
     """Any text, shown as it is and never read as HTML."""
-    return Markup.escape(printable_line(text))
+    return escape(printable_line(text), quote=True)
 
 
-def _piece(name: str, *values: object) -> Markup:
-    module = _templates().get_template("pieces.html").module
-    return Markup(getattr(module, name)(*values))  # noqa: S704 - the template escapes
+def _piece(name: str, *values: object) -> str:
+    """HTML as a plain string, which is joined to others as it is."""
+    return str(getattr(_templates().get_template("pieces.html").module, name)(*values))
 
 
 @functools.cache
