@@ -39,7 +39,7 @@ class Foretold(NamedTuple):
 
     def part(self, chosen: BoolArray) -> Foretold:
         """Some of the rankings."""
-        return self._make(column[chosen] for column in self)
+        return Foretold._make(column[chosen] for column in self)
 
     def loss(self, calibration: Calibration) -> DoubleArray:
         """How wrong each probability is: minus the logarithm of that of what came true."""
