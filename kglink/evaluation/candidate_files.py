@@ -14,7 +14,6 @@ import re
 from array import array
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from math import isfinite, nan
 from pathlib import Path
@@ -378,31 +377,28 @@ def _zeshel_places(path: Path, documents: Mapping[str, Sequence[Document]]) -> d
 
 
 # ------------------------------------------------------------------------------------ judging
-@dataclass(frozen=True)
 class ListedRanker:
-    """Ranks mentions as a file lists their candidates, and as stages order these anew."""
+    """Ranks the mentions of some documents as a file lists their candidates.
 
-    lists: Mapping[Place, Listed]
-    places: Mapping[MentionInText, Place]
-    store: Store
-    stages: tuple[Stage, ...] = ()
+    Stages order these anew.
+    """
 
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         lists: Mapping[Place, Listed],
         documents: Mapping[str, Iterable[Document]],
         store: Store,
         stages: Iterable[Stage],
-    ) -> ListedRanker:
-        """A ranker of the mentions of some documents."""
-        places = {
-            in_text(document, one): Place.of(docs, document, one)
+    ) -> None:
+        self.stages = tuple(stages)
+        self._store = store
+        self._listed = {
+            in_text(document, one): lists[place]
             for docs, some in documents.items()
             for document in some
             for one in document.mentions
+            if (place := Place.of(docs, document, one)) in lists
         }
-        return cls(lists, places, store, tuple(stages))
 
     @property
     def stage_depth(self) -> int:
@@ -417,7 +413,7 @@ class ListedRanker:
         """The candidates of each mention in the order of the file, ``limit`` of each KB at most."""
         found: list[list[Candidate]] = [[] for _ in mentions]
         for mention, chosen in zip(mentions, found, strict=True):
-            listed, counts = self.lists[self.places[mention]], Counter[str]()
+            listed, counts = self._listed[mention], Counter[str]()
             for at, one in enumerate(listed.ids):
                 counts[one.kb] += 1
                 if counts[one.kb] <= limit:
@@ -428,4 +424,4 @@ class ListedRanker:
 
     def described(self, rankings: Sequence[Ranking]) -> list[Ranking]:
         """The rankings with what the store says of their first candidates."""
-        return described(self.store, rankings, self.stage_depth)
+        return described(self._store, rankings, self.stage_depth)

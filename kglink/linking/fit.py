@@ -294,8 +294,16 @@ def judged_rankings(
     counts = np.array([len(one) for one in right])
     folds, of_kb, answered, numbers = map(np.array, zip(*facts, strict=True))
     return Rankings(
-        *(kinds, np.concatenate(evidence), np.concatenate(right), np.cumsum(counts) - counts),
-        *(folds, tuple(kbs), of_kb, answered, numbers, len(judged)),
+        kinds,
+        np.concatenate(evidence),
+        np.concatenate(right),
+        np.cumsum(counts) - counts,
+        folds,
+        tuple(kbs),
+        of_kb,
+        answered,
+        numbers,
+        len(judged),
     )
 
 

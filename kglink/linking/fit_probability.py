@@ -35,11 +35,11 @@ class Foretold(NamedTuple):
     @classmethod
     def joined(cls, some: Collection[Foretold]) -> Foretold:
         """All of them."""
-        return cls(*map(np.concatenate, zip(*some, strict=True)))
+        return cls._make(map(np.concatenate, zip(*some, strict=True)))
 
     def part(self, chosen: BoolArray) -> Foretold:
         """Some of the rankings."""
-        return Foretold(*(column[chosen] for column in self))
+        return Foretold._make(column[chosen] for column in self)
 
     def loss(self, calibration: Calibration) -> DoubleArray:
         """How wrong each probability is: minus the logarithm of that of what came true."""

@@ -41,8 +41,8 @@ class Counterparts:
                     found.setdefault((right.kb, left.kb), []).append((*rows[::-1], probability))
         pairs: dict[tuple[str, str], _Pairs] = {}
         for kbs, own in found.items():
-            rows, others, sure = zip(*sorted(own), strict=True)
-            pairs[kbs] = np.array(rows), np.array(others), np.array(sure, dtype=np.float32)
+            first, others, sure = zip(*sorted(own), strict=True)
+            pairs[kbs] = np.array(first), np.array(others), np.array(sure, dtype=np.float32)
         return cls(pairs)
 
     def __bool__(self) -> bool:

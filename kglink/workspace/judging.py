@@ -104,7 +104,7 @@ def _listed_ranker(workspace: Opened, question: Question, file: Path) -> ListedR
         reader = ReadTogether(joint.folder.reranker, joint.encoder.hardware, link.rerank_top)
         stages = [Stage("the trained reranker", ReadOrder(reader), link.rerank_top), *stages]
     workspace.stages += stages
-    return ListedRanker.of(lists, documents, store, stages)
+    return ListedRanker(lists, documents, store, stages)
 
 
 def evaluate_end_to_end(

@@ -237,7 +237,7 @@ class Judge:
             if reader:
                 order = ReadOrder(ReadTogether(reader, own.encoder.hardware, read))
                 stages = [Stage("the cross-encoder", order, read)]
-            ranker = ListedRanker.of(lists, documents, own.store, stages)
+            ranker = ListedRanker(lists, documents, own.store, stages)
             question = Question(part.docs, part.split, part.kbs, KS)
             with draft.open("w", encoding="utf-8") as out:
                 writer = KeptWriter(out, replace(evaluated(own, question), reranker=str(reader)))

@@ -83,7 +83,7 @@ def workspace(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workspa
 def reasons(workspace: Workspace, **asked: Any) -> dict[str, str | None]:
     cases: list[Case] = []
     workspace.evaluate_errors("texts", split="test", each=cases.append, **asked)
-    return {one.document: one.reason for one in cases}
+    return {one.mention.document: one.reason for one in cases}
 
 
 def test_each_reason_of_raw_text_happens(workspace: Workspace) -> None:

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
+from kglink.arrays import IntArray
 from kglink.evaluation.annotated import AnnotatedText
 from kglink.evaluation.measures.clusters import (
     ABSENT,
     ClusterFigures,
     Coreference,
-    IntArray,
     adjusted_rand_index,
     cluster_figures,
     labels_of,

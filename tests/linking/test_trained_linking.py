@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pytest
@@ -35,6 +35,9 @@ from trained_spaces import (
     plain_of,
     towers,
 )
+
+if TYPE_CHECKING:
+    from kglink.models import Encoder
 
 MODELS: dict[str, dict[str, Any]] = {
     "cosine": {"shared": False},
@@ -91,9 +94,13 @@ class Noting:
         return np.arange(len(texts), dtype=np.float32)[:, None]
 
 
+def reader(encoder: Noting, window_chars: int) -> MentionReader:
+    return MentionReader(cast("Encoder", encoder), window_chars)
+
+
 def test_a_plain_encoder_reads_names_and_windows_in_one_call() -> None:
     encoder = Noting()
-    queries = MentionReader(encoder, 12)
+    queries = reader(encoder, 12)
     text = "a heron and a grey heron"
     mentions = [
         MentionInText(text, 2, 7),
@@ -106,12 +113,10 @@ def test_a_plain_encoder_reads_names_and_windows_in_one_call() -> None:
     assert read.names is not None
     assert read.names.tolist() == [[0.0]]
     assert [None if one is None else one.tolist() for one in read.contexts] == [[1.0], None, [3.0]]
-    alone = MentionReader(encoder, 0).read(
-        ["heron"], mentions, names=True, contexts=True, tokens=False
-    )
+    alone = reader(encoder, 0).read(["heron"], mentions, names=True, contexts=True, tokens=False)
     assert alone.contexts == [None, None, None]
     long = MentionInText("one two three four five six seven", 0, 3)
-    assert MentionReader(encoder, 99).count_truncated([long, *mentions]) == 1
+    assert reader(encoder, 99).count_truncated([long, *mentions]) == 1
 
 
 # ---------------------------------------------------------------------------- vectors alone

@@ -237,11 +237,7 @@ class OperatingPoint(NamedTuple):
     threshold: float
     links: float
     right: float
-
-    @property
-    def wrong(self) -> float:
-        """The other links."""
-        return self.links - self.right
+    wrong: float
 
 
 class PoolScores:
@@ -288,7 +284,7 @@ class PoolScores:
             return []
         share = 1000 / self._texts
         return [
-            OperatingPoint(threshold, links * share, right * share)
+            OperatingPoint(threshold, links * share, right * share, links * share - right * share)
             for threshold, (links, right) in self._kept.items()
         ]
 
@@ -302,9 +298,7 @@ class PoolScores:
             "detection": detection,
             "links": links,
             "calibration": self.calibration.as_json(),
-            "operating_points": [
-                {**point._asdict(), "wrong": point.wrong} for point in self.operating_points()
-            ],
+            "operating_points": [point._asdict() for point in self.operating_points()],
         }
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from math import log2
 from typing import Any, NamedTuple
@@ -123,25 +122,13 @@ class Accuracy(NamedTuple):
         return {**self._asdict(), **shares}
 
 
-@dataclass(slots=True)
-class PoolRanks:
-    """How many mentions of one pool have each rank, as retrieved and after re-ranking."""
-
-    retrieved: Counter[Rank] = field(default_factory=Counter)
-    reranked: Counter[Rank] = field(default_factory=Counter)
-
-    @property
-    def mentions(self) -> int:
-        """How many there are."""
-        return self.retrieved.total()
-
-
 class Figures(Shown):
     """The figures of some mentions, pool by pool."""
 
     def __init__(self, ks: Sequence[int]) -> None:
         self.ks = tuple(sorted(set(ks)))
-        self._pools: dict[str, PoolRanks] = {}
+        #: How many mentions of each pool have each rank, as retrieved and after re-ranking.
+        self._pools: dict[str, tuple[Counter[Rank], Counter[Rank]]] = {}
 
     def add(self, mention: RankedMention) -> None:
         """Count a mention in all of its pools."""
@@ -150,14 +137,14 @@ class Figures(Shown):
 
     def add_rank(self, pool: str, rank: Rank, reranked: Rank) -> None:
         """Count a mention in one pool."""
-        ranks = self._pools.setdefault(pool, PoolRanks())
-        ranks.retrieved[rank] += 1
-        ranks.reranked[reranked] += 1
+        before, after = self._pools.setdefault(pool, (Counter(), Counter()))
+        before[rank] += 1
+        after[reranked] += 1
 
     @property
     def mentions(self) -> dict[str, int]:
         """How many mentions each pool has."""
-        return {pool: self._pools[pool].mentions for pool in self.pools()}
+        return {pool: self._pools[pool][0].total() for pool in self.pools()}
 
     def kbs(self) -> list[str]:
         """The KBs that any mention has its gold in."""
@@ -174,18 +161,17 @@ class Figures(Shown):
 
     def of(self, pool: str) -> dict[str, float]:
         """All figures of one pool by their names."""
-        ranks = self._pools[pool]
-        return figures_of(ranks.retrieved, ranks.reranked, self.ks)
+        return figures_of(*self._pools[pool], self.ks)
 
     def intervals(self, pool: str) -> dict[str, Interval]:
         """The 95% intervals of the figures of one pool."""
-        ranks = self._pools[pool]
-        return intervals_of(ranks.retrieved, ranks.reranked, self.ks)
+        return intervals_of(*self._pools[pool], self.ks)
 
     def accuracy(self, pool: str) -> Accuracy:
         """How often the first candidate of a pool is right."""
-        ranks = self._pools[pool]
-        return Accuracy(ranks.mentions, ranks.mentions - ranks.retrieved[None], ranks.reranked[1])
+        retrieved, reranked = self._pools[pool]
+        mentions = retrieved.total()
+        return Accuracy(mentions, mentions - retrieved[None], reranked[1])
 
     def accuracies_as_json(self) -> dict[str, object]:
         """Of each KB, of all their mentions (micro), and the mean of the KBs (macro)."""
