@@ -43,14 +43,6 @@ class _Stretch(NamedTuple):
     mentions: list[int]
 
 
-class _Place(NamedTuple):
-    """The tokens of a mention in its stretch."""
-
-    mention: int
-    first: int
-    stop: int
-
-
 def without_marks(ids: IdArray, start: int, end: int) -> MentionTokens:
     """A text as it is read, without the marks of a mention; one without marks is all of one span.
 
@@ -80,12 +72,17 @@ class DocumentInputs:
         numbers = np.empty(len(mentions), np.int64)
         count = 0
         for stretch, (ids, places) in zip(stretches, read, strict=True):
-            found = [_place(mentions[at], at, stretch.start, places) for at in stretch.mentions]
-            for begin, stop, inside in self._cut(len(ids), found):
-                spans = [_within(one, begin, stop) for one in inside]
+            own = [mentions[at] for at in stretch.mentions]
+            stops = places[:, 0].searchsorted([one.end - stretch.start for one in own], "left")
+            firsts = places[:, 1].searchsorted([one.start - stretch.start for one in own], "right")
+            # A mention has all tokens that it touches; the one before it where it touches none.
+            firsts = np.where(firsts < stops, firsts, np.maximum(stops - 1, 0))
+            tokens = list(zip(firsts.tolist(), stops.tolist(), strict=True))
+            for begin, stop, inside in self._cut(len(ids), tokens):
+                spans = [_within(*tokens[one], begin, stop) for one in inside]
                 windows.append(MentionTokens(self._pieces.framed(ids[begin:stop]), spans))
                 for one in inside:
-                    numbers[one.mention] = count
+                    numbers[stretch.mentions[one]] = count
                     count += 1
         return windows, numbers
 
@@ -116,32 +113,25 @@ class DocumentInputs:
         return _Stretch(_SURROGATE.sub("\ufffd", text[begin:stop]), begin, mentions)
 
     def _cut(
-        self, tokens: int, places: Sequence[_Place]
-    ) -> Iterator[tuple[int, int, list[_Place]]]:
+        self, tokens: int, mentions: Sequence[tuple[int, int]]
+    ) -> Iterator[tuple[int, int, list[int]]]:
         """Windows of equal length, each with the mentions that are nearest to its middle."""
         count = max(1, -(-(tokens - self._shared) // (self._room - self._shared)))
         length = -(-(tokens + (count - 1) * self._shared) // count)
         step = length - self._shared
         if count > 1:
             length = min(length - (length + 2) % -_EQUAL, self._room, tokens)
-        inside: dict[int, list[_Place]] = {}
-        for one in places:
-            centre = (one.first + one.stop - length) / 2
+        inside: dict[int, list[int]] = {}
+        for number, (first, stop) in enumerate(mentions):
+            centre = (first + stop - length) / 2
             at = min(max(0, round(centre / step)), count - 1) if count > 1 else 0
-            inside.setdefault(at, []).append(one)
+            inside.setdefault(at, []).append(number)
         for at, own in inside.items():
             begin = min(at * step, tokens - length)
             yield begin, begin + length, own
 
 
-def _place(mention: MentionInText, number: int, begin: int, places: IntArray) -> _Place:
-    """The tokens of a mention: all that it touches; the one before it where it touches none."""
-    first = int(np.searchsorted(places[:, 1], mention.start - begin, side="right"))
-    stop = int(np.searchsorted(places[:, 0], mention.end - begin, side="left"))
-    return _Place(number, first, stop) if first < stop else _Place(number, max(0, stop - 1), stop)
-
-
-def _within(place: _Place, begin: int, stop: int) -> tuple[int, int]:
-    """Its tokens in a window, where the first token is the frame's; of a long one the first."""
-    first = min(max(place.first, begin), stop - 1) if stop > begin else begin - 1
-    return first - begin + 1, max(first + 1, min(place.stop, stop)) - begin + 1
+def _within(first: int, last: int, begin: int, stop: int) -> tuple[int, int]:
+    """A mention's tokens in a window, after the frame's first; of a long mention the first."""
+    first = min(max(first, begin), stop - 1) if stop > begin else begin - 1
+    return first - begin + 1, max(first + 1, min(last, stop)) - begin + 1

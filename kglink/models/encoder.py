@@ -276,7 +276,5 @@ class _Loaded(NamedTuple):
 
     def read(self, texts: Sequence[str], prompt: str) -> TextVectors:
         """Read texts, each behind the prompt; the vectors come as they are asked for."""
-        from kglink.models.runtime import TextVectors
-
         tokens = self.tokenise([prompt + text for text in texts] if prompt else texts)
-        return TextVectors(tokens.truncated, self.entity.batches(tokens.ids))
+        return tokens.truncated, self.entity.batches(tokens.ids)

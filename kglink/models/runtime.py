@@ -24,6 +24,9 @@ from kglink.models.tower import LaidTexts, StateModel, moved_steps
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
 
+#: Which of some texts were cut, and their vectors batch by batch, with the texts' numbers.
+TextVectors = tuple[npt.NDArray[np.bool_], Iterator[tuple[IntArray, FloatArray]]]
+
 #: Tokens of one batch. It does not depend on the number of threads, so results do not either.
 _CPU_TOKENS = 1024
 _GPU_TOKENS = 65536
@@ -37,13 +40,6 @@ class TokenMatrices(NamedTuple):
 
     bits: npt.NDArray[np.int16]
     offsets: IntArray
-
-
-class TextVectors(NamedTuple):
-    """Which of some texts were cut, and their vectors batch by batch, with the texts' numbers."""
-
-    truncated: npt.NDArray[np.bool_]
-    batches: Iterator[tuple[IntArray, FloatArray]]
 
 
 class SecondTexts(NamedTuple):

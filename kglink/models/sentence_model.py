@@ -58,7 +58,7 @@ class SentenceModel:
                 prompted = [prompt + text for text in short]
                 ids = self._model.tokenizer(prompted, truncation=False, verbose=False)["input_ids"]
             cut |= np.fromiter((len(one) > self._max_tokens for one in ids), np.bool_, len(ids))
-        return TextVectors(cut, self._batches(short, prompt))
+        return cut, self._batches(short, prompt)
 
     def _batches(self, texts: Sequence[str], prompt: str) -> Iterator[tuple[IntArray, FloatArray]]:
         order = np.argsort([-len(text) for text in texts], kind="stable")

@@ -150,7 +150,7 @@ def _tagged(text: AnnotatedText, types: Iterable[str]) -> TaggedText:
     return TaggedText(text.text, places, tuple(golds[one] for one in places))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class DetectorReport(HeadReport[TaggerManifest]):
     """What came of stage D."""
 

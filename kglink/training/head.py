@@ -95,7 +95,7 @@ class Network(nn.Module):
         return tower, {name: value.detach().cpu().contiguous() for name, value in head.items()}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class HeadReport(Generic[Manifest]):
     """What came of a task; ``figure``: how good it is by what was held out."""
 

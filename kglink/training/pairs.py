@@ -88,18 +88,18 @@ class PairTask(Task[StageSection | OverlapSection, StepItems]):
         self.patience = tools.selection.patience
         self._held_back = len(judged_mentions(tools.data, tools.selection))
         self.keeps_best = isinstance(section, StageSection) or section.keep == "best"
-        self._objective = _objective(tools.registry, section, tools.teacher is not None)
+        taught = tools.teacher is not None
+        self._objective, sampler = _plugins(tools.registry, section, taught=taught)
         entities = isinstance(section, StageSection) and section.freeze_entities
         model.freeze(embeddings=section.freeze_embeddings, entities=entities)
         model.transformation = None
         self._negatives: dict[str, Negatives] = {}
-        if isinstance(section, StageSection):
+        if isinstance(section, StageSection) and sampler is not None:
             if section.transformation is not None and section.loss_mode != "base":
                 domains, seed = tools.data.pool.domain_count, self._seed(0, 0, 0)
                 self.ascent = Ascent(
                     model.add_transformation(section.transformation, domains=domains, seed=seed)
                 )
-            sampler = _sampler(tools.registry, section)
             teacher = tools.teacher if _needs_teacher(self._objective) else None
             self._negatives = {
                 group.letter: Negatives(tools.data, group, section, sampler, teacher)
@@ -366,13 +366,13 @@ def check_sections(
     ``taught``: there is a teacher.
     """
     for section in sections:
-        _objective(registry, section, taught)
+        _, sampler = _plugins(registry, section, taught=taught)
         if isinstance(section, OverlapSection):
             continue
         if section.transformation is not None:
             for tower in model.towers():
                 tower.check_layer(section.transformation.layer)
-        if not isinstance(_sampler(registry, section), MentionSampler):
+        if not isinstance(sampler, MentionSampler):
             continue
         compares = f"sampler {section.sampler} compares mentions with each other"
         if section.columns != "own":
@@ -389,40 +389,38 @@ def check_sections(
             )
 
 
-def _sampler(registry: Registry, section: StageSection) -> Sampler:
-    sampler: Sampler = registry.create("sampler", section.sampler, section.sampler_settings)
-    from_batch = section.negatives > 0 and bool(getattr(sampler, "in_batch", False))
-    if from_batch and section.columns != "own":
-        raise ConfigError(
-            f"sampler {section.sampler} chooses among the golds of the batch, and columns = "
-            f"{section.columns!r} adds other columns",
-            hint="Set columns = 'own'; or negatives = 0 and columns = 'in_batch'.",
-        )
-    return sampler
-
-
-def _objective(
-    registry: Registry, section: StageSection | OverlapSection, taught: bool
-) -> Objective:
+def _plugins(
+    registry: Registry, section: StageSection | OverlapSection, *, taught: bool
+) -> tuple[Objective, Sampler | None]:
+    """The objective and, of S and T, the sampler; refused where they do not go together."""
     objective = registry.create("objective", section.objective, section.objective_settings)
-    if not _needs_teacher(objective):
-        return objective
-    if isinstance(section, OverlapSection) or not taught:
+    needs_teacher = _needs_teacher(objective)
+    if needs_teacher and (isinstance(section, OverlapSection) or not taught):
         raise ConfigError(
             f"objective {section.objective} learns from a teacher, and there is none",
             hint="Stages S and T have one where `teacher` names the folder of a reranker; else "
             "take another objective, such as nce.",
         )
-    sampler = _sampler(registry, section)
-    searched = bool(getattr(sampler, "by_score", False)) and not getattr(sampler, "in_batch", False)
-    if section.columns != "own" or not searched or isinstance(sampler, MentionSampler):
+    if isinstance(section, OverlapSection):
+        return objective, None
+    sampler: Sampler = registry.create("sampler", section.sampler, section.sampler_settings)
+    in_batch = bool(getattr(sampler, "in_batch", False))
+    if in_batch and section.negatives > 0 and section.columns != "own":
+        raise ConfigError(
+            f"sampler {section.sampler} chooses among the golds of the batch, and columns = "
+            f"{section.columns!r} adds other columns",
+            hint="Set columns = 'own'; or negatives = 0 and columns = 'in_batch'.",
+        )
+    searches = bool(getattr(sampler, "by_score", False)) and not in_batch
+    finds_entities = searches and not isinstance(sampler, MentionSampler)
+    if needs_teacher and (section.columns != "own" or not finds_entities):
         raise ConfigError(
             f"objective {section.objective} learns what a teacher says of the candidates of each "
             f"mention, and sampler {section.sampler} with columns = {section.columns!r} has none "
             "to ask it about",
             hint="Set columns = 'own', sampler = 'hard_in_domain', and negatives.",
         )
-    return objective
+    return objective, sampler
 
 
 def _needs_teacher(objective: Objective) -> bool:

@@ -247,7 +247,7 @@ def cached_backward(
             if leaf.grad is not None and output.requires_grad
         ]
         if graded:
-            torch.autograd.backward(*map(list, zip(*graded, strict=True)))
+            torch.autograd.backward([one for one, _ in graded], [grad for _, grad in graded])
     _restore(after)
     return loss.detach()
 

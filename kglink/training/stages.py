@@ -79,14 +79,8 @@ def with_kbs(store: Store, job: FinetuneJob, tell: Tell) -> FinetuneJob:
     asked = job.sources or job.chosen_recipe().sources
     is_open = not (asked or job.source_kbs or job.target_kbs)
     stages = "TOS" if is_open else job.stages()
-    wanted = [
-        side
-        for side, given, letters in (
-            ("source", job.source_kbs, {"S", "O"}),
-            ("target", job.target_kbs, {"T", "O"}),
-        )
-        if not given and not letters.isdisjoint(stages)
-    ]
+    sides = (("source", job.source_kbs, "SO"), ("target", job.target_kbs, "TO"))
+    wanted = [side for side, given, of in sides if not given and not set(of).isdisjoint(stages)]
     named = [store.kb(name).name for name in (*job.source_kbs, *job.target_kbs)]
     if not wanted:
         return job

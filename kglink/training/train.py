@@ -91,22 +91,17 @@ def train(
 def _resumed_settings(job: FinetuneJob, folder: Path) -> RunSettings:
     """Settings of the run when it began; a job that contradicts them is refused."""
     began = read_settings(folder)
-    given: list[tuple[str, Any, Any]] = []
-    if job.recipe is not None or job.changes:
-        # Changes alone are of the run's own recipe.
-        whole = chosen_recipe(began.recipe if job.recipe is None else job.recipe, job.changes)
-        given.append(("recipe", _values(whole, folder), _values(began.recipe, folder)))
-    if job.sources:
-        given.append(("list of sources", read_sources(job.sources), began.sources))
+    # Changes alone are of the run's own recipe.
+    recipe = chosen_recipe(began.recipe if job.recipe is None else job.recipe, job.changes)
+    sources = read_sources(job.sources) if job.sources else ""
     for what, now, before in (
-        ("list of source KBs", job.source_kbs, began.source_kbs),
-        ("list of target KBs", job.target_kbs, began.target_kbs),
-        ("list of documents", job.docs, began.docs),
+        ("recipe", _values(recipe, folder), _values(began.recipe, folder)),
+        ("list of sources", sources, began.sources),
+        ("list of source KBs", tuple(job.source_kbs), began.source_kbs),
+        ("list of target KBs", tuple(job.target_kbs), began.target_kbs),
+        ("list of documents", tuple(job.docs), began.docs),
     ):
-        if now:
-            given.append((what, tuple(now), before))
-    for what, now, before in given:
-        if now != before:
+        if now and now != before:
             raise TrainingError(
                 f"the run began with another {what}",
                 hint="Leave it out to go on as the run began, or begin a new run.",

@@ -89,8 +89,10 @@ class Judge:
         parts = self.layout.parts_of(column._replace(part=row.part or column.part), row.name)
         if column.is_of_overlaps:
             return [self._overlaps(model, part, column) for part in parts]
-        if column.is_of_clusters:
-            return self._clusters(model, column, parts)
+        if column.is_of_clusters:  # as those of validation say that it is best
+            validation = self.layout.parts_of(column._replace(part="val"), row.name)
+            own = self._space(model, [kb for part in (*validation, *parts) for kb in part.kbs])
+            return cluster_values(own, column, validation, parts, self._seen(model))
         seen = self._seen(model) if column.mentions else frozenset[EntityId]()
         return [self._part(model, one, column, seen, others) for one in parts]
 
@@ -114,15 +116,6 @@ class Judge:
         own = self._space(model, part.kbs)
         found = overlap_values(own.space(), own.store, queries=target, answers=source)
         return found[column.metric]
-
-    # ------------------------------------------------------------------------------ clusters
-    def _clusters(self, model: Model, column: Column, parts: Sequence[Part]) -> Values:
-        """The mentions of all parts clustered, as those of validation say that it is best."""
-        chosen_by = column._replace(part="val")
-        validation = self.layout.parts_of(chosen_by, model.row.name)
-        kbs = [kb for part in (*validation, *parts) for kb in part.kbs]
-        own = self._space(model, kbs)
-        return cluster_values(own, column, validation, parts, self._seen(model))
 
     def _seen(self, model: Model) -> frozenset[EntityId]:
         documents = (

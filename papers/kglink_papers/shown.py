@@ -149,7 +149,12 @@ def section_of(shape: Shape) -> str:
     if differs := shape["differs"]:
         items = "".join(f"<li>{text_of(one)}</li>" for one in differs)
         body += f"<h3>What differs from the paper</h3><ul>{items}</ul>"
-    body += "<h3>The runs behind the rows</h3>" + list_of(_rows_by_run(shape["runs"]))
+    by_run: dict[str, list[str]] = {}
+    for row, names in shape["runs"].items():
+        for name in names:
+            by_run.setdefault(name, []).append(row)
+    rows_of = {name: "; ".join(rows) for name, rows in by_run.items()}
+    body += "<h3>The runs behind the rows</h3>" + list_of(rows_of)
     missing = [row for row in shape["rows"] if row["not_run"]]
     if missing:
         why = {row["name"]: row["not_run"] for row in missing}
@@ -179,14 +184,6 @@ def charts_of(shape: Shape) -> Iterator[Drawing]:
             continue
         title = f"{column}: the mean over seeds, with 95% intervals over mentions"
         yield bar_chart(f"reproduced-{at}", title, column, groups, [column])
-
-
-def _rows_by_run(runs: Mapping[str, Iterable[str]]) -> dict[str, str]:
-    found: dict[str, list[str]] = {}
-    for row, names in runs.items():
-        for name in names:
-            found.setdefault(name, []).append(row)
-    return {name: "; ".join(rows) for name, rows in found.items()}
 
 
 def _sentences(sentences: Iterable[str]) -> str:

@@ -128,10 +128,7 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
         "cannot be read: No such file",
     ),
     "no tower": (lambda folder: shutil.rmtree(folder / "encoder"), "cannot be read: No such file"),
-    "half a manifest": (
-        lambda folder: os.truncate(folder / "kglink.json", 100),
-        "cannot be read as JSON",
-    ),
+    "half a manifest": (lambda folder: os.truncate(folder / "kglink.json", 100), "not JSON"),
     "an unknown setting": (lambda folder: _set(folder, colour="red"), "colour"),
     "a newer format": (lambda folder: _set(folder, format=2), "written by a newer kglink"),
     "a file elsewhere": (

@@ -446,7 +446,7 @@ def test_negatives_out_of_the_batch_are_no_texts_of_their_own(
 def test_too_little_memory_to_search_the_pool_gives_advice(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str, told: str
 ) -> None:
-    place = "pairs.PairTask.mine" if what == "mine" else "pairs.validate"
+    place = "pairs.Negatives.mine" if what == "mine" else "pairs.validate"
     monkeypatch.setattr(f"kglink.training.{place}", _hungry)
     with pytest.raises(TrainingError, match=f"{told} does not fit into memory"):
         run(tmp_path / "run")
