@@ -100,7 +100,7 @@ def build_if_stale(
     try:
         if answers(opened, wait=wait):  # another thread has built it meanwhile
             return None
-        if not wait and opened.joint_space.publish_names(progress=progress):
+        if not wait and opened.joint_space.job(progress=progress).publish_names():
             return None
         return build(opened, progress=progress)
     except SpaceBusyError:
@@ -113,8 +113,8 @@ def build_if_stale(
 
 def answers(opened: Opened, *, wait: bool = True) -> bool:
     """Whether the space holds what the store holds; without ``wait`` all names are enough."""
-    space = opened.joint_space
-    return space.is_current() or (not wait and space.answers_by_names())
+    job = opened.joint_space.job()
+    return job.is_current() or (not wait and job.answers_by_names())
 
 
 #: How long a thread that need not wait for vectors waits for another one to publish names.
