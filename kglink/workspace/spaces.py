@@ -28,7 +28,7 @@ from kglink.space.segment import INFO_FILE
 from kglink.space.segment_build import Block, Encoded
 from kglink.workspace.folder import SPACES_FOLDER, folder_size, named
 from kglink.workspace.joint_space import WorkspaceSpace
-from kglink.workspace.judging import evaluate, evaluated
+from kglink.workspace.judging import evaluated, judge_rankings
 from kglink.workspace.opened import Opened
 
 
@@ -326,9 +326,9 @@ def compare_recalls(
         kept = Path(scratch) / "ranks.jsonl"
         with kept.open("w", encoding="utf-8") as out:
             writer = KeptWriter(out, evaluated(one, asked))
-            first = evaluate(one, asked, progress=progress, each=writer.add_ranked)
+            first = judge_rankings(one, asked, progress=progress, each=writer.add_ranked)
         comparison = Comparison(kept, evaluated(other, asked), asked.ks)
-        second = evaluate(other, asked, progress=progress, each=comparison.add_ranked)
+        second = judge_rankings(other, asked, progress=progress, each=comparison.add_ranked)
         comparison.finish()
     return RecallComparison(names, split, kbs, first, second, comparison.tests())
 
