@@ -194,8 +194,7 @@ def link(
             marked=marked,
             part=None if part is None else Part.parse(part),
         )
-        # Vectors alone can answer nothing before they are made.
-        ensure_space(workspace, wait=wait or settings.link.found_by == "vectors")
+        ensure_space(workspace, wait=workspace.waits_for_vectors(wait))
         published = workspace.space()
         kbs = workspace.linked_kbs(published)
         names_alone = tell_names_alone(workspace, published, kbs, "; --wait waits for the rest")

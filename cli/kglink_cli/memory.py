@@ -141,7 +141,6 @@ def fit(
     like each other help each other here, and with which settings.
     """
     from kglink.linking.fit_threshold import LinksKept
-    from kglink.workspace.memory import scoring as scoring_now
 
     with open_workspace(context, {"space.name": space, "link.rerank_top": rerank}) as workspace:
         ensure_space(workspace)
@@ -152,10 +151,10 @@ def fit(
             if as_json:
                 print_json(choice.model_dump(mode="json", exclude={"format", "fingerprint"}))
             return
-        was = scoring_now(workspace)
+        was = workspace.link_setup().search().scoring
         with progress() as tell:
             scoring = workspace.fit(split_names(docs), split=split, progress=tell)
-        now = scoring_now(workspace)
+        now = workspace.link_setup().search().scoring
     before, after = scoring.recall
     note(
         "fitted",

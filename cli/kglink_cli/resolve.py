@@ -91,13 +91,12 @@ def resolve(
     }
     sources = names if column else ()
     with open_workspace(context, flags) as workspace, reserved(workspace, output, sources):
-        vectors_alone = workspace.settings.link.found_by == "vectors"
         if column is not None:
             with workspace.open_source(names[0]) as source:
                 columns = (column, *(known or ()))
                 _write_table(workspace, source, columns, threshold, output, on_ray)
             return
-        linker = _linker(workspace, wait=vectors_alone)
+        linker = _linker(workspace)
         words = "; ".join(known or ())
         lines = (line.decode("utf-8", errors="replace") for line in sys.stdin.buffer)
         each = (one for name in names for one in (lines if name == STDIN else [name]))
@@ -125,9 +124,9 @@ def _check(
         raise UsageError(why, hint="kglink resolve --column NAME table.csv -o out.csv")
 
 
-def _linker(workspace: Workspace, *, wait: bool) -> Linker:
+def _linker(workspace: Workspace) -> Linker:
     """The linker, in a space with the names of all KBs at least."""
-    ensure_space(workspace, wait=wait)
+    ensure_space(workspace, wait=workspace.waits_for_vectors(False))
     published = workspace.space()
     hint = "; `kglink build` makes them"
     tell_names_alone(workspace, published, workspace.linked_kbs(published), hint)
@@ -182,7 +181,7 @@ def _write_table(
     wanted = places_of(source.label, names, columns)
     added = [f"{columns[0]}_{name}" for name in COLUMNS]
     refuse_taken(source.label, names, added)
-    linker = _linker(workspace, wait=workspace.settings.link.found_by == "vectors")
+    linker = _linker(workspace)
     kind = _BINARY.get(output.suffix.lower(), "text") if output else file.kind
     if kind != file.kind:
         raise UsageError(

@@ -14,7 +14,7 @@ from kglink.plugins import Detector, NameRow, Names, PluginSettings, Registry
 from kglink.plugins.settings import setting_keys
 from kglink.space.folder import SpaceFolder
 from kglink.space.segment_build import alias_rows
-from kglink.space.space import Space, SpaceNames
+from kglink.space.space import SpaceNames
 from kglink.store import Store
 from kglink.store.memory import PartOfMemory
 from kglink.store.occurrences import Meaning
@@ -43,29 +43,23 @@ def chosen_detector(
     short = LEARNED.rpartition("/")[2]
     named = [name for one in link.detector for name in (automatic if one == AUTO else (one,))]
     names = tuple(dict.fromkeys(LEARNED if name == short else name for name in named))
+    settings, identity = link.detector_settings, ""
     if automatic:  # settings of the one that is not asked wait until it is
         unasked = {DICTIONARY, LEARNED}.difference(names)
         prefixes = tuple(f"{name}." for full in unasked for name in (full, full.rpartition("/")[2]))
-        asked = {
-            key: value
-            for key, value in link.detector_settings.items()
-            if not key.startswith(prefixes)
+        settings = {key: one for key, one in settings.items() if not key.startswith(prefixes)}
+    if LEARNED in names:
+        own: dict[str, str | int | float | bool] = {
+            "model": str(folder.detector),
+            "device": encoder.device,
+            "precision": encoder.precision,
+            "threads": encoder.threads,
+            "decides": len(names) == 1,
         }
-        link = link.model_copy(update={"detector_settings": asked})
-    if LEARNED not in names:
-        return DetectorChoice(link.model_copy(update={"detector": names}), note)
-    own = {
-        "model": str(folder.detector),
-        "device": encoder.device,
-        "precision": encoder.precision,
-        "threads": encoder.threads,
-        "decides": len(names) == 1,
-    }
-    settings = {f"{LEARNED}.{key}": value for key, value in own.items()} | link.detector_settings
+        settings = {**{f"{LEARNED}.{key}": value for key, value in own.items()}, **settings}
+        if TAGGER.is_there(folder.detector):
+            identity = digest_of(TAGGER.read(folder.detector, check=False).model_dump(mode="json"))
     chosen = link.model_copy(update={"detector": names, "detector_settings": settings})
-    identity = ""
-    if TAGGER.is_there(folder.detector):
-        identity = digest_of(TAGGER.read(folder.detector, check=False).model_dump(mode="json"))
     return DetectorChoice(chosen, note, identity)
 
 
@@ -95,12 +89,9 @@ class NamesWithMemory:
     """The names of KBs, and the surfaces that meant their entities in annotated documents."""
 
     def __init__(self, names: SpaceNames, memory: Store | PartOfMemory, kbs: Sequence[str]) -> None:
-        self._names = names
-        self._memory = memory
-        self._kbs = frozenset(kbs)
+        self._names, self._memory, self._kbs = names, memory, frozenset(kbs)
         self._remembers = bool(memory.memory_sources())
-        self.cache_dir = names.cache_dir
-        self.fingerprint = names.fingerprint
+        self.cache_dir, self.fingerprint = names.cache_dir, names.fingerprint
         if self._remembers:
             self.fingerprint = digest_of([names.fingerprint, memory.memory_state(), *sorted(kbs)])
 
@@ -143,9 +134,7 @@ class NamesOfStore:
     def __init__(
         self, store: Store, kbs: Sequence[str], known: Callable[[], Iterator[Meaning]]
     ) -> None:
-        self._store = store
-        self._kbs = kbs
-        self._known = known
+        self._store, self._kbs, self._known = store, kbs, known
         revisions = [[kb, str(store.kb(kb).revision)] for kb in kbs]
         self.fingerprint = digest_of([store.identity, revisions, store.memory_state()])
 
@@ -168,17 +157,6 @@ def remembered_names(meanings: Iterable[Meaning], kbs: Collection[str]) -> Itera
             yield NameRow(one.surface, one.folded, one.entity.kb, times, one.entity.key)
 
 
-def detectors_of(
-    space: Space,
-    kbs: Sequence[str],
-    settings: LinkSection,
-    memory: Store | PartOfMemory,
-    registry: Registry,
-) -> dict[str, Detector]:
-    """The detectors that the settings name, with all names that they look for."""
-    return detectors_for(NamesWithMemory(SpaceNames(space, kbs), memory, kbs), settings, registry)
-
-
 def detectors_for(names: Names, settings: LinkSection, registry: Registry) -> dict[str, Detector]:
     """The detectors that the settings name, for some names."""
     return {
@@ -189,30 +167,18 @@ def detectors_for(names: Names, settings: LinkSection, registry: Registry) -> di
 
 def detector_settings(registry: Registry, settings: LinkSection) -> dict[str, PluginSettings]:
     """The checked settings of each detector, by its full name."""
-    names = list(dict.fromkeys(registry.get("detector", one).name for one in settings.detector))
-    raw: dict[str, dict[str, object]] = {name: {} for name in names}
+    plugins = [registry.get("detector", one) for one in settings.detector]
+    keys = {plugin.name: setting_keys(plugin.settings) for plugin in plugins}
+    raw: dict[str, object] = {}
+    if settings.language != "auto":
+        raw = {f"{name}.language": settings.language for name in keys if "language" in keys[name]}
     for setting, value in settings.detector_settings.items():
         if setting in dict(all_settings()):
             raise ConfigError(
                 f"{setting!r} is a setting of the workspace, not of a detector",
                 hint=f"Write it in kglink.toml, or for one command: {env_name(setting)}={value}",
             )
-        name, dot, key = setting.rpartition(".")
-        owners = [registry.get("detector", name).name] if dot else names
-        if len(owners) > 1:
-            owners = [one for one in owners if key in _keys(registry, one)]
-        if len(owners) != 1 or owners[0] not in raw:
-            raise ConfigError(
-                f"link.detector_settings: {setting!r} is no setting of the detectors in use",
-                hint=f"Write NAME.setting, with one of: {', '.join(names)}.",
-            )
-        raw[owners[0]][key] = value
-    if settings.language != "auto":
-        for name, own in raw.items():
-            if "language" in _keys(registry, name):
-                own.setdefault("language", settings.language)
-    return {name: registry.settings_for("detector", name, own) for name, own in raw.items()}
-
-
-def _keys(registry: Registry, name: str) -> Collection[str]:
-    return setting_keys(registry.get("detector", name).settings)
+        owners = [name for name in keys if len(keys) == 1 or setting in keys[name]]
+        is_named = "." in setting or len(owners) != 1
+        raw[setting if is_named else f"{owners[0]}.{setting}"] = value
+    return registry.settings_of_each("detector", keys, raw, "link.detector_settings")

@@ -33,8 +33,8 @@ _LIBRARIES = (
     "kglink", "torch", "transformers", "faiss-cpu", "faiss-gpu", "numpy", "scipy", "sqlalchemy",
     "pluggy", "typer",
 )  # fmt: skip
-_LITTLE_DISK = 2 * 2**30
-_LITTLE_MEMORY = 2 * 2**30
+#: Bytes of disk or memory.
+_LITTLE = 2 * 2**30
 UNKNOWN_LICENCE = "not said"
 
 
@@ -161,14 +161,16 @@ def licences(opened: Opened) -> list[Licence]:
 def _model_licence(encoder: Encoder) -> Licence:
     """The licence of a model; of a trained one that of the model it began with."""
     source = encoder.source
-    if encoder.trained is None:
-        card = source.path / "README.md"
-        return Licence("model", source.name, _card_licence(card), str(source.path))
-    base = TRAINED.read(source.path, check=False).base.name
-    local = base in MINILM_NAMES or Path(base).is_dir()
-    card = resolve_model(base).path / "README.md" if local else Path()
-    name = f"{encoder.info.name}, from {base}"
-    return Licence("model", name, _card_licence(card), str(source.path))
+    name, card = source.name, source.path / "README.md"
+    if encoder.trained is not None:
+        base = TRAINED.read(source.path, check=False).base.name
+        name = f"{encoder.info.name}, from {base}"
+        local = base in MINILM_NAMES or Path(base).is_dir()
+        card = resolve_model(base).path / "README.md" if local else Path()
+    said = card.read_text(encoding="utf-8") if card.is_file() else ""
+    found = re.search(r"^license:\s*(\S+)", said, re.MULTILINE)
+    licence = found.group(1) if found else UNKNOWN_LICENCE
+    return Licence("model", name, licence, str(source.path))
 
 
 def _scratch_checks(opened: Opened) -> Iterator[Check]:
@@ -242,12 +244,14 @@ def _model_checks(opened: Opened, folder: SpaceFolder) -> Iterator[Check]:
         yield Check("model", "bad", error.message, error.hint)
 
 
+def _room(what: str, free: int, where: str, fix: str) -> Check:
+    found = f"{free / 2**30:,.1f} GiB {where}"
+    return Check(what, "note", found, fix) if free < _LITTLE else Check(what, "ok", found)
+
+
 def _disk(what: str, folder: Path) -> Check:
-    free = shutil.disk_usage(folder).free
-    found = f"{free / 2**30:,.1f} GiB free in {folder}"
-    if free < _LITTLE_DISK:
-        return Check(what, "note", found, "A store and its spaces may need more.")
-    return Check(what, "ok", found)
+    fix = "A store and its spaces may need more."
+    return _room(what, shutil.disk_usage(folder).free, f"free in {folder}", fix)
 
 
 def _memory() -> Check:
@@ -256,14 +260,4 @@ def _memory() -> Check:
     if meminfo.exists():  # Counts what the system would give back as well.
         found = re.search(r"MemAvailable:\s+(\d+) kB", meminfo.read_text(encoding="utf-8"))
         available = int(found.group(1)) * 1024 if found else available
-    text = f"{available / 2**30:,.1f} GiB available"
-    if available < _LITTLE_MEMORY:
-        return Check("memory", "note", text, "Large KBs may need more.")
-    return Check("memory", "ok", text)
-
-
-def _card_licence(card: Path) -> str:
-    if not card.is_file():
-        return UNKNOWN_LICENCE
-    found = re.search(r"^license:\s*(\S+)", card.read_text(encoding="utf-8"), re.MULTILINE)
-    return found.group(1) if found else UNKNOWN_LICENCE
+    return _room("memory", available, "available", "Large KBs may need more.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -32,11 +32,10 @@ from kglink.evaluation.retrieval import (
     learnt_from,
 )
 from kglink.records import OnProgress, Progress
-from kglink.workspace import judging
 from kglink.workspace.folder import check_known, named
-from kglink.workspace.judging import judge, kbs_of, mentions_learnt
+from kglink.workspace.judging import judge, judge_answers, judge_rankings, kbs_of, mentions_learnt
 from kglink.workspace.opened import Opened
-from kglink.workspace.outputs import whole_file
+from kglink.workspace.outputs import opened_output
 from kglink.workspace.spaces import build_if_stale
 
 
@@ -91,7 +90,7 @@ def evaluate(
         domains=domains,
         seen_in=seen_in,
     )
-    return judging.evaluate(opened, question, progress=progress, each=each)
+    return judge_rankings(opened, question, progress=progress, each=each)
 
 
 def evaluate_end_to_end(
@@ -126,7 +125,7 @@ def evaluate_end_to_end(
         complete=complete,
         per_kb=per_kb,
     )
-    return judging.evaluate_end_to_end(opened, question, progress=progress, each=each)
+    return judge_answers(opened, question, progress=progress, each=each)
 
 
 def evaluate_overlaps(
@@ -301,15 +300,10 @@ def write_candidates(
     else:
         given = listed_by(opened.linker(asked, candidates=k), documents, asked, k)
     written = 0
-    with ExitStack() as stack:
-
-        def opened_file(one: str | Path | TextIO) -> TextIO:
-            if isinstance(one, str | Path):
-                return stack.enter_context(whole_file(opened, Path(one)))
-            return one
-
-        out = opened_file(output)
-        golds = None if qrels is None else opened_file(qrels)
+    with (
+        opened_output(opened, output) as out,
+        nullcontext() if qrels is None else opened_output(opened, qrels) as golds,
+    ):
         for written, found in enumerate(given, 1):
             gold = [one for one in found.mention.gold or () if one.kb in asked]
             listed = found.listed

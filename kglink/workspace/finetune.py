@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from itertools import chain, islice, product
+from itertools import chain, count, islice, product
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ from kglink.training.detector import (
 from kglink.training.documents import sources_of_documents, splits_of
 from kglink.training.job import FinetuneJob, Note, Tell
 from kglink.training.processes import Team, leave
-from kglink.training.recipe import SPACE, merged
+from kglink.training.recipe import DEFAULT_RECIPE, SPACE, Recipe, merged
 from kglink.training.reranker import (
     SOURCES_OF_RERANKER,
     JudgedRanking,
@@ -45,12 +46,18 @@ from kglink.training.run import SETTINGS, RunSettings, TrainingReport, alone, is
 from kglink.training.stages import check_kbs, with_kbs
 from kglink.training.train import train
 from kglink.workspace.folder import named
-from kglink.workspace.link_setup import is_remembered, memory_of
+from kglink.workspace.link_setup import memory_without
 from kglink.workspace.opened import Opened
 from kglink.workspace.overlaps import find_overlaps
-from kglink.workspace.publish import Replacement, new_space, publish_detector, publish_reranker
+from kglink.workspace.publish import Replacement, publish_detector, publish_model, publish_reranker
 from kglink.workspace.spaces import build_if_stale
-from kglink.workspace.training import Destination, Runs, stem_of
+from kglink.workspace.training import (
+    Destination,
+    read_destination,
+    run_folder,
+    runs,
+    write_destination,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +96,6 @@ def finetune(workspace: Opened, job: FinetuneJob, progress: Tell) -> Finetuned:
     else the workspace's. Under torchrun every process calls this; the first one alone searches,
     writes and publishes.
     """
-    runs = Runs(workspace.folder)
     encoder = workspace.settings.encoder
     if job.publish is not False:
         _check_destination(workspace, job)
@@ -100,7 +106,7 @@ def finetune(workspace: Opened, job: FinetuneJob, progress: Tell) -> Finetuned:
             source_kbs=named(job.source_kbs),
             target_kbs=named(job.target_kbs),
             docs=named(job.docs),
-            run=_name(runs, job, team),
+            run=_name(workspace, job, team),
             device=encoder.device if job.device == "auto" else job.device,
             precision=encoder.precision if job.precision == "auto" else job.precision,
             threads=job.threads or encoder.threads,
@@ -110,9 +116,9 @@ def finetune(workspace: Opened, job: FinetuneJob, progress: Tell) -> Finetuned:
         if not job.resume and job.learns_pairs:
             job = with_kbs(workspace.store, job, tell)
         if team.is_first and not job.resume:
-            _begin(workspace, runs, job, progress)
+            _begin(workspace, job, progress)
         team.wait()
-        folder = runs.path(job.run)
+        folder = run_folder(workspace, job.run)
         # A run that is resumed keeps its stages.
         letter = read_settings(folder).sources if job.resume else _LETTERS.get(job.what, "")
         if letter in _LETTERS.values():
@@ -121,7 +127,7 @@ def finetune(workspace: Opened, job: FinetuneJob, progress: Tell) -> Finetuned:
                     f"a {job.what} is trained by one process, and here are {team.count}",
                     hint=f"Run `kglink finetune --what {job.what}` without torchrun.",
                 )
-            return _alone(letter, workspace, runs, job, folder, progress)
+            return _alone(letter, workspace, job, folder, progress)
         with _nothing_left_of_a_refusal(folder) if team.is_first else nullcontext():
             report = train(workspace.store, workspace.registry, job, folder, progress=progress)
         if not team.is_first:
@@ -138,7 +144,7 @@ def finetune(workspace: Opened, job: FinetuneJob, progress: Tell) -> Finetuned:
             )
         if job.publish is False:
             return Finetuned(report, detector=detector)
-        return _published(workspace, runs, report, detector, job, progress)
+        return _published(workspace, report, detector, job, progress)
 
 
 def _of_the_space(workspace: Opened, job: FinetuneJob, progress: Tell) -> FinetuneJob:
@@ -181,22 +187,22 @@ def _of_the_space(workspace: Opened, job: FinetuneJob, progress: Tell) -> Finetu
 
 
 def _alone(
-    letter: str, workspace: Opened, runs: Runs, job: FinetuneJob, folder: Path, progress: Tell
+    letter: str, workspace: Opened, job: FinetuneJob, folder: Path, progress: Tell
 ) -> Finetuned:
     """Train a detector or a reranker in a run of its own, for a space."""
-    name = folder.name
-    space = job.space or runs.destination(name).space or workspace.settings.space.name
+    space = job.space or read_destination(folder).space or workspace.settings.space.name
     with (
         workspace.with_settings({"space.name": space}) as target,
         _nothing_left_of_a_refusal(folder),
     ):
+        detector = reranker = replacement = None
+        refused = ""
         if letter == SOURCES_OF_DETECTOR:
             report, detector = detector_run(target.store, job, folder, progress=progress)
             if job.publish is not False:
                 with alone(folder):
                     build_if_stale(target, progress=progress)
                     detector = publish_detector(target, detector)
-            done = Finetuned(report, detector=detector)
         else:
             build_if_stale(target, progress=progress)
             report, reranker = reranker_run(
@@ -205,21 +211,21 @@ def _alone(
                 *(job, folder),
                 tell=progress,
             )
-            done = Finetuned(report, reranker=reranker)
             if job.publish is not False:
                 with alone(folder):
                     reranker, replacement, refused = publish_reranker(
                         *(target, read_settings(folder), reranker, progress),
                         anyway=bool(job.publish),
                     )
-                done = Finetuned(
-                    report, reranker=reranker, replacement=replacement, refused=refused
-                )
-        if done.refused:
-            runs.set_destination(name, Destination(space, refused=True))
-        elif job.publish is not False:
-            runs.set_destination(name, Destination(space, published=True))
-        return done
+        if job.publish is not False:
+            write_destination(folder, Destination.reached(space, refused))
+        return Finetuned(
+            report,
+            detector=detector,
+            replacement=replacement,
+            reranker=reranker,
+            refused=refused,
+        )
 
 
 _LETTERS = {"detector": SOURCES_OF_DETECTOR, "reranker": SOURCES_OF_RERANKER}
@@ -246,27 +252,49 @@ def _check_destination(workspace: Opened, job: FinetuneJob) -> None:
         )
 
 
-def _name(runs: Runs, job: FinetuneJob, team: Team) -> str:
+def _name(workspace: Opened, job: FinetuneJob, team: Team) -> str:
     """The run that is meant: the same one in all processes."""
     if job.run:
-        runs.path(job.run)
-        return job.run
+        return run_folder(workspace, job.run).name
     if job.resume:
         # One process looks: it would see those that the others are just looking at as busy.
-        if last := team.told(runs.last_unfinished() if team.is_first else None):
+        known = runs(workspace) if team.is_first else []
+        open_ = ["", *(one.info.name for one in known if one.state in ("stopped", "trained"))]
+        if last := team.told(open_[-1] if team.is_first else None):
             return last
         raise UsageError(
             "there is no run to go on with",
             hint="`kglink runs` lists all of them; without --resume a new one begins.",
         )
-    stem = stem_of(job.recipe) if job.learns_pairs else job.what
-    number = team.agree([runs.free_number(stem)] if team.is_first else None, 1)
+    stem = _stem_of(job.recipe) if job.learns_pairs else job.what
+    number = team.agree([_free_number(workspace, stem)] if team.is_first else None, 1)
     return f"{stem}-{number[0]:.0f}"
 
 
-def _begin(workspace: Opened, runs: Runs, job: FinetuneJob, progress: Tell) -> None:
+def _free_number(workspace: Opened, stem: str) -> int:
+    """The first number with which ``STEM-NUMBER`` is a name that no run has."""
+    for number in count(1):
+        folder = run_folder(workspace, f"{stem}-{number}")
+        # What a refused run left behind is not taken; one that still reads its data is.
+        if not ((folder / SETTINGS).is_file() or is_busy(folder)):
+            break
+    return number
+
+
+def _stem_of(recipe: Recipe | str | Path | None) -> str:
+    """How a run is called that nobody named: as its recipe."""
+    if isinstance(recipe, Recipe):
+        return "run"
+    name = str(recipe or DEFAULT_RECIPE)
+    plain = Path(name).stem if name.endswith(".toml") else name
+    stem = re.sub(r"[^A-Za-z0-9._-]+", "-", plain).strip("-._")
+    return stem[:80] or "run"
+
+
+def _begin(workspace: Opened, job: FinetuneJob, progress: Tell) -> None:
     """Find the overlaps that are to be learnt from, and note where the model will go."""
-    if (runs.path(job.run) / SETTINGS).is_file():
+    folder = run_folder(workspace, job.run)
+    if (folder / SETTINGS).is_file():
         return  # `train` says that there is a run already
     compared: list[tuple[str, str]] = []
     if job.learns_pairs:
@@ -274,7 +302,7 @@ def _begin(workspace: Opened, runs: Runs, job: FinetuneJob, progress: Tell) -> N
         if "O" in job.stages():
             compared = find_missing_overlaps(workspace, job, progress)
     space = "" if job.publish is False else job.space or workspace.settings.space.name
-    runs.set_destination(job.run, Destination(space, compared=tuple(compared)))
+    write_destination(folder, Destination(space, compared=tuple(compared)))
 
 
 @contextmanager
@@ -309,32 +337,26 @@ def find_missing_overlaps(
 
 def _published(
     workspace: Opened,
-    runs: Runs,
     report: TrainingReport,
     detector: DetectorReport | None,
     job: FinetuneJob,
     progress: Tell,
 ) -> Finetuned:
     """Build the space that the run is for, and publish it with the detector, unless it is worse."""
-    name = report.folder.name
-    was = runs.destination(name)
+    was = read_destination(report.folder)
     space = job.space or was.space or workspace.settings.space.name
     with workspace.with_settings({"space.name": space}) as target:
-        new = new_space(target, report, was.compared, progress)
-        objection = new.replacement.objection if new.replacement else ""
-        if objection and not job.publish:
-            for pair in was.compared:
-                workspace.store.save_overlaps(*pair, (), lambda _: None)
-                both = " and ".join(pair)
-                progress(Note(f"the overlaps of {both}, found for this run, are forgotten again"))
-            runs.set_destination(name, Destination(space, refused=True))
-            made = report, None, new.scoring, detector, new.replacement
-            return Finetuned(*made, refused=objection)
-        built = new.publish(target, progress, anyway=bool(job.publish))
-        if detector is not None:
+        built, scoring, replacement, refused = publish_model(
+            *(target, report, was.compared, progress), anyway=bool(job.publish)
+        )
+        for pair in was.compared if refused else ():
+            workspace.store.save_overlaps(*pair, (), lambda _: None)
+            both = " and ".join(pair)
+            progress(Note(f"the overlaps of {both}, found for this run, are forgotten again"))
+        if detector is not None and not refused:
             detector = publish_detector(target, detector)
-        runs.set_destination(name, Destination(space, published=True))
-        return Finetuned(report, built, new.scoring, detector, new.replacement)
+        write_destination(report.folder, Destination.reached(space, refused))
+        return Finetuned(report, built, scoring, detector, replacement, refused=refused)
 
 
 #: How many first candidates of a mention are found at least: a right one may stand far behind.
@@ -358,7 +380,7 @@ def mentions_to_read(opened: Opened, settings: RunSettings, progress: OnProgress
         splits = splits_of(store, name, settings.recipe.selection, settings.seed)
         for document, held_back in splits.divided(store):
             parts[held_back].setdefault(name, []).append(document)
-    memory_without = memory_of(store, remembered=is_remembered(store, used))
+    known_without = memory_without(store, used)
     setup = opened.link_setup(found_by=section.found_by, rerank_top=0)
     search = setup.search()
 
@@ -366,7 +388,7 @@ def mentions_to_read(opened: Opened, settings: RunSettings, progress: OnProgress
         """Mentions with their candidates, from all documents alike."""
         chosen, done = judged_mentions(documents, kbs, most), 0
         for fold in range(FOLDS):
-            memory = memory_without([one for one in documents if fold_of(one) == fold])
+            memory = known_without([one for one in documents if fold_of(one) == fold])
             linker = setup.linker(search.with_memory(memory))
             own = iter([one for one in chosen if one.fold == fold])
             while batch := list(islice(own, BATCH_MENTIONS)):
@@ -375,18 +397,15 @@ def mentions_to_read(opened: Opened, settings: RunSettings, progress: OnProgress
                 progress(Progress("candidates of mentions", done, len(chosen)))
                 yield from found
 
+    found = []
     most = section.most_mentions * section.epochs, MOST_HELD_OUT
-    if section.lists:
-        files = (Path(section.lists) / f"{stem}.json" for stem in ("train", "val"))
-        found = [
-            list(islice(_listed(store, path, part, kbs, section.candidates), count))
-            for path, part, count in zip(files, parts, most, strict=True)
-        ]
-    else:
-        found = [
-            list(judged([*chain.from_iterable(part.values())], count))
-            for part, count in zip(parts, most, strict=True)
-        ]
+    for stem, part, limit in zip(("train", "val"), parts, most, strict=True):
+        if section.lists:
+            path = Path(section.lists) / f"{stem}.json"
+            listed = _listed(store, path, part, kbs, section.candidates)
+            found.append(list(islice(listed, limit)))
+        else:
+            found.append(list(judged([*chain.from_iterable(part.values())], limit)))
     train, valid = found
     return ToRead(train, valid, tuple(used))
 

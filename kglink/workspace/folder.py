@@ -6,10 +6,13 @@ import os
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from kglink.config import CONFIG_FILE
 from kglink.errors import ConfigError, UsageError
 from kglink.workspace.trust import expanded, is_own_or_allowed, trust_command
+
+Known = TypeVar("Known", bound=str)
 
 WORKSPACE_VARIABLE = "KGLINK_WORKSPACE"
 
@@ -130,8 +133,9 @@ def named(names: str | Iterable[str]) -> tuple[str, ...]:
     return (names,) if isinstance(names, str) else tuple(dict.fromkeys(names))
 
 
-def check_known(what: str, value: str, known: Sequence[str], *, hint: str = "") -> None:
-    """Refuse a value that is none of those that there are."""
+def check_known(what: str, value: str, known: Sequence[Known], *, hint: str = "") -> Known:
+    """The value; refused where it is none of those that there are."""
     if value not in known:
         there = f"There is: {', '.join(filter(None, known))}."
         raise UsageError(f"unknown {what} {value!r}", hint=f"{there} {hint}".rstrip())
+    return known[known.index(value)]

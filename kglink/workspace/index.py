@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     FloatArray = npt.NDArray[np.float32]
+    IntArray = npt.NDArray[np.int64]
 
 #: The back end that takes a faiss factory string.
 FACTORY_INDEX = "kglink/faiss"
@@ -245,31 +246,23 @@ def index_queries(store: Store, space: Space, reader: MentionReader, count: int)
     found = [mention for kb in kbs for mention in islice(all_of(kb), each)]
     chosen = random.Random(0).sample(range(len(found)), min(count, len(found)))  # noqa: S311 - a sample, no secret
     mentions = [found[at] for at in sorted(chosen)]
-    if not mentions:
+    rows: IntArray | None = None
+    asked: dict[RowKind, FloatArray]
+    if mentions:
+        what = "mentions of annotated documents, drawn at random"
+        surfaces = list(dict.fromkeys(mention.surface for mention in mentions))
+        read = reader.read(surfaces, mentions, names=True, contexts=True, tokens=False)
+        known = dict(zip(surfaces, read.names if read.names is not None else (), strict=True))
+        names = [known[one.surface] for one in mentions]
+        texts = [
+            name if context is None else context
+            for name, context in zip(names, read.contexts, strict=True)
+        ]
+        asked = {"alias": np.stack(names), "text": np.stack(texts)}
+    else:
+        kind = "names" if space.has_rows("alias") else "texts"
+        what = f"{kind} of the space, drawn at random, each less itself"
         rows = sample_rows(space, count)
-        vectors = space.vectors(rows)
-        what = "names" if space.has_rows("alias") else "texts"
-        return IndexQueries(
-            f"{what} of the space, drawn at random, each less itself",
-            _of_rows(space, names=vectors, texts=vectors),
-            own=rows,
-        )
-    surfaces = list(dict.fromkeys(mention.surface for mention in mentions))
-    read = reader.read(surfaces, mentions, names=True, contexts=True, tokens=False)
-    names = dict(zip(surfaces, read.names if read.names is not None else (), strict=True))
-    texts = [
-        names[mention.surface] if context is None else context
-        for mention, context in zip(mentions, read.contexts, strict=True)
-    ]
-    return IndexQueries(
-        "mentions of annotated documents, drawn at random",
-        _of_rows(
-            space, names=np.stack([names[one.surface] for one in mentions]), texts=np.stack(texts)
-        ),
-    )
-
-
-def _of_rows(space: Space, *, names: FloatArray, texts: FloatArray) -> dict[RowKind, FloatArray]:
-    """The queries of the kinds of rows that the space has."""
-    kinds: dict[RowKind, FloatArray] = {"alias": names, "text": texts}
-    return {kind: vectors for kind, vectors in kinds.items() if space.has_rows(kind)}
+        asked = dict.fromkeys(("alias", "text"), space.vectors(rows))
+    own = {kind: vectors for kind, vectors in asked.items() if space.has_rows(kind)}
+    return IndexQueries(what, own, rows)

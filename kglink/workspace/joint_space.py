@@ -31,8 +31,6 @@ from kglink.store import KBInfo, Store
 from kglink.store.entity_reader import Changes, FoldedEntity
 from kglink.workspace.folder import SPACES_FOLDER
 
-#: As ``encoder.model``: the model that the space was made with.
-
 
 @dataclass(frozen=True, slots=True)
 class WorkspaceSpace:
@@ -71,15 +69,7 @@ class WorkspaceSpace:
 
     def is_current(self) -> bool:
         """Whether the published space holds just what the store holds now."""
-        return self._job().is_current()
-
-    def answers_by_names(self) -> bool:
-        """Whether the published space has all names that the store holds now."""
-        return self._job().answers_by_names()
-
-    def vectors_done(self) -> tuple[int, int]:
-        """How many vectors are there of such a space, and how many there will be."""
-        return self._job().vectors_done()
+        return self.job().is_current()
 
     def is_published(self) -> bool:
         """Whether there is a version, of whatever age, of the encoder's model."""
@@ -88,10 +78,11 @@ class WorkspaceSpace:
 
     def missing_rows(self, kb: str) -> int | None:
         """How many vectors a KB's segment still needs; None where it cannot be made now."""
-        source = self._source(kb)
+        job = self.job()
+        source = next((one for one in job.sources if one.kb == kb), None)
         if source is None:
             return None
-        if self._job().has_segment(source):
+        if job.has_segment(source):
             return 0
         info, trained, kinds = self.store.kb(kb), self.encoder.trained, row_kinds(self._section)
         each = 2 if trained is not None and trained.compares_tokens else 1
@@ -99,36 +90,32 @@ class WorkspaceSpace:
 
     def segment(self, kb: str, *, progress: OnProgress = lambda _: None) -> Segment | None:
         """A KB's names and vectors, made where they are missing; the next build reuses them."""
-        source = self._source(kb)
+        job = self.job(progress=progress)
+        source = next((one for one in job.sources if one.kb == kb), None)
         if source is None:
             return None
-        job = self._job(progress=progress)
         segment = job.make_segment(source)
         if self.own_name:  # No build will ever do it.
             wanted = {plan.folder_name for plan in job.plans}
             self.folder.drop_segments(wanted.__contains__)
         return segment
 
-    def _source(self, kb: str) -> SpaceSource | None:
-        return next((source for source in self._sources() if source.kb == kb), None)
-
     def unfinished(self) -> dict[str, int]:
         """The KBs whose add-kb stopped, and the revision that the space goes by meanwhile."""
         infos = self.store.kbs()
         return {one.name: one.revision for one in infos if one.updating or not one.complete}
 
-    def _job(self, **how: Any) -> SpaceBuild:
-        sources, model = list(self._sources()), self.encoder.info
-        parts = self.folder, sources, model, self.encoder, self._section
-        return SpaceBuild(*parts, backend_of(self.registry), **how)
-
-    def _publishing(self, **how: Any) -> SpaceBuild:
+    def job(self, **how: Any) -> SpaceBuild:
+        """What makes it, and says how much of it is there."""
+        sources = [self._source(info) for info in self.store.kbs() if info.entities]
         models = () if self.replaces is None else (self.replaces, self.encoder.info.fingerprint)
-        return self._job(recorded_settings=self.resolved.as_dict(), replaces=models, **how)
-
-    def publish_names(self, *, progress: OnProgress = lambda _: None) -> bool:
-        """Publish it with new KBs by their names alone; False where a build takes but a moment."""
-        return self._publishing(progress=progress).publish_names()
+        return SpaceBuild(
+            *(self.folder, sources, self.encoder.info, self.encoder, self._section),
+            backend_of(self.registry),
+            recorded_settings=self.resolved.as_dict(),
+            replaces=models,
+            **how,
+        )
 
     def build(
         self,
@@ -141,7 +128,7 @@ class WorkspaceSpace:
 
         ``encode_blocks`` encodes rows elsewhere, as `encode_job` says.
         """
-        return self._publishing(fresh=fresh, progress=progress, encode_blocks=encode_blocks).build()
+        return self.job(fresh=fresh, progress=progress, encode_blocks=encode_blocks).build()
 
     def encode_job(self) -> EncodeJob:
         """What encodes rows of the space in any process that sees the model's folder."""
@@ -206,21 +193,19 @@ class WorkspaceSpace:
             chosen["words"] = "yes" if manifest is not None and manifest.words else "no"
         return self._settings.model_copy(update=chosen)
 
-    def _sources(self) -> Iterator[SpaceSource]:
-        for info in self.store.kbs():
-            if info.entities:
-                yield SpaceSource(
-                    kb=info.name,
-                    revision=info.revision,
-                    content=f"{self.store.identity} {info.revision}",
-                    licence=info.licence,
-                    entities=partial(self._entities, info),
-                    store=self.store.identity,
-                    last_id=info.last_id,
-                    size=info.entities,
-                    count_changes=partial(self.store.count_changes, info.name),
-                    changes=partial(self._changes, info),
-                )
+    def _source(self, info: KBInfo) -> SpaceSource:
+        return SpaceSource(
+            kb=info.name,
+            revision=info.revision,
+            content=f"{self.store.identity} {info.revision}",
+            licence=info.licence,
+            entities=partial(self._entities, info),
+            store=self.store.identity,
+            last_id=info.last_id,
+            size=info.entities,
+            count_changes=partial(self.store.count_changes, info.name),
+            changes=partial(self._changes, info),
+        )
 
     def _entities(self, info: KBInfo) -> Iterator[FoldedEntity]:
         """The entities of the revision that the segment is named by."""

@@ -58,11 +58,11 @@ def judge(
             one.add_ranked(mention)
 
     if question.end_to_end:
-        return evaluate_end_to_end(workspace, question, progress=progress, each=answered)
-    return evaluate(workspace, question, progress=progress, each=ranked)
+        return judge_answers(workspace, question, progress=progress, each=answered)
+    return judge_rankings(workspace, question, progress=progress, each=ranked)
 
 
-def evaluate(
+def judge_rankings(
     workspace: Opened,
     question: Question,
     *,
@@ -72,12 +72,12 @@ def evaluate(
     """Rank the mentions of annotated documents by the search that links texts."""
     check_documents(workspace.store, question.docs, question.split)
     question = replace(question, kbs=kbs_of(workspace, question))
-    ranker: Ranker
-    if question.file is not None:
-        ranker = _listed_ranker(workspace, question, question.file)
-    else:
-        # R@64 needs 64 candidates, as a text that is linked with 64 has them.
-        ranker = workspace.linker(question.kbs, candidates=question.depth)
+    # R@64 needs 64 candidates, as a text that is linked with 64 has them.
+    ranker: Ranker = (
+        workspace.linker(question.kbs, candidates=question.depth)
+        if question.file is None
+        else _listed_ranker(workspace, question, question.file)
+    )
     runs = mentions_learnt(workspace, question)
     return evaluate_retrieval(
         workspace.store, ranker, question, runs=runs, progress=progress, each=each
@@ -107,7 +107,7 @@ def _listed_ranker(workspace: Opened, question: Question, file: Path) -> ListedR
     return ListedRanker(lists, documents, store, stages)
 
 
-def evaluate_end_to_end(
+def judge_answers(
     workspace: Opened,
     question: Question,
     *,
@@ -128,16 +128,15 @@ def evaluate_end_to_end(
         other_types += others
     if not any(text.mentions for text in texts):
         raise UsageError(f"the documents of {', '.join(question.docs)} have no mentions")
+    predicted = None
     if question.file is None:
         space = workspace.space()
         left_out = workspace.limited(space, kbs, workspace.limits()).leaves_out
         texts = [without_golds(text, left_out) for text in texts]
-        predicted = None
     else:
         known = [info.name for info in store.kbs() if info.entities]
-        predicted = read_predictions(
-            question.file, workspace.registry, texts, known, store, judged=kbs
-        )
+        read = question.file, workspace.registry, texts, known, store
+        predicted = read_predictions(*read, judged=kbs)
 
     def answers(pool: Sequence[str]) -> Iterator[Sequence[Answer]]:
         if predicted is not None:
@@ -151,7 +150,7 @@ def evaluate_end_to_end(
         counterparts=store.counterparts if question.counterparts else None,
         complete=question.complete,
         other_types=other_types,
-        per_kb=question.per_kb and predicted is None,
+        per_kb=question.per_kb and question.file is None,
         progress=progress,
         each=each,
     )

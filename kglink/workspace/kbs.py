@@ -20,7 +20,7 @@ from kglink.store import IngestJob, IngestSummary, KBInfo, Resolve
 from kglink.workspace.folder import SCRATCH_FOLDER, check_known, named
 from kglink.workspace.kept_options import SPLITS, RandomSplit, how_to_read
 from kglink.workspace.opened import Opened
-from kglink.workspace.outputs import whole_file
+from kglink.workspace.outputs import opened_output
 
 #: What `AddedKB.adapter` says of records that no adapter has read.
 IN_MEMORY = "memory"
@@ -134,7 +134,7 @@ def add_kb(
             source="records in memory",
             fingerprint=uuid4().hex,
             links_to=links_to,
-            split=_split(split),
+            split=check_known("split", split, get_args(Split)),
             resolve=_resolve(resolve or "key", links_to),
             problems=problems,
         )
@@ -170,7 +170,7 @@ def add_kb(
         settings=values,
         options=how.kept,
         links_to=links_to,
-        split=_split(how.split),
+        split=check_known("split", how.split, get_args(Split)),
         resolve=_resolve(resolve, links_to),
         problems=problems,
     )
@@ -234,18 +234,13 @@ def _check_names(entity: Entity) -> None:
             raise UsageError(f"an alias of entity {entity.key!r} is of the type {kind}", hint=hint)
 
 
-def _split(split: str) -> Split:
-    check_known("split", split, get_args(Split))
-    return split  # type: ignore[return-value]  # just checked
-
-
 def _resolve(resolve: str, links_to: Sequence[str]) -> Resolve:
-    check_known("way to resolve golds", resolve, get_args(Resolve))
+    way: Resolve = check_known("way to resolve golds", resolve, get_args(Resolve))
     if resolve != "key" and not links_to:
         raise UsageError(
             f"--resolve {resolve} needs the KBs to look in", hint="Name them: --links-to KB,KB"
         )
-    return resolve  # type: ignore[return-value]  # just checked
+    return way
 
 
 def kbs(opened: Opened) -> list[KBInfo]:
@@ -294,13 +289,6 @@ def export(
     overlaps = "Overlaps are written by `kglink overlap --export pairs.sssom.tsv`."
     check_known("format", form, FORMS, hint=overlaps)
     opened.store.kb(kb)
-    if isinstance(output, str | Path):
-        with whole_file(opened, Path(output)) as out:
-            return export(opened, kb, out, only=only, split=split, form=form, progress=progress)
-    if not hasattr(output, "write"):
-        hint = "Name a file, or give one that is open for writing."
-        raise UsageError(f"the output is of the type {type(output).__name__}", hint=hint)
-    records, total = _records(opened, kb, only, split, form)
     written = 0
 
     def counted() -> Iterator[Record]:
@@ -311,8 +299,10 @@ def export(
                 progress(Progress("exporting", written, total))
 
     writer = opened.registry.create("kb", f"kglink/{form}")
-    if isinstance(writer, WritesRecords):  # as all of `FORMS` do
-        writer.write(counted(), output, opened.store.get_entities)
+    with opened_output(opened, output) as out:
+        records, total = _records(opened, kb, only, split, form)
+        if isinstance(writer, WritesRecords):  # as all of `FORMS` do
+            writer.write(counted(), out, opened.store.get_entities)
     return written
 
 

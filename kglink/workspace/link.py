@@ -80,15 +80,14 @@ def link(
     refuse_columns(texts)
     is_one = isinstance(texts, str | bytes | TextInput) or not isinstance(texts, Iterable)
     given: Any = [texts] if is_one else texts
-    linker = fresh_linker(opened, kbs, types, under, not_under, wait=wait)
-    if threshold is not None:
-        linker = linker.with_threshold(threshold)
     inputs = (_text_input(number, text) for number, text in enumerate(given, 1))
+    linker = fresh_linker(opened, kbs, types, under, not_under, wait=wait)
     asked = {"kbs": kbs, "types": types, "under": under, "not_under": not_under}
     flags: dict[str, object] = {
         f"link.{name}": named(value) for name, value in asked.items() if value
     }
     if threshold is not None:
+        linker = linker.with_threshold(threshold)
         flags["link.threshold"] = threshold
     return linked_by_workers(opened, linker, inputs, flags)
 
@@ -108,26 +107,19 @@ def fresh_linker(
     """
     asked = (*map(named, (kbs, types, under, not_under)), wait)
     with opened.lock:
+        state = opened.state()
         if asked in opened.fresh_linkers:
-            files, state, linker = opened.fresh_linkers[asked]
-            if state == opened.state(files):
+            before, linker = opened.fresh_linkers[asked]
+            if state == before:
                 return linker
-        files = opened.linked_files()
-        state = opened.state(files)
-    wait = _waits(opened, wait=wait)
+    wait = opened.waits_for_vectors(wait)
     build_if_stale(opened, wait=wait)
     with opened.lock:
         linker = opened.linker(kbs, limits=opened.limits(types, under, not_under))
         if answers(opened, wait=wait):  # else another process is building it
             make_room(opened.fresh_linkers)
-            opened.fresh_linkers[asked] = files, state, linker
+            opened.fresh_linkers[asked] = state, linker
         return linker
-
-
-def _waits(opened: Opened, *, wait: bool = True) -> bool:
-    """Whether vectors are waited for: alone they must be there, and names alone need none."""
-    found_by = opened.settings.link.found_by
-    return found_by == "vectors" or (wait and found_by != "names")
 
 
 def refuse_columns(texts: object, what: str = "text", verb: str = "link") -> None:
@@ -226,33 +218,24 @@ def explain(
     finds. What it finds there is answered as when the text is linked, anything else as a given
     mention. A space that is missing or older than the store is built first.
     """
-    spans = _spans(text, surface, span)
+    stands = re.finditer(re.escape(surface), text) if surface else ()
+    places = [(span[0], span[1])] if span else [one.span() for one in stands]
+    if surface and not places:
+        raise UsageError(
+            f"{surface!r} does not stand in the text", hint="A surface is written as in the text."
+        )
     linker = fresh_linker(opened, kbs, wait=wait)
     (document,) = linker.link([TextInput("", text)])
-    found = {(one.start, one.end): one for one in document.links}
-    links = found
-    if spans is not None:
-        missed = tuple(one for one in spans if (one.start, one.end) not in found)
+    links = found = {(one.start, one.end): one for one in document.links}
+    if places:
+        missed = tuple(Span(*place) for place in places if place not in found)
         for given in linker.link([TextInput("", text, missed)]) if missed else ():
             links = found | {(one.start, one.end): one for one in given.links}
-        links = {(one.start, one.end): links[one.start, one.end] for one in spans}
+        links = {place: links[place] for place in places}
     return ShownList(
         Explanation(link, linker.scoring, linker.threshold, found=place in found)
         for place, link in links.items()
     )
-
-
-def _spans(text: str, surface: str, span: tuple[int, int] | None) -> tuple[Span, ...] | None:
-    if span is not None:
-        return (Span(*span),)
-    if not surface:
-        return None
-    found = tuple(Span(*one.span()) for one in re.finditer(re.escape(surface), text))
-    if not found:
-        raise UsageError(
-            f"{surface!r} does not stand in the text", hint="A surface is written as in the text."
-        )
-    return found
 
 
 #: How many groups of texts for each worker are read ahead.
@@ -462,5 +445,5 @@ def link_job(opened: Opened) -> LinkJob:
     >>> str(text.links[0].chosen.id)
     'birds:h'
     """
-    build_if_stale(opened, wait=_waits(opened))
+    build_if_stale(opened, wait=opened.waits_for_vectors(True))
     return job_of(opened)

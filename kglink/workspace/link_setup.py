@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -37,11 +37,11 @@ from kglink.plugins import DefaultWeights, KeepsFiles, Registry
 from kglink.records import Document, EntityId, OnProgress
 from kglink.space.folder import SpaceFolder
 from kglink.space.remembered import RememberedSurface, remembered_vectors
-from kglink.space.space import Space, limited_space
+from kglink.space.space import Space, SpaceNames, limited_space
 from kglink.store import Store
 from kglink.store.branches import WantedEntities
 from kglink.store.memory import PartOfMemory
-from kglink.workspace.detectors import detectors_of, without_auto
+from kglink.workspace.detectors import NamesWithMemory, detectors_for, without_auto
 
 if TYPE_CHECKING:
     from kglink.linking.fit import Rankings
@@ -74,14 +74,14 @@ class Fitted(NamedTuple):
         return fit_rankings(self.rankings.without(fold), self.start)
 
 
-def is_remembered(store: Store, docs: Iterable[str]) -> bool:
-    """Whether memory was learnt from some of these documents."""
-    return not store.memory_sources().keys().isdisjoint(docs)
+#: The memory that some documents are judged by.
+MemoryWithout = Callable[[Sequence[Document]], Memory]
 
 
-def memory_of(store: Store, *, remembered: bool) -> Callable[[Sequence[Document]], Memory]:
-    """The memory that some documents are judged by: what they say themselves is left out."""
-    return store.memory_without if remembered else lambda part: store
+def memory_without(store: Store, docs: Iterable[str]) -> MemoryWithout:
+    """The memory that documents of some sources are judged by: without what they say."""
+    is_learnt = not store.memory_sources().keys().isdisjoint(docs)
+    return store.memory_without if is_learnt else lambda part: store
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +174,9 @@ class LinkSetup:
         scoring = search.scoring
         return Linker(
             search,
-            partial(detectors_of, space, kbs, link, memory or store, self.registry),
+            lambda: detectors_for(
+                NamesWithMemory(SpaceNames(space, kbs), memory or store, kbs), link, self.registry
+            ),
             store,
             kbs,
             link,
@@ -194,9 +196,9 @@ class LinkSetup:
         )
 
     def fit(
-        self, documents: Iterable[Document], progress: OnProgress, *, remembered: bool = False
+        self, documents: Iterable[Document], progress: OnProgress, memory_without: MemoryWithout
     ) -> Fitted:
-        """Fit the scoring, and keep it; ``remembered``: memory was learnt from the documents too.
+        """Fit the scoring, and keep it.
 
         Where a reranker is asked, the space's or the one of a folder, it is kept beside that.
         """
@@ -206,7 +208,6 @@ class LinkSetup:
 
         space, unfitted, known = self.space, self.changed(found_by="all"), list(documents)
         search = unfitted.search(scoring="default")
-        memory_without = memory_of(self.store, remembered=remembered)
         rankings = judged_rankings(search, known, space.kbs(), memory_without, progress)
         scoring = fit_rankings(rankings, search.scoring)
         if not annotation_of(merged_texts("", known)).partial:

@@ -34,7 +34,7 @@ from kglink.workspace.detectors import NamesOfStore, detectors_for, without_auto
 from kglink.workspace.entities import entity as entity_of
 from kglink.workspace.folder import CLUSTERER, named
 from kglink.workspace.kbs import add_kb, remove_kb
-from kglink.workspace.link_setup import clusterer_choice, is_remembered, memory_of
+from kglink.workspace.link_setup import MemoryWithout, clusterer_choice, memory_without
 from kglink.workspace.opened import Opened
 
 if TYPE_CHECKING:
@@ -90,13 +90,8 @@ def fit(
     names = named(docs)
     with opened.at_one_moment() as seen:
         documents = judged_documents(seen, names, split)
-        remembered = is_remembered(seen.store, names)
-        return fit_scoring(seen, documents, remembered=remembered, progress=progress)
-
-
-def scoring(opened: Opened) -> Scoring:
-    """How the space weighs evidence now, as it was fitted last or as it is before."""
-    return opened.link_setup().search().scoring
+        known = memory_without(seen.store, names)
+        return seen.link_setup().fit(documents, progress, known).scoring
 
 
 def fit_scoring(
@@ -112,7 +107,9 @@ def fit_scoring(
     ``remembered``: memory was learnt from these documents. What was fitted is kept beside the
     space, for as long as it has this model.
     """
-    return opened.link_setup().fit(documents, progress, remembered=remembered).scoring
+    store = opened.store
+    known: MemoryWithout = store.memory_without if remembered else lambda part: store
+    return opened.link_setup().fit(documents, progress, known).scoring
 
 
 def judged_documents(opened: Opened, names: Sequence[str], split: str) -> list[Document]:
@@ -200,7 +197,7 @@ def fit_clusterer(
     alone = setup.changed(clusterer="")
     clustered = setup.changed(clusterer=link.clusterer or CLUSTERER)
     search = setup.search()
-    memory_without = memory_of(opened.store, remembered=is_remembered(opened.store, names))
+    known_without = memory_without(opened.store, names)
     judged = judged_mentions(documents, space.kbs(), MOST_MENTIONS)
     if not any(one.gold for one in judged):
         raise UsageError(
@@ -209,7 +206,7 @@ def fit_clusterer(
         )
     known: list[KnownMention] = []
     for part in range(FOLDS):
-        memory = memory_without([one for one in documents if fold_of(one) == part])
+        memory = known_without([one for one in documents if fold_of(one) == part])
         linker = alone.linker(search.with_memory(memory))
         own = [one for one in judged if one.fold == part]
         for one in _known(linker, own, max(link.top_k, link.reorder_top)):

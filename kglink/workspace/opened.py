@@ -25,12 +25,14 @@ from kglink.models.static_folder import STATIC
 from kglink.plugins import Registry, TellsAfterwards, load_registry
 from kglink.sources import Source, SourceLimits
 from kglink.sources.encoding import checked_encoding
+from kglink.space.folder import SpaceFolder
 from kglink.space.space import Space
 from kglink.store import Store
 from kglink.workspace.detectors import DetectorChoice, chosen_detector
 from kglink.workspace.discoveries import names_of_discoveries
 from kglink.workspace.folder import (
     DISCOVERIES_FILE,
+    SPACES_FOLDER,
     find_workspace,
     init_workspace,
     named,
@@ -83,8 +85,8 @@ class Opened:
         self._student: tuple[Stamp, Encoder] | None = None
         self._limited: dict[object, tuple[Space, Space]] = {}
         self._linkers: dict[object, Linker] = {}
-        #: By what they are limited to: the files and the state that each was made of, and it.
-        self.fresh_linkers: dict[object, tuple[tuple[Path, ...], object, Linker]] = {}
+        #: By what they are limited to: the state that each was made of, and it.
+        self.fresh_linkers: dict[object, tuple[object, Linker]] = {}
         self.is_new = False
         """Whether `open` made the workspace."""
         #: The stages that were made here.
@@ -210,41 +212,39 @@ class Opened:
         with self.lock:
             if self._joint_space is not None:
                 before, kept = self._joint_space
-                now = published_stamp(kept)
+                now = _published(kept)
                 follows = now != before and self.settings.encoder.model == AUTO
                 model = kept.folder.model() if follows else None
                 if model is None or model.fingerprint == kept.encoder.info.fingerprint:
                     self._joint_space = now, kept
                     return kept
             made = joint_space(self.folder, self.store, self.registry, self.resolved)
-            self._joint_space = published_stamp(made), made
+            self._joint_space = _published(made), made
             return made
 
     @joint_space.setter
     def joint_space(self, space: WorkspaceSpace) -> None:
         if self.settings.encoder.model == AUTO:
             space = replace(space, replaces=space.encoder.info.fingerprint)
-        self._joint_space = published_stamp(space), space
+        self._joint_space = _published(space), space
 
     @property
     def encoder(self) -> Encoder:
         """What reads texts for that space: its static model where it has one, else its model."""
         with self.lock:
-            space, stamp = self.joint_space, self._student_stamp()
+            space = self.joint_space
+            stamp = stamp_of(space.folder.student / STATIC.name)
             if stamp is None:
                 return space.encoder
             if self._student is None or self._student[0] != stamp:
                 self._student = stamp, student_of(space)
             return self._student[1]
 
-    def _student_stamp(self) -> Stamp:
-        return stamp_of(self.joint_space.folder.student / STATIC.name)
-
     def space(self) -> Space:
         """The published space."""
         with self.lock:
             joint = self.joint_space
-            stamp = published_stamp(joint)
+            stamp = _published(joint)
             if self._space is None or self._space[0] != stamp:
                 self._space = stamp, joint.open()
                 self._limited.clear()
@@ -294,30 +294,19 @@ class Opened:
         """A linker to some KBs of the space, or to all; ``candidates``: at least this number."""
         with self.lock:
             space = space or self.space()
-            detector, names = self.detector(space), self.linked_kbs(space, kbs)
-            link = detector.link
-            reranker = space.folder.reranker
-            places = (reranker, reranker / SCORING_FILE) if link.rerank_top else ()
-            scoring = [stamp_of(one) for one in (space.folder.path / SCORING_FILE, *places)]
-            states = self.store.overlap_state(), self.store.memory_state()
-            limits = limits or self.limits()
-            discovered = stamp_of(self.folder / DISCOVERIES_FILE)
-            key = (
-                id(space), names, limits, candidates, tuple(scoring), detector.identity, states,
-                discovered, self._student_stamp(), stamp_of(space.folder.path / CHOICE_FILE),
-            )  # fmt: skip
+            names, limits = self.linked_kbs(space, kbs), limits or self.limits()
+            made_of = self._file_stamps(), self.store.overlap_state(), self.store.memory_state()
+            key = (id(space), names, limits, candidates, made_of)
             linker = self._linkers.get(key)
             if linker is None:
-                setup = LinkSetup(
-                    self.limited(space, names, limits), self.encoder, link, self.store,
-                    self.registry,
-                )  # fmt: skip
+                limited, link = self.limited(space, names, limits), self.detector(space).link
+                setup = LinkSetup(limited, self.encoder, link, self.store, self.registry)
                 alone = self.names_alone(space, names)
                 linker = setup.linker(
                     setup.search(candidates=candidates),
                     names,
                     unfinished={"names_alone": alone._asdict()} if alone else None,
-                    clusters=names_of_discoveries(self.folder) if discovered else None,
+                    clusters=names_of_discoveries(self.folder),
                     corrected=corrected_texts(self.store),
                 )
                 self.stages += linker.stages
@@ -325,22 +314,28 @@ class Opened:
                 self._linkers[key] = linker
             return linker
 
-    def state(self, files: Sequence[Path]) -> tuple[object, ...]:
-        """Differs once the store or one of these files has changed."""
-        return (self.store.state(), *map(stamp_of, files))
+    def state(self) -> object:
+        """Differs once the store has changed, or a file that linkers are made of."""
+        return self.store.state(), self._file_stamps()
 
-    def linked_files(self) -> tuple[Path, ...]:
-        """The files that linkers are made of."""
-        space = self.joint_space.folder
-        return (
+    def _file_stamps(self) -> tuple[Stamp, ...]:
+        space = SpaceFolder(self.folder / SPACES_FOLDER, self.settings.space.name)
+        files = (
             space.path / "CURRENT",
             space.path / SCORING_FILE,
             space.path / CHOICE_FILE,
+            space.reranker,
             space.reranker / SCORING_FILE,
             space.student / STATIC.name,
             space.detector / TAGGER.name,
             self.folder / DISCOVERIES_FILE,
         )
+        return tuple(map(stamp_of, files))
+
+    def waits_for_vectors(self, wait: bool) -> bool:
+        """Whether vectors are waited for: alone they must be there, and names alone need none."""
+        found_by = self.settings.link.found_by
+        return found_by == "vectors" or (wait and found_by != "names")
 
     def told_by_stages(self) -> list[tuple[str, str]]:
         """What rerankers and clusterers say of the run that is done, each with its name."""
@@ -356,7 +351,7 @@ class Opened:
         waiting = [kb for kb in kbs if kb in space.manifest.names_alone]
         if not waiting or self.settings.link.found_by not in ("all", "vectors"):
             return None
-        return NamesAlone(waiting, *self.joint_space.vectors_done())
+        return NamesAlone(waiting, *self.joint_space.job().vectors_done())
 
     def detector(self, space: Space | None = None) -> DetectorChoice:
         """The detectors of mentions that the settings mean, and where they come from."""
@@ -370,8 +365,7 @@ def make_room(kept: dict[Any, Any]) -> None:
         del kept[next(iter(kept))]
 
 
-def published_stamp(space: WorkspaceSpace) -> Stamp:
-    """Differs from one published version of a space to another."""
+def _published(space: WorkspaceSpace) -> Stamp:
     return stamp_of(space.folder.path / "CURRENT")
 
 

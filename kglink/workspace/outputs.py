@@ -7,7 +7,7 @@ import errno
 import gzip
 import io
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, TextIO, cast
 
@@ -81,6 +81,16 @@ def whole_file(opened: Opened, path: Path) -> Iterator[TextIO]:
             closing.close()
         except OSError as error:
             raise cannot_write(path, error) from error
+
+
+def opened_output(opened: Opened, output: str | Path | TextIO) -> AbstractContextManager[TextIO]:
+    """What is written to: a file that is whole at the end, or one that is open for writing."""
+    if isinstance(output, str | Path):
+        return whole_file(opened, Path(output))
+    if not hasattr(output, "write"):
+        hint = "Name a file, or give one that is open for writing."
+        raise UsageError(f"the output is of the type {type(output).__name__}", hint=hint)
+    return nullcontext(output)
 
 
 @contextmanager

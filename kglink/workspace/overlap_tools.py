@@ -34,8 +34,7 @@ class SegmentVectors:
     """A segment's rows of one kind as `kglink.plugins.EntityVectors`."""
 
     def __init__(self, segment: Segment, kind: RowKind) -> None:
-        self._segment = segment
-        self._kind = kind
+        self._segment, self._kind = segment, kind
         self.keys: Sequence[str] = segment.keys
         self.owners = np.arange(len(self.keys))
         if kind == "alias":
@@ -54,9 +53,7 @@ class WorkspaceVectors:
     """The joint space's vectors; a KB that lacks them is encoded where it is small enough."""
 
     def __init__(self, space: WorkspaceSpace, most_rows: int, progress: OnProgress) -> None:
-        self._space = space
-        self._most_rows = most_rows
-        self._progress = progress
+        self._space, self._most_rows, self._progress = space, most_rows, progress
         self._segments: dict[str, Segment] = {}
 
     def at(self, store: Store) -> WorkspaceVectors:
@@ -71,18 +68,17 @@ class WorkspaceVectors:
     def get(self, kb: str, rows: RowKind) -> SegmentVectors | None:
         """The vectors of a KB's rows of one kind."""
         segment = self._segments.get(kb)
+        if segment is None and self.ready(kb):
+            segment = self._space.segment(kb, progress=self._progress)
         if segment is None:
-            made = self._space.segment(kb, progress=self._progress) if self.ready(kb) else None
-            if made is None:
-                return None
-            segment = made
-            self._segments[kb] = segment
+            return None
+        self._segments[kb] = segment
         return SegmentVectors(segment, rows) if rows in segment.info.rows else None
 
 
 def overlap_tools(opened: Opened, progress: OnProgress = lambda _: None) -> OverlapTools:
     """All that a search of this workspace works with."""
-    root, store, settings = opened.folder, opened.store, opened.settings.overlap
+    root, settings = opened.folder, opened.settings.overlap
     space, registry = opened.joint_space, opened.registry
     encoder = encoder_of(settings.model, opened.settings.encoder, root)
     # What weighs the pairs was fitted with an untrained encoder, and a trained one moves together
@@ -110,7 +106,7 @@ def overlap_tools(opened: Opened, progress: OnProgress = lambda _: None) -> Over
         model = default_model(evidence)
     cache = root / VECTORS_FOLDER / f"{info.fingerprint[:16]}.db"
     return OverlapTools(
-        store=store,
+        store=opened.store,
         settings=settings,
         encode=VectorCache(cache, info.dim, space.encoder.encode).vectors,
         encoder=info.fingerprint,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from kglink.errors import UsageError
 from kglink.records import OnProgress, Overlap
@@ -103,18 +103,12 @@ def overlaps(
     >>> [(str(one.left), str(one.right)) for one in workspace.overlaps("birds", "zoo")]
     [('birds:h', 'zoo:7')]
     """
-    chosen = checked_verdicts(verdicts)
+    chosen = named(verdicts)
+    for name in chosen:
+        check_known("verdict", name, VERDICTS)
     kbs = two_kbs(opened.store, left, right) if left or right else ()
     found = opened.store.overlaps(*kbs, min_probability=min_probability, stale=stale or None)
     return (one for one in found if (one.verdict or "unjudged") in chosen)
-
-
-def checked_verdicts(verdicts: str | Sequence[str]) -> frozenset[str]:
-    """These verdicts; unknown ones are refused."""
-    verdicts = named(verdicts)
-    for name in verdicts:
-        check_known("verdict", name, VERDICTS)
-    return frozenset(verdicts)
 
 
 def two_kbs(store: Store, left: str | None, right: str | None) -> tuple[str, str]:
@@ -253,14 +247,21 @@ def export_overlaps(
     from kglink.workspace.outputs import PACKED, whole_file
 
     path, store = Path(path), opened.store
-    is_sssom = _format_of(path, PACKED) == "sssom"
+    name = path.name.lower()
+    for suffix in PACKED:
+        name = name.removesuffix(suffix)
+    if not name.endswith(".tsv"):
+        raise UsageError(
+            f"the name {path.name!r} says no format",
+            hint="NAME.sssom.tsv is SSSOM, NAME.tsv the plain table; .gz or .bz2 may follow.",
+        )
+    is_sssom = name.endswith(".sssom.tsv")
     chosen = verdicts or (VERDICTS if is_sssom else [one for one in VERDICTS if one != "wrong"])
     if licence and not _ADDRESS.fullmatch(licence):
         raise UsageError(
             f"--licence {licence!r} is no address",
             hint="Such as https://creativecommons.org/publicdomain/zero/1.0/",
         )
-    checked_verdicts(chosen)
     kbs = two_kbs(store, left, right) if left or right else ()
     if not kbs and not store.overlap_runs() and next(store.overlaps(), None) is None:
         raise UsageError("there are no overlaps to export", hint="Find them: kglink overlap")
@@ -312,20 +313,6 @@ def compare_overlaps(
             hint=f"Find them: kglink overlap {listed.left} {listed.right}",
         )
     return ComparedList(listed, figures)
-
-
-def _format_of(path: Path, packed: Sequence[str]) -> Literal["sssom", "plain"]:
-    name = path.name.lower()
-    for suffix in packed:
-        name = name.removesuffix(suffix)
-    if name.endswith(".sssom.tsv"):
-        return "sssom"
-    if name.endswith(".tsv"):
-        return "plain"
-    raise UsageError(
-        f"the name {path.name!r} says no format",
-        hint="NAME.sssom.tsv is SSSOM, NAME.tsv the plain table; .gz or .bz2 may follow.",
-    )
 
 
 def _read_list(

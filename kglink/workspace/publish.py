@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, zip_longest
-from typing import Any
+from typing import Any, NamedTuple
 
 from kglink.errors import ModelError, SpaceError
 from kglink.evaluation.measures.end_to_end import Score
@@ -42,7 +42,13 @@ from kglink.training.run import RunSettings, TrainingReport, read_settings
 from kglink.workspace.detectors import DICTIONARY, LEARNED, chosen_detector, without_auto
 from kglink.workspace.folder import SPACES_FOLDER
 from kglink.workspace.joint_space import WorkspaceSpace
-from kglink.workspace.link_setup import Fitted, LinkSetup, counterparts_of, is_remembered, memory_of
+from kglink.workspace.link_setup import (
+    Fitted,
+    LinkSetup,
+    MemoryWithout,
+    counterparts_of,
+    memory_without,
+)
 from kglink.workspace.opened import Opened
 from kglink.workspace.spaces import build_if_stale
 
@@ -101,22 +107,14 @@ RERANKED = 8
 _MOST_COMPARED = 40
 #: From this number of documents of a source it is judged whether all are annotated whole.
 _MOST_READ = 200
-_DICTIONARY_ALONE = {"link.detector": (DICTIONARY,), "link.detector_settings": {}}
 
 
-@dataclass(frozen=True, slots=True)
-class _Judging:
+class _HeldBack(NamedTuple):
     """Documents that a run held back, to fit and to compare spaces by."""
 
-    target: Opened
     documents: Sequence[Document]
-    remembered: bool
-    """Whether memory was learnt from them."""
     progress: OnProgress
-
-    def fit(self, setup: LinkSetup) -> Fitted:
-        """Fit the scoring of a space to the documents, and keep it."""
-        return setup.fit(self.documents, self.progress, remembered=self.remembered)
+    memory_without: MemoryWithout
 
     def compare(
         self,
@@ -135,29 +133,28 @@ class _Judging:
         mentions = sum(len(one.mentions) for one in documents)
         count = min(len(documents), max(1, len(documents) * MOST_MENTIONS // max(mentions, 1)))
         chosen = [documents[at * len(documents) // count] for at in range(count)]
-        memory_without = memory_of(self.target.store, remembered=self.remembered)
         found: dict[str, tuple[list[float], list[float]]] = {}
         done = 0
         for number in range(FOLDS):
             part = [one for one in chosen if fold_of(one) == number]
-            if part:
-                memory = memory_without(part)
-                known_words = _known_words(memory, part)
-                old, new = before.search(), after.search(scoring=fitted.without(number))
-                if known is not None:
-                    old = old.with_counterparts(known)
-                ranked = (
-                    rank_mentions(setup.linker(search.with_memory(memory)), part, kbs, MOST_RANKED)
-                    for setup, search in ((before, old), (after, new))
-                )
-                for both in zip(*ranked, strict=True):
-                    is_known = both[0].surface in known_words
-                    named = {JUDGED_JOINT: KNOWN_WORDS if is_known else OTHER_WORDS}
-                    for pool in both[0].ranks.keys() - {JOINT}:
-                        for name in filter(None, (pool, named.get(pool))):
-                            values = found.setdefault(name, ([], []))
-                            for own, mention in zip(values, both, strict=True):
-                                own.append(hit(mention.reranked[pool], 1))
+            if not part:
+                continue
+            memory = self.memory_without(part)
+            known_words = _known_words(memory, part)
+            old, new = before.search(), after.search(scoring=fitted.without(number))
+            if known is not None:
+                old = old.with_counterparts(known)
+            ranked = (
+                rank_mentions(setup.linker(search.with_memory(memory)), part, kbs, MOST_RANKED)
+                for setup, search in ((before, old), (after, new))
+            )
+            for both in zip(*ranked, strict=True):
+                words = KNOWN_WORDS if both[0].surface in known_words else OTHER_WORDS
+                for pool in both[0].ranks.keys() - {JOINT}:
+                    for name in (pool, words) if pool == JUDGED_JOINT else (pool,):
+                        values = found.setdefault(name, ([], []))
+                        for own, mention in zip(values, both, strict=True):
+                            own.append(hit(mention.reranked[pool], 1))
             done += len(part)
             self.progress(Progress("comparing with the space before", done, len(chosen)))
         if KNOWN_WORDS not in found:  # nothing was learnt
@@ -169,66 +166,37 @@ class _Judging:
         )
 
 
-def _known_words(memory: Memory | None, documents: Sequence[Document]) -> set[str]:
+def _known_words(memory: Memory, documents: Sequence[Document]) -> set[str]:
     """The surfaces of some documents that meant an entity where memory learnt."""
     surfaces = {one.surface for document in documents for one in document.mentions}
     keys = {surface: name_key(fold(surface)) for surface in surfaces}
-    meanings = memory.meanings(keys.values()) if memory is not None else {}
+    meanings = memory.meanings(keys.values())
     meant = {key for key, own in meanings.items() if any(one.entity.key for one in own)}
     return {surface for surface, key in keys.items() if key in meant}
 
 
-def _judging(target: Opened, settings: RunSettings, space: Space, progress: OnProgress) -> _Judging:
+def _held_back(
+    store: Store, settings: RunSettings, space: Space, progress: OnProgress
+) -> _HeldBack:
     held = settings.docs, settings.recipe.selection, settings.seed, space.kbs()
-    documents = [*held_back_documents(target.store, *held)]
-    remembered = is_remembered(target.store, sources_of_documents(target.store, settings.docs))
-    return _Judging(target, documents, remembered, progress)
+    known = memory_without(store, sources_of_documents(store, settings.docs))
+    return _HeldBack([*held_back_documents(store, *held)], progress, known)
 
 
 # ---------------------------------------------------------------------------- a trained model
-@dataclass(frozen=True, slots=True)
-class NewSpace:
-    """A space in the folder of a run, as it would be published."""
-
-    joint: WorkspaceSpace
-    model: str
-    build: BuildReport
-    scoring: Scoring | None
-    """None where no mentions were held back to fit it."""
-    replacement: Replacement | None
-    """How it answers beside the published space; None where there is none."""
-    replaces: str
-    """The model of the space that was published when it was judged; empty: none was."""
-
-    def publish(self, target: Opened, progress: Tell, *, anyway: bool = False) -> BuildReport:
-        """Put it in the place of the published space; what was encoded is kept.
-
-        An error where that space is no longer the one that it was judged by, unless ``anyway``.
-        """
-        folder = target.joint_space.folder
-        if not anyway and folder.model_published() != self.replaces:
-            raise SpaceError(
-                f"space {folder.name!r} got another model while this run was judged",
-                hint="`kglink finetune --resume` with --run and the run's name judges it again.",
-            )
-        folder.take_segments(self.joint.folder)
-        joint = target.joint_space.with_model(self.model)
-        may_replace = None if anyway else self.replaces
-        built = replace(joint, replaces=may_replace).build(progress=progress)
-        target.joint_space = joint
-        if self.scoring is not None:
-            write_scoring(folder.path, built.manifest.model.fingerprint, self.scoring)
-        shutil.rmtree(self.joint.root / SPACES_FOLDER)
-        return replace(self.build, manifest=built.manifest)
-
-
-def new_space(
-    target: Opened, report: TrainingReport, compared: Collection[tuple[str, str]], progress: Tell
-) -> NewSpace:
-    """Build the space of a run's model in the run's folder, fit it, and compare its answers.
+def publish_model(
+    target: Opened,
+    report: TrainingReport,
+    compared: Collection[tuple[str, str]],
+    progress: Tell,
+    *,
+    anyway: bool,
+) -> tuple[BuildReport | None, Scoring | None, Replacement | None, str]:
+    """Give the model of a run to the space, built and fitted in the run's folder first.
 
     ``compared``: the KBs whose overlaps were found for the run; the published space answers
-    without these.
+    without these. Returns what was built, how it weighs evidence if mentions were held back, how
+    it answers beside the published space if there is one, and why it was not published.
     """
     model, replaces = str(report.model), target.joint_space.folder.model_published()
     joint = replace(target.joint_space.with_model(model), root=report.folder)
@@ -241,29 +209,61 @@ def new_space(
             before = target.space()
         except (ModelError, SpaceError) as error:
             progress(Note(f"nothing to compare with, the space cannot be read: {error.message}"))
-    if report.recalls is None:  # no mentions were held back
-        return NewSpace(joint, model, built, None, Replacement({}) if before else None, replaces)
-    space = joint.open()
-    judging = _judging(target, read_settings(report.folder), space, progress)
-    link = target.settings.link
-    own = LinkSetup(space, joint.encoder, link, target.store, target.registry)
-    fitted = judging.fit(own)
-    after = replace(own, link=without_auto(link)).changed(found_by="all")
-    replacement = None
-    if before:
-        known = counterparts_of(target.store, before, but=compared)
-        old = replace(after, space=before, encoder=target.encoder)
-        replacement = judging.compare(old, after, fitted, known)
-    return NewSpace(joint, model, built, fitted.scoring, replacement, replaces)
+    scoring, replacement = None, Replacement({}) if before else None
+    if report.recalls is not None:  # mentions were held back
+        space = joint.open()
+        held_back = _held_back(target.store, read_settings(report.folder), space, progress)
+        link = target.settings.link
+        own = LinkSetup(space, joint.encoder, link, target.store, target.registry)
+        fitted = own.fit(*held_back)
+        scoring = fitted.scoring
+        if before:
+            after = replace(own, link=without_auto(link)).changed(found_by="all")
+            known = counterparts_of(target.store, before, but=compared)
+            old = replace(after, space=before, encoder=target.encoder)
+            replacement = held_back.compare(old, after, fitted, known)
+    refused = replacement.objection if replacement and not anyway else ""
+    if refused:
+        return None, scoring, replacement, refused
+    published = take_place(target, joint, model, None if anyway else replaces, scoring, progress)
+    return replace(built, manifest=published.manifest), scoring, replacement, ""
+
+
+def take_place(
+    target: Opened,
+    built: WorkspaceSpace,
+    model: str,
+    replaces: str | None,
+    scoring: Scoring | None,
+    progress: Tell,
+) -> BuildReport:
+    """Put a space that was built elsewhere in the place of the published one; vectors are kept.
+
+    An error where that one has another model than ``replaces`` by now; None: whichever it has.
+    """
+    folder = target.joint_space.folder
+    if replaces is not None and folder.model_published() != replaces:
+        raise SpaceError(
+            f"space {folder.name!r} got another model while this run was judged",
+            hint="`kglink finetune --resume` with --run and the run's name judges it again.",
+        )
+    folder.take_segments(built.folder)
+    joint = target.joint_space.with_model(model)
+    report = replace(joint, replaces=replaces).build(progress=progress)
+    target.joint_space = joint
+    if scoring is not None:
+        write_scoring(folder.path, report.manifest.model.fingerprint, scoring)
+    shutil.rmtree(built.root / SPACES_FOLDER)
+    return report
 
 
 def fit_to_held_back(target: Opened, settings: RunSettings, progress: OnProgress) -> None:
     """Fit the space of a run's model as if it were published, where nobody has fitted it."""
     space = target.space()
     if read_scoring(space.folder.path, space.manifest.model.fingerprint) is None:
-        judging = _judging(target, settings, space, progress)
-        if judging.documents:
-            judging.fit(target.link_setup())
+        held_back = _held_back(target.store, settings, space, progress)
+        if held_back.documents:
+            target.link_setup().fit(*held_back)
 
 
 # ------------------------------------------------------------------------ a trained reranker
@@ -276,13 +276,13 @@ def publish_reranker(
     what the space answers without it and with it, and why it was not given to the space.
     """
     space = target.space()
-    judging = _judging(target, settings, space, progress)
+    held_back = _held_back(target.store, settings, space, progress)
     link = without_auto(target.settings.link)
     setup = replace(target.link_setup(), link=link, reranker=trained.folder)
     before = setup.changed(found_by="all", rerank_top=0)
     after = setup.changed(found_by="all", rerank_top=link.rerank_top or RERANKED)
-    fitted = judging.fit(after)
-    replacement = judging.compare(before, after, fitted)
+    fitted = after.fit(*held_back)
+    replacement = held_back.compare(before, after, fitted)
     if replacement.objection and not anyway:
         return trained, replacement, replacement.objection
     joint = replacement.tests[JUDGED_JOINT]
@@ -303,25 +303,27 @@ def publish_detector(opened: Opened, trained: DetectorReport) -> DetectorReport:
     the store has besides: a detector may be good on texts like those that it has learnt from, and
     bad on others.
     """
-    model = {"link.detector_settings": {f"{LEARNED}.model": str(trained.folder)}}
-    both = {"link.detector": (DICTIONARY, LEARNED), **model}
-    alone = {"link.detector": (LEARNED,), **model}
+    model = {f"{LEARNED}.model": str(trained.folder)}
+    asked = {
+        "learned": {"link.detector": (LEARNED,), "link.detector_settings": model},
+        "together": {"link.detector": (DICTIONARY, LEARNED), "link.detector_settings": model},
+        "dictionary": {"link.detector": (DICTIONARY,), "link.detector_settings": {}},
+    }
 
-    documents, held_out = trained.texts.documents, trained.texts.held_out[:_MOST_COMPARED]
-    here = Comparison(
-        learned=_f1(opened, alone, documents, held_out),
-        together=_f1(opened, both, documents, held_out),
-        dictionary=_f1(opened, _DICTIONARY_ALONE, documents, held_out),
-        documents=len(held_out),
-    )
+    def compared(
+        sources: Sequence[str], texts: Sequence[TaggedText], unasked: str = ""
+    ) -> Comparison:
+        f1 = {
+            name: 0.0 if name == unasked else _f1(opened, settings, sources, texts)
+            for name, settings in asked.items()
+        }
+        return Comparison(**f1, documents=len(texts))
+
+    here = compared(trained.texts.documents, trained.texts.held_out[:_MOST_COMPARED])
     made = trained.manifest.model_copy(update={"compared": here})
+    unasked = "together" if made.finds_alone else "learned"
     elsewhere = {
-        name: Comparison(
-            learned=_f1(opened, alone, [name], texts) if made.finds_alone else 0.0,
-            together=0.0 if made.finds_alone else _f1(opened, both, [name], texts),
-            dictionary=_f1(opened, _DICTIONARY_ALONE, [name], texts),
-            documents=len(texts),
-        )
+        name: compared([name], texts, unasked)
         for name, texts in _other_texts(opened.store, trained.texts)
     }
     manifest = made.model_copy(update={"elsewhere": elsewhere})

@@ -26,14 +26,14 @@ from kglink.space.space import Space
 from kglink.store import Store
 from kglink.text.entity_text import entity_text
 from kglink.training.documents import sources_of_documents
-from kglink.workspace import judging
 from kglink.workspace.evaluate import error_analysis
 from kglink.workspace.folder import MAP_ENTITIES, named
 from kglink.workspace.joint_space import encoder_of
-from kglink.workspace.judging import evaluated, report_as_json
+from kglink.workspace.judging import evaluated, judge, judge_rankings, report_as_json
 from kglink.workspace.opened import Opened
 from kglink.workspace.spaces import build_if_stale
-from kglink.workspace.training import Runs, WorkspaceRun
+from kglink.workspace.training import WorkspaceRun
+from kglink.workspace.training import run as run_of
 
 FORMAT = 1
 #: The ranks of the recall curves.
@@ -66,8 +66,7 @@ def report(
     names = named(runs)
     if not names:
         raise UsageError("a report needs a run", hint="`kglink runs` lists those there are.")
-    known = Runs(opened.folder)
-    found = [known.get(name) for name in names]
+    found = [run_of(opened, name) for name in names]
     asked, split = _judged_documents(opened, found[0], named(docs), split)
     shapes = []
     with tempfile.TemporaryDirectory(prefix="kglink-report-") as scratch:
@@ -179,12 +178,12 @@ def _evaluated(
     facts = evaluated(other, question)
     comparison = Comparison(kept, facts, (1, 8, 64)) if kept.exists() else None
     if comparison is not None:
-        ranked = judging.evaluate(other, question, progress=progress, each=comparison.add_ranked)
+        ranked = judge_rankings(other, question, progress=progress, each=comparison.add_ranked)
         comparison.finish()
     else:
         with kept.open("w", encoding="utf-8") as out:
             writer = KeptWriter(out, facts)
-            ranked = judging.evaluate(other, question, progress=progress, each=writer.add_ranked)
+            ranked = judge_rankings(other, question, progress=progress, each=writer.add_ranked)
     raw = Question(docs, split, end_to_end=True, per_kb=False)
     cases: list[dict[str, Any]] = []
     counts: Counter[str] = Counter()
@@ -196,7 +195,7 @@ def _evaluated(
                 cases.append(case.as_json())
 
     analysis = error_analysis(other, raw, each=keep)
-    linked = judging.judge(other, raw, [analysis], progress)
+    linked = judge(other, raw, [analysis], progress)
     against = comparison.as_json(max(comparisons, 1), _SEED)["tests"] if comparison else None
     return {
         "retrieval": report_as_json(other, question, ranked),

@@ -28,7 +28,7 @@ from kglink.space.segment import INFO_FILE
 from kglink.space.segment_build import Block, Encoded
 from kglink.workspace.folder import SPACES_FOLDER, folder_size, named
 from kglink.workspace.joint_space import WorkspaceSpace
-from kglink.workspace.judging import evaluate, evaluated
+from kglink.workspace.judging import evaluated, judge_rankings
 from kglink.workspace.opened import Opened
 
 
@@ -100,7 +100,7 @@ def build_if_stale(
     try:
         if answers(opened, wait=wait):  # another thread has built it meanwhile
             return None
-        if not wait and opened.joint_space.publish_names(progress=progress):
+        if not wait and opened.joint_space.job(progress=progress).publish_names():
             return None
         return build(opened, progress=progress)
     except SpaceBusyError:
@@ -113,8 +113,8 @@ def build_if_stale(
 
 def answers(opened: Opened, *, wait: bool = True) -> bool:
     """Whether the space holds what the store holds; without ``wait`` all names are enough."""
-    space = opened.joint_space
-    return space.is_current() or (not wait and space.answers_by_names())
+    job = opened.joint_space.job()
+    return job.is_current() or (not wait and job.answers_by_names())
 
 
 #: How long a thread that need not wait for vectors waits for another one to publish names.
@@ -326,9 +326,9 @@ def compare_recalls(
         kept = Path(scratch) / "ranks.jsonl"
         with kept.open("w", encoding="utf-8") as out:
             writer = KeptWriter(out, evaluated(one, asked))
-            first = evaluate(one, asked, progress=progress, each=writer.add_ranked)
+            first = judge_rankings(one, asked, progress=progress, each=writer.add_ranked)
         comparison = Comparison(kept, evaluated(other, asked), asked.ks)
-        second = evaluate(other, asked, progress=progress, each=comparison.add_ranked)
+        second = judge_rankings(other, asked, progress=progress, each=comparison.add_ranked)
         comparison.finish()
     return RecallComparison(names, split, kbs, first, second, comparison.tests())
 

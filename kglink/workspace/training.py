@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -26,8 +26,8 @@ from kglink.space.manifest import RowKind
 from kglink.space.space import Space
 from kglink.store import Store
 from kglink.text.entity_text import entity_text
-from kglink.training.recipe import DEFAULT_RECIPE, Recipe, RecipeInfo, list_recipes, load_recipe
-from kglink.training.run import MODEL, SETTINGS, Curve, RunInfo, alone, is_busy, list_runs, read_run
+from kglink.training.recipe import Recipe, RecipeInfo, list_recipes, load_recipe
+from kglink.training.run import MODEL, SETTINGS, Curve, RunInfo, alone, list_runs, read_run
 from kglink.workspace.folder import RUNS_FOLDER, SPACES_FOLDER
 from kglink.workspace.opened import Opened
 
@@ -52,10 +52,10 @@ class Destination:
     compared: tuple[tuple[str, str], ...] = ()
     """The KBs whose overlaps were found for the run; where it is refused they are taken back."""
 
-    @property
-    def is_ahead(self) -> bool:
-        """Whether the model has not come there yet."""
-        return bool(self.space) and not (self.published or self.refused)
+    @classmethod
+    def reached(cls, space: str, refused: str) -> Destination:
+        """Where the model came to, unless it was ``refused`` for some reason."""
+        return cls(space, published=not refused, refused=bool(refused))
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class WorkspaceRun(Shown):
             return "stopped"
         if self.destination.refused:
             return "unpublished"
-        return "trained" if self.destination.is_ahead else "done"
+        return "trained" if self.destination.space and not self.destination.published else "done"
 
     def as_json(self) -> dict[str, Any]:
         """A plain dictionary for machine-readable output."""
@@ -103,134 +103,85 @@ class WorkspaceRun(Shown):
         return {**self.as_json(), "settings": settings, "curve": self.curve.lines()}
 
 
-class Runs:
-    """The folder ``runs`` of a workspace."""
-
-    def __init__(self, workspace: Path) -> None:
-        self.folder = workspace / RUNS_FOLDER
-        self._spaces = workspace / SPACES_FOLDER
-
-    def all(self) -> list[WorkspaceRun]:
-        """All runs, the oldest first."""
-        used = self._models_in_use()
-        return [self._described(info, used) for info in list_runs(self.folder)]
-
-    def get(self, name: str) -> WorkspaceRun:
-        """One run."""
-        if not (self.path(name) / SETTINGS).is_file():
-            raise UnknownNameError("run", name, [run.name for run in list_runs(self.folder)])
-        return self._described(read_run(self.folder / name), self._models_in_use())
-
-    def path(self, name: str) -> Path:
-        """The folder of a run."""
-        if not _NAME.fullmatch(name):
-            raise UsageError(
-                f"{name!r} cannot be the name of a run",
-                hint="Letters, digits, dots, dashes and underscores, at most 100 of them.",
-            )
-        return self.folder / name
-
-    def free_number(self, stem: str) -> int:
-        """The first number with which ``STEM-NUMBER`` is a name that no run has."""
-        number = 1
-        while True:
-            folder = self.folder / f"{stem}-{number}"
-            # What a refused run left behind is not taken; one that still reads its data is.
-            if not ((folder / SETTINGS).is_file() or is_busy(folder)):
-                return number
-            number += 1
-
-    def last_unfinished(self) -> str:
-        """The run that was begun last of those that can be gone on with; none: empty."""
-        found = [run for run in self.all() if run.state in ("stopped", "trained")]
-        return found[-1].info.name if found else ""
-
-    def delete(self, name: str) -> None:
-        """Remove a run with its model."""
-        self.check_deletable(name)
-        folder = self.folder / name
-        with alone(folder):
-            # Without its settings it is no run: a removal that is cut short leaves none.
-            (folder / SETTINGS).unlink()
-            shutil.rmtree(folder)
-
-    def check_deletable(self, name: str) -> None:
-        """Refuse to remove a run while it is running, or while a space needs its model."""
-        run = self.get(name)
-        if run.spaces:
-            raise UsageError(
-                f"run {name!r}: space {' and '.join(run.spaces)} cannot do without its model",
-                hint="Build the space with another model first "
-                f"(`{build_command(run.spaces[0])} --model NAME`), "
-                "or delete the space.",
-            )
-        if run.info.busy:
-            raise UsageError(f"run {name!r} is in progress", hint="Wait for it, or stop it.")
-
-    def destination(self, name: str) -> Destination:
-        """The space that a run's model is for."""
-        path = self.folder / name / _DESTINATION
-        if not path.is_file():
-            return Destination()
-        try:
-            return TypeAdapter(Destination).validate_json(path.read_bytes())
-        except ValueError as error:
-            raise TrainingError(
-                f"{path}: is not what a run writes",
-                hint=f"Delete it, and name the space: `kglink finetune --resume --run {name} "
-                "--space SPACE`.",
-            ) from error
-
-    def set_destination(self, name: str, destination: Destination) -> None:
-        """Remember the space that a run's model is for, and whether it came there."""
-        folder = self.folder / name
-        folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(folder / _DESTINATION, json.dumps(asdict(destination)))
-
-    def _described(self, info: RunInfo, used: dict[str, tuple[str, ...]]) -> WorkspaceRun:
-        model = f"{RUNS_FOLDER}/{info.name}/{MODEL}"
-        return WorkspaceRun(info, self.destination(info.name), used.get(model, ()))
-
-    def _models_in_use(self) -> dict[str, tuple[str, ...]]:
-        used: dict[str, tuple[str, ...]] = {}
-        for space in space_names(self._spaces):
-            model = SpaceFolder(self._spaces, space).model()
-            if model is not None:
-                used[model.path] = (*used.get(model.path, ()), space)
-        return used
+def run_folder(opened: Opened, name: str) -> Path:
+    """The folder of a run, which may not be there yet."""
+    if not _NAME.fullmatch(name):
+        raise UsageError(
+            f"{name!r} cannot be the name of a run",
+            hint="Letters, digits, dots, dashes and underscores, at most 100 of them.",
+        )
+    return opened.folder / RUNS_FOLDER / name
 
 
-def stem_of(recipe: Recipe | str | Path | None) -> str:
-    """How a run is called that nobody named: as its recipe."""
-    if isinstance(recipe, Recipe):
-        return "run"
-    name = str(recipe or DEFAULT_RECIPE)
-    plain = Path(name).stem if name.endswith(".toml") else name
-    stem = re.sub(r"[^A-Za-z0-9._-]+", "-", plain).strip("-._")
-    return stem[:80] or "run"
+def read_destination(run: Path) -> Destination:
+    """The space that a run's model is for."""
+    path = run / _DESTINATION
+    if not path.is_file():
+        return Destination()
+    try:
+        return TypeAdapter(Destination).validate_json(path.read_bytes())
+    except ValueError as error:
+        raise TrainingError(
+            f"{path}: is not what a run writes",
+            hint=f"Delete it, and name the space: `kglink finetune --resume --run {run.name} "
+            "--space SPACE`.",
+        ) from error
+
+
+def write_destination(run: Path, destination: Destination) -> None:
+    """Remember the space that a run's model is for, and whether it came there."""
+    run.mkdir(parents=True, exist_ok=True)
+    write_atomically(run / _DESTINATION, json.dumps(asdict(destination)))
+
+
+def _described(opened: Opened, infos: Iterable[RunInfo]) -> list[WorkspaceRun]:
+    used: dict[str, list[str]] = {}
+    root = opened.folder / SPACES_FOLDER
+    for name in space_names(root):
+        if model := SpaceFolder(root, name).model():
+            used.setdefault(model.path, []).append(name)
+    found = []
+    for one in infos:
+        spaces = used.get(f"{RUNS_FOLDER}/{one.name}/{MODEL}", ())
+        found.append(WorkspaceRun(one, read_destination(one.folder), tuple(spaces)))
+    return found
 
 
 # --------------------------------------------------------------------------------------- verbs
-
-
 def runs(opened: Opened) -> list[WorkspaceRun]:
     """All runs of fine-tuning, the oldest first."""
-    return ShownList(Runs(opened.folder).all())
+    return ShownList(_described(opened, list_runs(opened.folder / RUNS_FOLDER)))
 
 
 def run(opened: Opened, name: str) -> WorkspaceRun:
     """One run, with its curve."""
-    return Runs(opened.folder).get(name)
+    folder = run_folder(opened, name)
+    if not (folder / SETTINGS).is_file():
+        raise UnknownNameError("run", name, [one.name for one in list_runs(folder.parent)])
+    return _described(opened, [read_run(folder)])[0]
 
 
 def check_run_deletable(opened: Opened, name: str) -> None:
     """Refuse a run that is in progress, or whose model a space needs."""
-    Runs(opened.folder).check_deletable(name)
+    found = run(opened, name)
+    if found.spaces:
+        raise UsageError(
+            f"run {name!r}: space {' and '.join(found.spaces)} cannot do without its model",
+            hint="Build the space with another model first "
+            f"(`{build_command(found.spaces[0])} --model NAME`), or delete the space.",
+        )
+    if found.info.busy:
+        raise UsageError(f"run {name!r} is in progress", hint="Wait for it, or stop it.")
 
 
 def delete_run(opened: Opened, name: str) -> None:
     """Remove a run with its model, unless it is in progress or a space needs the model."""
-    Runs(opened.folder).delete(name)
+    check_run_deletable(opened, name)
+    folder = run_folder(opened, name)
+    with alone(folder):
+        # Without its settings it is no run: a removal that is cut short leaves none.
+        (folder / SETTINGS).unlink()
+        shutil.rmtree(folder)
 
 
 def recipes(_: Opened, *, paper: str = "", table: str = "") -> list[RecipeInfo]:

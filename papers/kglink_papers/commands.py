@@ -143,13 +143,13 @@ def _list(*, as_json: bool, options: tuple[object, ...]) -> None:
 
 def _print_plan(asked: Reproducer, data: Path | None, *, as_json: bool) -> None:
     """Every run with its state, its steps, and how long those before it took."""
-    from kglink.workspace.training import Runs
+    from kglink.workspace.training import runs
 
     planned = asked.plan(data)
-    runs = {run.info.name: run.info for run in Runs(asked.opened.folder).all()}
+    trained = {run.info.name: run.info for run in runs(asked.opened)}
     paces = [
         info.report.seconds / info.steps
-        for info in (runs.get(one.name) for one in planned)
+        for info in (trained.get(one.name) for one in planned)
         if info is not None and info.report is not None and info.steps
     ]
     pace = sum(paces) / len(paces) if paces else None

@@ -37,7 +37,7 @@ from kglink.models.head_folder import RERANKER
 from kglink.records import EntityId
 from kglink.training.job import Tell
 from kglink.workspace.folder import REPRODUCED_FOLDER
-from kglink.workspace.judging import evaluate, evaluated
+from kglink.workspace.judging import evaluated, judge_rankings
 from kglink_papers.clusters import cluster_values
 from kglink_papers.data import Column, Layout, Part
 from kglink_papers.table import Values, value_of
@@ -182,7 +182,7 @@ class Judge:
         def write(draft: Path) -> None:
             with draft.open("w", encoding="utf-8") as out:
                 writer = KeptWriter(out, evaluated(own, question))
-                evaluate(own, question, progress=self.tell, each=writer.add_ranked)
+                judge_rankings(own, question, progress=self.tell, each=writer.add_ranked)
 
         return self._kept(own, part, deeper, write)
 

@@ -17,7 +17,7 @@ from kglink.training.recipe import Recipe, load_recipe, merged
 from kglink.training.reranker import FOLDER as RERANKER_FOLDER
 from kglink.training.run import MODEL, is_busy
 from kglink.workspace.finetune import find_missing_overlaps, finetune
-from kglink.workspace.training import Runs
+from kglink.workspace.training import run_folder, runs
 from kglink_papers.data import Training
 from kglink_papers.protocols import Row
 
@@ -93,7 +93,7 @@ class Model:
     def reader(self, opened: Opened) -> Path | None:
         """The folder of the cross-encoder that orders its candidates; None: none does."""
         if self.reader_run:
-            return Runs(opened.folder).path(self.reader_run) / RERANKER_FOLDER
+            return run_folder(opened, self.reader_run) / RERANKER_FOLDER
         base = self.recipe.reranker.base
         folder = Path(base).expanduser()
         return folder.resolve() if base and RERANKER.is_there(folder) else None
@@ -163,7 +163,7 @@ class Model:
             state = _state(opened, name) if name else "done"
             if state == "done":
                 continue
-            if is_busy(Runs(opened.folder).path(name)):
+            if is_busy(run_folder(opened, name)):
                 raise TrainingError(f"run {name} is in progress", hint="Wait for it, or stop it.")
             job = self.job(opened, reader=reader, resume=state == "stopped", data=data)
             with self.space(opened) as own:
@@ -192,7 +192,7 @@ class Model:
         manifest = own.joint_space.folder.usable_manifest()
         now = {kb: own.store.kb(kb).revision for kb in kbs}
         if manifest is None or not now.items() <= manifest.revisions.items():
-            trained = Runs(own.folder).path(self.name) / MODEL
+            trained = run_folder(own, self.name) / MODEL
             base = self.recipe.model.base if self.row.untrained else str(trained)
             build(own, model=base, progress=tell)
 
@@ -203,7 +203,7 @@ class Model:
 
 
 def _state(opened: Opened, name: str) -> State:
-    found = {run.info.name: run for run in Runs(opened.folder).all()}.get(name)
+    found = {run.info.name: run for run in runs(opened)}.get(name)
     if found is None:
         return "new"
     return "done" if found.info.done else "stopped"

@@ -116,7 +116,7 @@ def test_twice_while_a_space_is_built(here: Path, kglink: Kglink) -> None:
     ended(process, signal.SIGINT, times=2)
     with Workspace.open(here) as workspace:
         assert workspace.joint_space.folder.published_manifest().names_alone == ("many",)
-        assert workspace.joint_space.answers_by_names()
+        assert workspace.joint_space.job().answers_by_names()
 
 
 def test_again_while_python_ends(here: Path) -> None:

@@ -24,7 +24,7 @@ from kglink.store import Store
 from kglink.training.data import KBChoice, prepare
 from kglink.workspace import Workspace, init_workspace
 from kglink.workspace.discoveries import KeptDiscoveries, write_discoveries
-from kglink.workspace.publish import NewSpace
+from kglink.workspace.publish import take_place
 from store_support import job
 from tiny_models import write_model
 from training_world import fill, small, world_of, write_world_model
@@ -146,9 +146,9 @@ def test_a_model_replaces_only_the_one_that_it_was_judged_by(here: Path) -> None
     with opened(here) as workspace:
         built = workspace.build()
         now = built.manifest.model.fingerprint
-        parts = (workspace.joint_space, str(here / "other"), built, None, None)
+        parts = (workspace.joint_space, str(here / "other"), "of another run", None)
         with pytest.raises(SpaceError, match="got another model while this run was judged"):
-            NewSpace(*parts, replaces="of another run").publish(workspace, lambda _: None)
+            take_place(workspace, *parts, lambda _: None)
         assert workspace.space().manifest.model.fingerprint == now
 
 
