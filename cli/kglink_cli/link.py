@@ -75,7 +75,7 @@ def link(
         None,
         help="Least probability of a link, 0 (link everything) to 1 (nothing): .1 gives more "
         "links, with more wrong ones; .7 fewer and surer ones. Else what kglink fit chose, or "
-        ".35.",
+        ".3.",
     ),
     prefer: str | None = Option(None, help="KBs that answer first where several have it: a,b"),
     per_kb: bool = Option(False, "--per-kb", help="Also what each KB answers for itself."),

@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 
-from kglink.config import Settings, all_settings, env_name, load_settings, setting_descriptions
+from kglink.config import (
+    LinkSection,
+    Settings,
+    all_settings,
+    env_name,
+    load_settings,
+    setting_descriptions,
+)
 from kglink.errors import ConfigError, UnknownNameError
+from kglink.linking.scoring import DEFAULT_THRESHOLD
+from kglink_cli.main import build_app
 
 
 def write(folder: Path, text: str) -> Path:
@@ -88,3 +99,11 @@ def test_a_file_that_is_not_utf8(tmp_path: Path) -> None:
 def test_an_unknown_variable_names_the_nearest() -> None:
     with pytest.raises(UnknownNameError, match="KGLINK_LINK_TOP_K"):
         load_settings(env={"KGLINK_LINK_TOPK": "3"})
+
+
+def test_what_is_said_of_the_threshold_is_its_default() -> None:
+    link: Any = typer.main.get_command(build_app())
+    (flag,) = (one for one in link.commands["link"].params if one.name == "threshold")
+    said = f"{DEFAULT_THRESHOLD:.1f}".removeprefix("0")
+    assert flag.help.endswith(f" or {said}.")
+    assert f"else 0{said}." in setting_descriptions(LinkSection)["threshold"]
