@@ -266,12 +266,12 @@ def _name(workspace: Opened, job: FinetuneJob, team: Team) -> str:
             "there is no run to go on with",
             hint="`kglink runs` lists all of them; without --resume a new one begins.",
         )
-    stem = _stem_of(job.recipe) if job.learns_pairs else job.what
-    number = team.agree([_free_number(workspace, stem)] if team.is_first else None, 1)
+    stem = stem_of(job.recipe) if job.learns_pairs else job.what
+    number = team.agree([free_number(workspace, stem)] if team.is_first else None, 1)
     return f"{stem}-{number[0]:.0f}"
 
 
-def _free_number(workspace: Opened, stem: str) -> int:
+def free_number(workspace: Opened, stem: str) -> int:
     """The first number with which ``STEM-NUMBER`` is a name that no run has."""
     for number in count(1):
         folder = run_folder(workspace, f"{stem}-{number}")
@@ -281,7 +281,7 @@ def _free_number(workspace: Opened, stem: str) -> int:
     return number
 
 
-def _stem_of(recipe: Recipe | str | Path | None) -> str:
+def stem_of(recipe: Recipe | str | Path | None) -> str:
     """How a run is called that nobody named: as its recipe."""
     if isinstance(recipe, Recipe):
         return "run"
