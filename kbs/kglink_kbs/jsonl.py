@@ -350,6 +350,7 @@ def head_objects(head: SourceHead) -> list[dict[str, Any]]:
                 return objects  # of lines each holds one object
             objects.append(fields)
     except SourceError:  # who reads the source says where it is broken
-        if fields and not objects and (array or walk.line == line):
+        is_begun = fields or (b"\n" not in data and data.lstrip().startswith(b"{"))
+        if is_begun and not objects and (array or walk.line == line):
             return [fields]
     return objects
