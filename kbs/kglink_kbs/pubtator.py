@@ -121,7 +121,8 @@ class PubtatorAdapter:
                 f"a row of document {shortened(cells[0])} stands in document {id_}",
                 "A blank line separates two documents.",
             )
-        if len(cells) >= 4 and bool(_WORD.fullmatch(cells[1])) and not _NUMBER.fullmatch(cells[2]):
+        # A relation such as PMID, CID and two codes says nothing of a mention.
+        if len(cells) > 3 and _WORD.fullmatch(cells[1]) and not _NUMBER.fullmatch(cells[2]):
             return None
         if len(cells) < 5:
             raise BadValue(
@@ -170,12 +171,12 @@ class PubtatorExporter:
 
 
 def coded_gold(cells: Iterable[str], no_code: NoCode) -> _Gold:
-    """The codes of some cells, all of which are right; None where nobody gave one."""
-    listed = [code for cell in cells for code in map(str.strip, _CODES.split(cell)) if code]
-    codes = dict.fromkeys(bare_code(code) for code in listed if code not in _NO_CODE)
+    """All codes of some cells, each of which is right; None if there is no code."""
+    found = [code for cell in cells for code in map(str.strip, _CODES.split(cell)) if code]
+    codes = dict.fromkeys(bare_code(code) for code in found if code not in _NO_CODE)
     if codes:
         return tuple(EntityId("", code) for code in codes)
-    return () if listed and no_code == "nil" else None
+    return () if found and no_code == "nil" else None
 
 
 def sniff(head: SourceHead) -> float:

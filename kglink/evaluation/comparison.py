@@ -172,11 +172,13 @@ class Comparison(_Beside):
         ours = {"ranks": mention.ranks, "reranked": mention.reranked}
         if any(theirs[which].keys() != ours[which].keys() for which in ours):
             raise self._other(number, named)
-        for metric, (which, value) in self._values.items():
+        for metric, value in self._values.items():
             for pool in mention.ranks:
                 place = pool, metric
-                self._ours.setdefault(place, array("d")).append(value(ours[which][pool]))
-                self._theirs.setdefault(place, array("d")).append(value(theirs[which][pool]))
+                self._ours.setdefault(place, array("d")).append(value.of(ours[value.order][pool]))
+                self._theirs.setdefault(place, array("d")).append(
+                    value.of(theirs[value.order][pool])
+                )
 
     def tests(
         self, *, rounds: int = ROUNDS, seed: int = 0

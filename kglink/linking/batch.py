@@ -43,7 +43,7 @@ class Batch(NamedTuple):
     own: list[Surface]
     """For each mention that of its own words."""
     long: list[Surface | None]
-    """For each mention that of what its text says it is short for."""
+    """For each mention the surface of its full name (long form, whole name, place), if any."""
     contexts: Contexts
     unread: frozenset[int] = frozenset()
     """The mentions whose text was not read, because it would decide nothing."""
@@ -85,7 +85,7 @@ class BatchReader:
         Where all texts are read no two mentions are the same.
         """
         own = [mention.surface for mention in mentions]
-        long = self._long_forms(mentions) if self._use.names else [""] * len(mentions)
+        long = self._full_names(mentions) if self._use.names else [""] * len(mentions)
         texts = list(dict.fromkeys([*own, *filter(None, long)]))
         read = self._read(texts, mentions if self.reads_all else ())
         surfaces: dict[str, Surface] = {}
@@ -173,7 +173,7 @@ class BatchReader:
             return 0
         return self._reader.count_truncated(mentions)
 
-    def _long_forms(self, mentions: Sequence[MentionInText]) -> list[str]:
+    def _full_names(self, mentions: Sequence[MentionInText]) -> list[str]:
         """What each mention stands for: an abbreviation, a part of a name of its text, "Danish"."""
 
         @cache

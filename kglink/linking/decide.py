@@ -43,7 +43,7 @@ class Decision:
         """Choose the best candidate, or none."""
         mention, candidates = ranking.mention, ranking.candidates
         entity = self._probability(candidates)
-        probability = _of_place(mention) * entity
+        probability = _mention_probability(mention) * entity
         linked = bool(candidates) and probability >= self.threshold
         if linked:
             candidates = self._preferred_first(candidates)
@@ -66,16 +66,16 @@ class Decision:
         """What one KB answers for itself."""
         own = [one for one in ranking.candidates if one.id.kb == kb]
         entity = self._probability(own)
-        probability = _of_place(ranking.mention) * entity
+        probability = _mention_probability(ranking.mention) * entity
         if own and probability >= self.threshold:
             return KBAnswer(kb, own[0], probability)
         return KBAnswer(kb, None, self._nil_confidence(own, entity))
 
     def _nil_confidence(self, candidates: Sequence[Candidate], probability: float) -> float:
-        """How likely no KB has what is meant: 1 minus the highest probability that a KB has it.
+        """How likely no KB has what is meant: 1 - max over KBs of P(the KB has it).
 
-        KBs of one field have the same gaps, so their probabilities are not multiplied. A KB whose
-        candidate is right has it.
+        It is no product, since KBs of one field lack the same things; and at most 1 - P(the best
+        candidate is right).
         """
         present = (
             self.scoring.probability_of_presence(head, lead_of(head, candidates))
@@ -130,8 +130,8 @@ class Decision:
         return both_named and self.nearness(left.id, right.id) >= LEAST_NEARNESS
 
 
-def _of_place(mention: MentionInText) -> float:
-    """That a place is a mention; 1 where somebody said so."""
+def _mention_probability(mention: MentionInText) -> float:
+    """Probability that the place is a mention; 1 if the user gave it."""
     return 1.0 if mention.given else mention.score
 
 

@@ -3,8 +3,8 @@
 The rule is that of Schwartz and Hearst (2003): the letters of the short form stand in the long
 form in their order, and the first of them begins a word there. Where it finds nothing, the initials
 of as many words in another order will do: "myotonic dystrophy (DM)" is short for its Latin name.
-`kglink.linking.reading` asks for the long form of a mention, and looks in the whole document too;
-`kglink.linking.detect` asks for the places of short forms.
+`kglink.linking.reading` asks for the long form of a mention, in all texts of its document that are
+linked with it; `kglink.linking.detect` asks for the places of short forms.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from math import log2
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from kglink.evaluation.rankings import JOINT, JSON_KEYS, JUDGED_JOINT, Rank, RankedMention
 from kglink.evaluation.significance import Interval, mean_interval, share_interval
@@ -25,7 +25,7 @@ AP_AT_1 = "AP@1"
 MAP_AT_10 = f"MAP@{RERANKED}"
 MRR = "MRR"
 NDCG_AT_10 = f"nDCG@{RERANKED}"
-#: The figures of tables and comparisons beside R@k; `values_of` has all, and so has JSON.
+#: The figures of tables and comparisons beside R@k; JSON has all of `values_of`.
 SHOWN = (AP_AT_1, MAP_AT_10, MRR)
 
 
@@ -47,17 +47,19 @@ def discounted(rank: Rank, *, within: int = RERANKED) -> float:
 
 
 class Value(NamedTuple):
-    """What a mention counts, from its rank as retrieved (``ranks``) or re-ranked (``reranked``)."""
+    """What a mention counts, by its rank as retrieved (`ranks`) or re-ranked."""
 
-    which: str
+    order: Literal["ranks", "reranked"]
     of: Callable[[Rank], float]
+    is_share: bool = False
+    """It counts 0 or 1: its interval is that of a share."""
 
 
 def values_of(ks: Sequence[int], *, depth: int | None = None) -> dict[str, Value]:
     """What each figure is the mean of, by its name; MRR looks ``depth`` deep (None: to the end)."""
     return {
-        **{f"R@{k}": Value("ranks", partial(hit, k=k)) for k in ks},
-        AP_AT_1: Value("reranked", partial(hit, k=1)),
+        **{f"R@{k}": Value("ranks", partial(hit, k=k), is_share=True) for k in ks},
+        AP_AT_1: Value("reranked", partial(hit, k=1), is_share=True),
         MAP_AT_10: Value("reranked", partial(reciprocal, within=RERANKED)),
         MRR: Value("ranks", partial(reciprocal, within=depth)),
         NDCG_AT_10: Value("reranked", discounted),
@@ -66,13 +68,13 @@ def values_of(ks: Sequence[int], *, depth: int | None = None) -> dict[str, Value
 
 def _counted(
     retrieved: Ranks, reranked: Ranks, ks: Sequence[int]
-) -> Iterator[tuple[str, list[float], list[int]]]:
+) -> Iterator[tuple[str, Value, list[float], list[int]]]:
     """For each figure its values from the last rank to none, and how many mentions have each."""
-    for name, (which, value) in values_of(ks).items():
-        ranks = retrieved if which == "ranks" else reranked
+    for name, one in values_of(ks).items():
+        ranks = retrieved if one.order == "ranks" else reranked
         # In one order: the same counts give the same sum, in whatever order they came.
         ordered = sorted(ranks.items(), key=lambda item: item[0] or 0, reverse=True)
-        yield name, [value(rank) for rank, _ in ordered], [count for _, count in ordered]
+        yield name, one, [one.of(rank) for rank, _ in ordered], [count for _, count in ordered]
 
 
 def figures_of(retrieved: Ranks, reranked: Ranks, ks: Sequence[int]) -> dict[str, float]:
@@ -82,16 +84,16 @@ def figures_of(retrieved: Ranks, reranked: Ranks, ks: Sequence[int]) -> dict[str
     """
     return {
         name: sum(n * value for n, value in zip(counts, values, strict=True)) / (sum(counts) or 1)
-        for name, values, counts in _counted(retrieved, reranked, ks)
+        for name, _, values, counts in _counted(retrieved, reranked, ks)
     }
 
 
 def intervals_of(retrieved: Ranks, reranked: Ranks, ks: Sequence[int]) -> dict[str, Interval]:
     """The 95% interval of every figure of `figures_of`."""
     found = {}
-    for name, values, counts in _counted(retrieved, reranked, ks):
-        if name.startswith(("R@", "AP@")):  # a share of mentions
-            part = sum(count for one, count in zip(values, counts, strict=True) if one)
+    for name, one, values, counts in _counted(retrieved, reranked, ks):
+        if one.is_share:
+            part = sum(count for value, count in zip(values, counts, strict=True) if value)
             found[name] = share_interval(part, sum(counts))
         else:
             found[name] = mean_interval(values[::-1], counts[::-1])
