@@ -174,11 +174,9 @@ class Comparison(_Beside):
             raise self._other(number, named)
         for metric, value in self._values.items():
             for pool in mention.ranks:
-                place = pool, metric
-                self._ours.setdefault(place, array("d")).append(value.of(ours[value.order][pool]))
-                self._theirs.setdefault(place, array("d")).append(
-                    value.of(theirs[value.order][pool])
-                )
+                for kept, ranks in ((self._ours, ours), (self._theirs, theirs)):
+                    column = kept.setdefault((pool, metric), array("d"))
+                    column.append(value.of(ranks[value.order][pool]))
 
     def tests(
         self, *, rounds: int = ROUNDS, seed: int = 0
