@@ -255,6 +255,8 @@ class OverlapSection(Section):
     name_kinds: tuple[Literal["title", "alias", "synonym", "redirect", "anchor"], ...] = ()
     """The names that `names` and `paper` compare; none named: all (`names`), or titles alone
     (`paper`)."""
+    strip_disambiguator: bool = True
+    """`Clara Oswald (Immortals)` is also called `Clara Oswald`."""
     max_name_pairs: int = Field(10_000, ge=1)
     """A name that would make more pairs than this is passed over and reported."""
     max_encoded_rows: int = Field(500_000, ge=0)

@@ -312,8 +312,9 @@ class _Reviewing:
         if not found:
             raise UsageError(f"no entity is found by {words!r}", hint="Type a name or kb:key.")
         offered = [one.id for one in found]
-        self.console.print(*self._choices(offered), sep="\n")
-        self.console.print("which one?", style="dim")
+        if self.is_shown:
+            self.console.print(*self._choices(offered), sep="\n")
+            self.console.print("which one?", style="dim")
         key = next((one for one in self.typed if not one.isspace()), "")
         return self.session.choose(_numbered(key, offered))
 

@@ -163,7 +163,7 @@ def _write_table(
     The first of the columns is resolved, the others are what is known of it. Answers are kept
     beside the output until it is whole, and the same command goes on after them.
     """
-    from kglink.workspace.link import job_of, made_of
+    from kglink.workspace.link import job_of
     from kglink.workspace.ray_workers import spread_on_ray
     from kglink.workspace.resolve import (
         COLUMNS,
@@ -221,7 +221,7 @@ def _write_table(
         sys.stdout.flush()
     else:
         settings = workspace.settings.model_dump(mode="json")
-        made_by = [columns, threshold, made_of(workspace), settings]
+        made_by = [columns, threshold, workspace.state(), settings]
         with opened_draft(output, made_by, keep_empty=False) as (_, draft):
             kept = KeptChunks(draft)
             with display() as show, whole_file(workspace, output) as out:

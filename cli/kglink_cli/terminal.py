@@ -38,10 +38,10 @@ def keys() -> Iterator[Iterator[str]]:
         # What was typed ahead is kept; Ctrl-C still interrupts.
         tty.setcbreak(terminal, termios.TCSADRAIN)
 
-    begin()
     # After Ctrl-Z and `fg` the terminal is as the shell has left it.
     heard = signal.signal(signal.SIGCONT, begin)
     try:
+        begin()
         yield _typed(terminal)
     finally:
         signal.signal(signal.SIGCONT, heard)

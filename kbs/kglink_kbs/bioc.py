@@ -314,6 +314,12 @@ class _Documents:
 def _fields_of(element: Element) -> _Fields:
     """What an element holds, in the shape that it has in JSON."""
     fields: _Fields = {"infons": {}}
+    _fill(fields, element)
+    return fields
+
+
+def _fill(fields: _Fields, element: Element) -> None:
+    """Put in what an element holds, within tags that BioC does not know too."""
     for part in element:
         if part.tag in _NODES:
             fields.setdefault(f"{part.tag}s", []).append(_fields_of(part))
@@ -323,7 +329,8 @@ def _fields_of(element: Element) -> _Fields:
             fields["infons"][part.get("key", "")] = "".join(part.itertext())
         elif part.tag in ("id", "text", "offset"):
             fields[part.tag] = "".join(part.itertext())
-    return fields
+        else:
+            _fill(fields, part)
 
 
 # ------------------------------------------------------------------------------------ writing

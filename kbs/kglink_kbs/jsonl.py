@@ -5,12 +5,12 @@ A record that `kglink export` wrote is read to the letter: nothing is guessed.
 
 from __future__ import annotations
 
-import io
+import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any, Literal, TextIO, TypeVar, cast, get_args
 
-from kglink.errors import SourceError
 from kglink.records import (
     Alias,
     AliasKind,
@@ -27,7 +27,7 @@ from kglink.sources import Problems, Source, SourceHead
 from kglink.text.printable import printable_json
 from kglink_kbs.annotations import DocumentFields, DocumentMaker
 from kglink_kbs.entities import CODES, Descriptions, EntityFields, EntityMaker
-from kglink_kbs.json_stream import JsonWalk, is_array, json_objects
+from kglink_kbs.json_stream import is_array, json_objects
 from kglink_kbs.keys import choose_key
 from kglink_kbs.spellings import ENTITY, NOT_READ, Shapes, find_fields
 from kglink_kbs.values import (
@@ -195,6 +195,9 @@ def _said(**fields: object) -> dict[str, object]:
     return {name: value for name, value in fields.items() if value}
 
 
+_SPACED = {
+    signs: re.compile(rf"\s*[{re.escape(signs)}]\s*") for signs in ("{", "[", ":", ",}", ",]")
+}
 #: Objects by which a format is guessed: 64 KiB may hold 20,000 empty ones.
 _ENOUGH = 500
 #: What a record with a text and neither mentions nor spans is.
@@ -335,22 +338,65 @@ def document_share(objects: list[dict[str, Any]]) -> float:
 
 
 def head_objects(head: SourceHead) -> list[dict[str, Any]]:
-    """The first objects in a source's beginning; of one that is cut off, its first fields."""
-    data = head.head.decode("utf-8-sig", errors="ignore").encode()
-    array, line, objects = is_array(data), 0, list[dict[str, Any]]()
-    fields: dict[str, Any] = {}
-    walk = JsonWalk(Source.from_bytes(data), io.BytesIO(data), "")
+    """The first objects in a source's beginning, up to one that is broken."""
     try:
-        for _ in walk.items() if array else iter(walk.sign, ""):
-            line, fields = walk.line, {}
-            for name in walk.members():
-                fields[name] = None  # it may be cut off
-                fields[name] = walk.value()
-            if len(objects) == _ENOUGH or (walk.line > line and not array):
-                return objects  # of lines each holds one object
-            objects.append(fields)
-    except SourceError:  # who reads the source says where it is broken
-        is_begun = fields or (b"\n" not in data and data.lstrip().startswith(b"{"))
-        if is_begun and not objects and (array or walk.line == line):
-            return [fields]
-    return objects
+        text = head.head.decode("utf-8-sig", errors="ignore")
+        objects = _array_objects(text) if is_array(head.head) else _line_objects(text)
+    except (ValueError, RecursionError):
+        return []
+    return objects[:_ENOUGH] if all(isinstance(one, dict) for one in objects) else []
+
+
+def _line_objects(text: str) -> list[dict[str, Any]]:
+    *lines, last = text.split("\n")
+    values = []
+    for line in filter(str.strip, lines):
+        try:
+            values.append(json.loads(line))
+        except ValueError:
+            if not values:
+                raise
+            break  # who reads the source says which line is broken
+    if not values:  # one line so far: whole, or longer than the beginning
+        return [_begun_object(last)]
+    return values
+
+
+def _begun_object(text: str) -> dict[str, Any]:
+    """The fields of an object that may not be whole; the last may have lost its value."""
+    decoder = json.JSONDecoder()
+    fields: dict[str, Any] = {}
+    place = _past(text, 0, "{")
+    while text[place : place + 1] == '"':
+        try:
+            name, place = decoder.raw_decode(text, place)
+            fields[name] = None
+            fields[name], place = decoder.raw_decode(text, _past(text, place, ":"))
+            place = _past(text, place, ",}")
+        except json.JSONDecodeError:
+            break
+    return fields
+
+
+def _past(text: str, place: int, signs: str) -> int:
+    """The place behind one of ``signs`` and the white space on both sides of it."""
+    found = _SPACED[signs].match(text, place)
+    if not found:
+        raise ValueError(f"none of {signs} at {place}")
+    return found.end()
+
+
+def _array_objects(text: str) -> list[dict[str, Any]]:
+    decoder = json.JSONDecoder()
+    values: list[Any] = []
+    place = _past(text, 0, "[")
+    while text[place : place + 1] == "{":
+        try:
+            value, place = decoder.raw_decode(text, place)
+        except json.JSONDecodeError:
+            if not values:
+                return [_begun_object(text[place:])]
+            break
+        values.append(value)
+        place = _past(text, place, ",]")
+    return values

@@ -87,10 +87,13 @@ class Decision:
         """The candidates, before them the best one, or the same thing in a KB that goes first."""
         best = candidates[0]
         same = [
-            one
-            for one in candidates
-            if (one.id.kb in self.stated or best.score - one.score <= _TIE)
-            and (one is best or self._is_same(best, one))
+            best,
+            *(
+                one
+                for one in candidates[1:]
+                if (one.id.kb in self.stated or best.score - one.score <= _TIE)
+                and self._is_same(best, one)
+            ),
         ]
         order = {kb: place for place, kb in enumerate(self.preferred)}
         chosen = min(same, key=lambda one: order.get(one.id.kb, len(order)))

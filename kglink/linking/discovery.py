@@ -54,6 +54,17 @@ class UnknownMention:
     """Probability that no KB has it."""
     nearest: tuple[Candidate, ...]
 
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A sentence that speaks of a discovery, and where it stands."""
+
+    document: str
+    start: int
+    end: int
+    surface: str
+    sentence: str
+
     def as_json(self) -> dict[str, object]:
         """One of the ``examples`` of a discovery."""
         return {
@@ -80,8 +91,7 @@ class Discovery:
     """How probably a mention of it means nothing in any KB, on average."""
     mentions: int
     documents: int
-    examples: tuple[UnknownMention, ...]
-    """Mentions of it, each in another sentence."""
+    examples: tuple[Example, ...]
     nearest: tuple[tuple[EntityId, str], ...]
     """The known entities that come nearest, with their titles."""
 
@@ -198,9 +208,10 @@ def _discovery(
     types = Counter(near.type for one in group for near in one.nearest[:_TYPED])
     most = max(types, key=lambda name: types[name], default="")
     best_first = sorted(nearest.values(), key=lambda one: (-one.score, str(one.id)))
-    examples: dict[str, UnknownMention] = {}
+    examples: dict[str, Example] = {}
     for one in sorted(group, key=lambda one: (one.document, one.start)):
-        examples.setdefault(one.sentence, one)
+        example = Example(one.document, one.start, one.end, one.surface, one.sentence)
+        examples.setdefault(one.sentence, example)
     return Discovery(
         id=_id(title, names, known, taken),
         title=title,

@@ -23,6 +23,7 @@ from kglink.errors import DamagedFileError, ModelError, NewerFileError
 from kglink.files import manifest as manifests
 from kglink.files.atomic import atomic_folder, recover_folder
 from kglink.files.manifest import FileInfo, ManifestPart
+from kglink.models.model_json import read_json
 from kglink.models.settings import BiEncoderSettings
 from kglink.models.source import HISTORY, ModelSource, describe_folder, file_sha256
 
@@ -65,6 +66,7 @@ class ManifestFolder(Generic[Manifest]):
     def read(self, folder: Path, *, check: bool = True) -> Manifest:
         """What a folder says of itself; with ``check`` its files are compared with it."""
         recover_folder(folder)
+        read_json(folder / self.name)  # whoever made it: small, whole, and no code in it
         try:
             manifest = manifests.read_manifest(self.kind, folder / self.name, newest=FORMAT)
             if check:

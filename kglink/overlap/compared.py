@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import zlib
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from itertools import islice
@@ -14,7 +15,7 @@ from zipfile import BadZipFile
 import numpy as np
 import numpy.typing as npt
 
-from kglink.files.atomic import atomic_file
+from kglink.files.atomic import atomic_file, sweep_drafts
 
 Array = npt.NDArray[Any]
 
@@ -22,6 +23,11 @@ Array = npt.NDArray[Any]
 KEPT_FILE = "compared.npz"
 #: It is kept this number of seconds after the last time, and this number of times what that took.
 _EVERY_S, _EVERY_TIMES = 30.0, 10.0
+#: What reading a damaged archive of arrays raises.
+_UNREADABLE = (
+    *(BadZipFile, EOFError, KeyError, MemoryError, NotImplementedError),
+    *(OSError, RuntimeError, TypeError, ValueError, zlib.error),
+)
 
 
 class Compared:
@@ -48,18 +54,18 @@ class Compared:
                 (self._folder / KEPT_FILE).open("rb") as stream,
                 np.load(stream, allow_pickle=False) as file,
             ):
-                count, *kept = (file[name] for name in file.files if name != "digest")
-                wanted = file["digest"].tobytes()
-        except (BadZipFile, EOFError, KeyError, OSError, ValueError):  # none, or damaged
+                number, *kept = (file[name] for name in file.files if name != "digest")
+                wanted, count = file["digest"].tobytes(), int(number)
+        except _UNREADABLE:  # none, or damaged
             return 0
-        for part in islice(parts, int(count)):
+        for part in islice(parts, count):
             digest.update(part)
         shapes = [one.shape for one in kept]
         if digest.digest() != wanted or shapes != [one.shape for one in self._found]:
             return 0
         for one, values in zip(self._found, kept, strict=True):
             one[...] = values
-        self._digest, self._parts = digest, int(count)
+        self._digest, self._parts = digest, count
         return self._parts
 
     def add(self, part: bytes) -> None:
@@ -69,6 +75,7 @@ class Compared:
         began = time.monotonic()
         if began >= self._next:
             self._folder.mkdir(parents=True, exist_ok=True)
+            sweep_drafts(self._folder)
             digest = np.frombuffer(self._digest.digest(), np.uint8)
             with atomic_file(self._folder / KEPT_FILE) as out:
                 np.savez(out, np.array(self._parts), *self._found, digest=digest)

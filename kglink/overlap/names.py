@@ -48,6 +48,7 @@ class NameRules:
 
     match: Match = "strict"
     kinds: tuple[str, ...] = ()
+    strip_disambiguator: bool = True
     strip_both: bool = True
     """Both titles of a pair may lose their brackets: `River Song (singer)` and `(doctor)`."""
     max_pairs: int = 10_000
@@ -214,7 +215,7 @@ class NameJoin:
             yield key, forms
 
     def _stripped(self, title: str) -> Iterator[_Form]:
-        if not self._rules.takes("title"):
+        if not self._rules.strip_disambiguator or not self._rules.takes("title"):
             return
         short = without_disambiguator(title)
         if folded := fold(short):
@@ -230,7 +231,7 @@ class NameJoin:
     def _stripped_titles(self, known: npt.NDArray[np.uint64]) -> dict[str, list[tuple[str, str]]]:
         """Shortened titles of the larger KB that the smaller one has: key and form of each."""
         found: dict[str, list[tuple[str, str]]] = defaultdict(list)
-        if not len(known):
+        if not self._rules.strip_disambiguator or not len(known):
             return found
         for key, title in self._store.bracketed_titles(self._large):
             for form in self._stripped(title):

@@ -123,6 +123,7 @@ class OverlapTools:
         return NameRules(
             match="folded" if self.is_full else settings.names,
             kinds=() if self.is_full else self.name_kinds,
+            strip_disambiguator=settings.strip_disambiguator,
             strip_both=settings.method != "paper",
             max_pairs=settings.max_name_pairs,
         )
@@ -148,8 +149,8 @@ class OverlapTools:
         their sake only on demand.
         """
         settings = self.settings
-        # True: earlier versions could leave what a title has in brackets.
-        facts: list[object] = [settings.method, True, settings.max_name_pairs, settings.one_to_one]
+        facts: list[object] = [settings.method, settings.strip_disambiguator]
+        facts += [settings.max_name_pairs, settings.one_to_one]
         if settings.method != "names":
             facts += [settings.threshold, self.encoder]
         if self.is_full:

@@ -191,7 +191,7 @@ class Registry:
             full = self.get(kind, name).name if dot else ""
             if full not in own:
                 raise ConfigError(
-                    f"{where}: {setting!r} is no setting of the {KINDS[kind].word} in use",
+                    f"{where}: no {KINDS[kind].word} in use has the setting {setting!r}",
                     hint=f"Write NAME.setting, with one of: {', '.join(own)}."
                     if own
                     else "None is in use.",

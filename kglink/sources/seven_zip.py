@@ -26,8 +26,8 @@ from kglink.sources.files import Unpacked
 _PIECE = 2**18
 #: A decoder unpacks all that it is given: it gets so little at a time that it makes about this...
 _BLOCK = 2**20
-#: ...within these bounds.
-_LEAST_READ, _MOST_READ = 2**10, 2**16
+#: ...within these bounds, and keeps back what is more than this.
+_LEAST_READ, _MOST_READ, _MOST_UNPACKED = 2**10, 2**16, 2**24
 _MOST_NAMES = 5
 #: Signature, version, checksum of what follows; place, size and checksum of the header.
 _START = struct.Struct("<6s2sIQQI")
@@ -90,7 +90,7 @@ class SevenZip(Unpacked):
         left, checksum = member.uncompressed, 0
         while left > 0:
             place = decoder.consumed
-            data = decoder.decompress(self._raw)
+            data = decoder.decompress(self._raw, min(skipped + left, _MOST_UNPACKED))
             if not data and decoder.consumed == place:
                 raise EOFError
             self._read = self._raw.tell()

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-IntArray = npt.NDArray[np.int64]
+from kglink.arrays import IntArray
+
 #: What is known of some rows, by their numbers.
 Read = Callable[[IntArray], npt.NDArray[Any]]
 

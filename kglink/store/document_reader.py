@@ -49,7 +49,7 @@ class GoldRow(NamedTuple):
     kb: str
     key: str
     is_there: bool = True
-    """Whether its entity is there now."""
+    """Whether its entity is there now, if that was asked."""
 
 
 class Annotated(NamedTuple):

@@ -184,23 +184,24 @@ def find_problems(db: Database) -> list[str]:
         .join_from(kbs, ingests, ingests.c.kb_id == kbs.c.id, isouter=True)
         .order_by(kbs.c.id)
     )
+    found: list[str] = []
     try:
-        found, rows = db.problems(), db.rows(query)
+        found += db.problems()
+        for name, removing, revision, read, started_at in db.rows(query):
+            if removing:
+                text = f"KB {name!r}: its removal stopped half-way; run kglink kbs remove again"
+            elif read is not None:
+                text = (
+                    f"KB {name!r}: add-kb of {started_at} stopped after {read:,} records; "
+                    "run it again to go on"
+                )
+            elif not revision:
+                text = f"KB {name!r}: its first add-kb stopped; run it again"
+            else:
+                continue
+            with db.exclusive(name) as idle:
+                if idle:
+                    found.append(text)
     except StoreError as error:
-        return [str(error)]
-    for name, removing, revision, read, started_at in rows:
-        if removing:
-            text = f"KB {name!r}: its removal stopped half-way; run kglink kbs remove again"
-        elif read is not None:
-            text = (
-                f"KB {name!r}: add-kb of {started_at} stopped after {read:,} records; "
-                "run it again to go on"
-            )
-        elif not revision:
-            text = f"KB {name!r}: its first add-kb stopped; run it again"
-        else:
-            continue
-        with db.exclusive(name) as idle:
-            if idle:
-                found.append(text)
+        found.append(str(error))
     return found

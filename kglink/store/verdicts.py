@@ -94,6 +94,11 @@ class VerdictTable:
         self._put({pair_of(left, right): before})
 
     def _judge(self, batch: Sequence[JudgedPair], source: str) -> None:
+        for *_, verdict in batch:
+            if verdict is not None and verdict not in get_args(Verdict):
+                raise UsageError(
+                    f"{verdict!r} is no verdict", hint=f"One of: {', '.join(get_args(Verdict))}."
+                )
         names = [name for one in batch for name in one[:2]]
         with self._db.read() as connection:
             hashes = text_hashes(connection, names)
@@ -102,10 +107,6 @@ class VerdictTable:
                 raise UsageError(f"there is no entity {name}", hint="kglink search finds its id.")
         said: dict[Pair, Judgement | None] = {}
         for left, right, verdict in batch:
-            if verdict is not None and verdict not in get_args(Verdict):
-                raise UsageError(
-                    f"{verdict!r} is no verdict", hint=f"One of: {', '.join(get_args(Verdict))}."
-                )
             pair = pair_of(left, right)
             texts = hashes[EntityId(*pair[:2])], hashes[EntityId(*pair[2:])]
             said[pair] = verdict and Judgement(verdict, source, texts)

@@ -74,22 +74,21 @@ class Task(ABC, Generic[Section, Items]):
     """Moves a transformation against the network."""
 
     def __init__(self, network: nn.Module, section: Section) -> None:
-        """All parameters that want a gradient are trained, but for A; biases and norms stay."""
+        """All that wants a gradient is trained, but for A; biases and norms do not decay."""
         self._network = network
         self.section = section
-        trained = [
-            parameter
-            for name, parameter in network.named_parameters()
-            if parameter.requires_grad and not name.startswith("transformation.")
-        ]
-        matrices = [one for one in trained if one.ndim > 1]
-        vectors = [one for one in trained if one.ndim < 2]  # biases and norms
+        decaying: list[nn.Parameter] = []
+        others: list[nn.Parameter] = []  # biases and norms
+        for name, parameter in network.named_parameters():
+            if parameter.requires_grad and not name.startswith("transformation."):
+                decays = parameter.ndim > 1 and not name.endswith("bias")
+                (decaying if decays else others).append(parameter)
         groups = [
-            {"params": matrices, "weight_decay": section.weight_decay},
-            {"params": vectors, "weight_decay": 0.0},
+            {"params": decaying, "weight_decay": section.weight_decay},
+            {"params": others, "weight_decay": 0.0},
         ]
         self.optimiser = torch.optim.AdamW(groups, lr=section.learning_rate)
-        self._theta = matrices + vectors
+        self._theta = decaying + others
 
     @abstractmethod
     def batches(self, epoch: int) -> Sequence[Items]:

@@ -428,7 +428,9 @@ def read_recipe(raw: Mapping[str, Any], origin: str = "recipe") -> Recipe:
     try:
         return Recipe.model_validate(values)
     except ValidationError as error:
-        raise _refusal(error.errors(include_url=False)[0], origin) from error
+        errors = error.errors(include_url=False)
+        unknown = (one for one in errors if one["type"] == "extra_forbidden")
+        raise _refusal(next(unknown, errors[0]), origin) from error
 
 
 def _refusal(error: ErrorDetails, origin: str) -> KglinkError:

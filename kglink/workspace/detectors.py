@@ -180,5 +180,7 @@ def detector_settings(registry: Registry, settings: LinkSection) -> dict[str, Pl
             )
         owners = [name for name in keys if len(keys) == 1 or setting in keys[name]]
         is_named = "." in setting or len(owners) != 1
-        raw[setting if is_named else f"{owners[0]}.{setting}"] = value
+        key = setting if is_named else f"{owners[0]}.{setting}"
+        raw.pop(key, None)  # of two spellings the later one counts
+        raw[key] = value
     return registry.settings_of_each("detector", keys, raw, "link.detector_settings")

@@ -22,11 +22,7 @@ from kglink.workspace.joint_space import backend_of
 from kglink.workspace.opened import Opened
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    FloatArray = npt.NDArray[np.float32]
-    IntArray = npt.NDArray[np.int64]
+    from kglink.arrays import FloatArray, IntArray
 
 #: The back end that takes a faiss factory string.
 FACTORY_INDEX = "kglink/faiss"

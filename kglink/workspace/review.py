@@ -102,7 +102,10 @@ class LinkReview:
         self.links = tuple(links)
         self._opened = opened
         self._keys = [text_digest(one.text) for one in links]
-        self._corrected = corrected_texts(opened.store)
+        self._places = {
+            key: [(one.start, one.end) for one in mentions]
+            for key, mentions in corrected_texts(opened.store).items()
+        }
         self._answers: list[_Answered] = []
         self._skipped: set[int] = set()
         self._at = 0
@@ -196,7 +199,9 @@ class LinkReview:
                 )  # fmt: skip
             if not last.replaced:
                 take_back(self._opened, last.correction.id, learnt=False)
-            self._corrected = corrected_texts(self._opened.store)
+            places = self._places[self._keys[last.at]]
+            places.remove((last.correction.start, last.correction.end))
+            places += [(one.start, one.end) for one in last.replaced]
         if last.made is not None:
             remove_entity(self._opened, last.made)
             left = next(one for one in self._opened.store.kbs() if one.name == last.made.kb)
@@ -225,23 +230,28 @@ class LinkReview:
 
     def _is_open(self, at: int) -> bool:
         link = self.links[at]
-        said = self._corrected.get(self._keys[at], ())
-        return not any(link.start < one.end and one.start < link.end for one in said)
+        return not any(
+            link.start < end and start < link.end
+            for start, end in self._places.get(self._keys[at], ())
+        )
 
     def _say(
         self, entity: EntityId | None, *, is_mention: bool = True, made: EntityId | None = None
     ) -> Correction:
         link, before = self._link(), self.links[self._at]
+        places = self._places.setdefault(self._keys[self._at], [])
+        met = [one for one in places if link.start < one[1] and one[0] < link.end]
         replaced = tuple(
             one
-            for one in corrections(self._opened)
-            if one.text == link.text and link.start < one.end and one.start < link.end
+            for one in (corrections(self._opened) if met else ())
+            if one.text == link.text and (one.start, one.end) in met
         )
         said = correct(
             self._opened, link.text, link.start, link.end, entity,
             is_mention=is_mention, learnt=False,
         )  # fmt: skip
-        self._corrected = corrected_texts(self._opened.store)
+        places[:] = [one for one in places if one not in met]
+        places.append((link.start, link.end))
         kind: Said = "accepted"
         if not is_mention:
             kind = "no mention"

@@ -214,3 +214,22 @@ def test_a_discovery_says_itself_as_json(world: Path) -> None:
         "id", "title", "names", "type", "confidence", "mentions", "documents", "examples",
         "nearest",
     ]  # fmt: skip
+
+
+def test_what_an_earlier_version_found_is_still_read(world: Path) -> None:
+    """As kglink 0.1.0 writes it; links bear the ids, so a file unread would end all linking."""
+    found = {
+        "id": "abc", "title": "Zorbanek", "names": ["Zorbanek"], "type": "", "confidence": 0.9,
+        "mentions": 1, "documents": 1, "nearest": [[["encyclopedia", "heron"], "Heron"]],
+        "examples": [
+            {"document": "1", "start": 0, "end": 8, "surface": "Zorbanek", "sentence": "Zorbanek."}
+        ],
+    }  # fmt: skip
+    (world / "discoveries.json").write_text(
+        json.dumps({"format": 1, "found": [found], "answers": {}}), "utf-8"
+    )
+    with Workspace.open(world) as workspace:
+        (one,) = workspace.discovered()
+        assert (one.title, one.examples[0].surface) == ("Zorbanek", "Zorbanek")
+        (document,) = workspace.link("Zorbanek spoke.")
+    assert document.id

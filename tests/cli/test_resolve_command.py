@@ -8,6 +8,7 @@ import gzip
 import io
 import json
 import re
+import shutil
 import sys
 import tracemalloc
 import zipfile
@@ -22,6 +23,7 @@ import pytest
 from conftest import Kglink
 
 from kglink.errors import UsageError
+from kglink.linking.scoring import PLAIN_SCORING, write_scoring
 from kglink.records import Entity
 from kglink.sources import Source
 from kglink.workspace import Workspace, init_workspace
@@ -465,3 +467,23 @@ def test_what_changed_since_an_interrupted_run_is_answered_anew(
     assert [line.split(",")[2] for line in out.read_text(encoding="utf-8").splitlines()[1:]] == [
         "match", "match", "new", "match",
     ]  # fmt: skip
+
+
+def test_answers_by_other_weights_are_not_gone_on_with(
+    birds: Path, kglink: Kglink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resolving, "BATCH", 2)
+    shutil.copytree(birds, folder := tmp_path / "birds")
+    monkeypatch.setenv("KGLINK_WORKSPACE", str(folder))
+    table, out = tmp_path / "t.csv", tmp_path / "out.csv"
+    command = ("resolve", "--column", "bird", table, "-o", out)
+    for changes in (False, True):
+        table.write_text("bird,n\nHeron,1\nOsprey,2\nCrane,3\nHeron,4,5\n", encoding="utf-8")
+        kglink(*command, code=1)
+        table.write_text("bird,n\nHeron,1\nOsprey,2\nCrane,3\n", encoding="utf-8")
+        if changes:
+            with Workspace.open(folder) as workspace:
+                space = workspace.space()
+                own = space.manifest.model.fingerprint
+                write_scoring(space.folder.path, own, PLAIN_SCORING)
+        assert ("of an interrupted run" in kglink(*command).err) is not changes

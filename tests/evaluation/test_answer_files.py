@@ -90,7 +90,7 @@ def entity(**changes: object) -> list[object]:
         ([*LINES, LINES[1]], "the id '2' stands there twice"),
         (LINES[:1], "2 of 3 texts are not in it: '2', '3'"),
         ([*LINES[:2], {"text": "Nothing.", "entities": []}], "line 3: no id"),
-        ([*LINES[:2], ["1"]], "line 3: found a list where an object is wanted"),
+        ([*LINES[:2], ["1"]], "no KB adapter knows this format"),
         ([LINES[0] | {"text": "Ada met Bob."}], "the span 10..13 does not lie in the text"),
         ([LINES[1] | {"text": "Ada left?"}], "the text of '2' is another"),
         ([*LINES, {"id": "1"}], "line 4: no list of mentions"),

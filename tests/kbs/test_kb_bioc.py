@@ -199,3 +199,9 @@ def test_every_place_of_every_text_is_read_back(syntax: Literal["xml", "json"]) 
         assert len(back.text) == len(document.text)
         places = sorted((link.start, link.end) for link in document.links)
         assert [(one.start, one.end) for one in back.mentions] == places
+
+
+def test_what_stands_in_other_tags_is_read_too() -> None:
+    within = XML.replace("<passage>", "<part><passage>").replace("</passage>", "</passage></part>")
+    assert within != XML
+    assert read(within) == read(XML) == [DOCUMENT]

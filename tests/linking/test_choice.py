@@ -122,3 +122,10 @@ def test_an_answer_for_each_kb(demo: Path, kglink: Kglink) -> None:
         assert all(one.chosen and one.chosen.url for one in link.per_kb)
         with pytest.raises(UnknownNameError):
             list(workspace.link("x", kbs=["nothing"]))
+
+
+@pytest.mark.parametrize("score", [float("inf"), float("-inf"), float("nan")])
+def test_a_score_without_a_measure_is_answered_in_its_order(score: float) -> None:
+    """A reranker of somebody else may give any number."""
+    candidates = (candidate(BIRD, score), candidate(LADY, score))
+    assert decision("a", "b").link(Ranking(MENTION, candidates)).candidates[0].id == BIRD

@@ -128,7 +128,12 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
         "cannot be read: No such file",
     ),
     "no tower": (lambda folder: shutil.rmtree(folder / "encoder"), "cannot be read: No such file"),
-    "half a manifest": (lambda folder: os.truncate(folder / "kglink.json", 100), "not JSON"),
+    "half a manifest": (lambda folder: os.truncate(folder / "kglink.json", 100), "as JSON"),
+    "a key twice": (
+        lambda folder: (folder / "kglink.json").write_text('{"format": 1, "format": 1}'),
+        "stands twice",
+    ),
+    "a list": (lambda folder: (folder / "kglink.json").write_text("[]"), "object was expected"),
     "an unknown setting": (lambda folder: _set(folder, colour="red"), "colour"),
     "a newer format": (lambda folder: _set(folder, format=2), "written by a newer kglink"),
     "a file elsewhere": (

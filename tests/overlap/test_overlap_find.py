@@ -177,6 +177,7 @@ def test_the_paper_keeps_same_names_with_alike_descriptions(store: Store) -> Non
         ({"threshold": 0.48}, 5, {("W1", "1"), ("W1", "6"), ("W2", "2"), ("W3", "3")}),
         ({"threshold": 0.98}, 5, {("W1", "6")}),
         ({"threshold": 1.0}, 5, set()),
+        ({"strip_disambiguator": False}, 4, {("W1", "1"), ("W1", "6")}),
         ({"name_kinds": ("title",)}, 4, {("W1", "1"), ("W2", "2")}),
         ({"names": "caseless"}, 6, {("W1", "1"), ("W1", "5"), ("W1", "6"), ("W2", "2")}),
     ],
@@ -440,6 +441,7 @@ def test_only_the_changed_kb_is_compared_again(store: Store) -> None:
         {"threshold": 0.7},
         {"one_to_one": True},
         {"max_name_pairs": 5},
+        {"strip_disambiguator": False},
     ],
 )
 def test_other_settings_make_a_run_stale(store: Store, changed: dict[str, Any]) -> None:

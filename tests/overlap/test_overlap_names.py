@@ -87,6 +87,7 @@ STRICT = {("l1", "r1"), ("l2", "r2"), ("l4", "r4")}
     ("rules", "wanted"),
     [
         (NameRules(), STRICT),
+        (NameRules(strip_disambiguator=False), {("l2", "r2")}),
         (NameRules(kinds=("title",)), {("l1", "r1"), ("l4", "r4")}),
         (NameRules(match="caseless", kinds=("title",)), STRICT),
         (NameRules(match="folded"), STRICT | {("l3", "r3")}),

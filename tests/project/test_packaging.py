@@ -226,7 +226,7 @@ def test_the_wheel_holds_the_five_packages_and_nothing_else(wheel: Path) -> None
 @pytest.mark.parametrize(
     "data",
     [
-        "kglink/store/migrations/versions/v0001_first.py",
+        "kglink_cli/report_page/page.html",
         "kglink_plugins/exporters/page.html",
         "kglink_plugins/exporters/page.css",
         "kglink_plugins/exporters/page.js",

@@ -21,7 +21,7 @@ from kglink.training import DEFAULT_RECIPE, list_recipes, load_recipe
 from kglink.training.data import KBChoice, TrainingData, prepare
 from kglink.training.pairs import PairTask, Tools
 from kglink.training.processes import Team
-from kglink.training.recipe import chosen_recipe
+from kglink.training.recipe import chosen_recipe, read_recipe
 from kglink.training.stages import make_plan
 from training_world import fill, small, world_of, write_world_model
 
@@ -231,3 +231,10 @@ def test_changes_of_the_first_training_are_those_of_the_second() -> None:
     assert chosen_recipe(load_recipe("blink/zeshel-base-hard"), changes) == by_name
     assert by_name.again is not None
     assert (by_name.again.epochs, by_name.again.learning_rate) == (1, 2e-4)
+
+
+def test_an_unknown_key_is_told_before_a_wrong_value() -> None:
+    train = {"epochs": "x", "nope": 1}
+    for raw in ({"train": train}, {"again": {"nope": 1}, "train": {"epochs": 0}}):
+        with pytest.raises(UnknownNameError, match="nope"):
+            read_recipe(raw)
