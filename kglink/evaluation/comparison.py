@@ -173,10 +173,11 @@ class Comparison(_Beside):
         if any(theirs[which].keys() != ours[which].keys() for which in ours):
             raise self._other(number, named)
         for metric, value in self._values.items():
+            mine, other = ours[value.order], theirs[value.order]
             for pool in mention.ranks:
-                for kept, ranks in ((self._ours, ours), (self._theirs, theirs)):
-                    column = kept.setdefault((pool, metric), array("d"))
-                    column.append(value.of(ranks[value.order][pool]))
+                place = pool, metric
+                self._ours.setdefault(place, array("d")).append(value.of(mine[pool]))
+                self._theirs.setdefault(place, array("d")).append(value.of(other[pool]))
 
     def tests(
         self, *, rounds: int = ROUNDS, seed: int = 0

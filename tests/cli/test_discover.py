@@ -230,6 +230,7 @@ def test_what_an_earlier_version_found_is_still_read(world: Path) -> None:
     )
     with Workspace.open(world) as workspace:
         (one,) = workspace.discovered()
-        assert (one.title, one.examples[0].surface) == ("Zorbanek", "Zorbanek")
+        known = one.discovery
+        assert (known.title, known.examples[0].surface) == ("Zorbanek", "Zorbanek")
         (document,) = workspace.link("Zorbanek spoke.")
     assert document.id

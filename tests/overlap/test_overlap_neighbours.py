@@ -164,6 +164,24 @@ def test_a_cluster_that_was_stopped_goes_on_where_it_was(
             assert done[0].startswith("rows 0 ")
 
 
+def test_whatever_is_damaged_in_what_was_kept_begins_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compared, "_EVERY_S", 0.0)
+    arrays = [np.arange(6.0).reshape(2, 3), np.arange(2)]
+    kept = compared.Compared(tmp_path / "kept", "as ever", arrays, arrays)
+    kept.add(b"a part")
+    path = tmp_path / "kept" / compared.KEPT_FILE
+    whole = path.read_bytes()
+    for place in range(len(whole)):
+        for bit in (1, 8, 64):
+            path.write_bytes(whole[:place] + bytes([whole[place] ^ bit]) + whole[place + 1 :])
+            found = [np.zeros_like(one) for one in arrays]
+            again = compared.Compared(tmp_path / "kept", "as ever", arrays, found)
+            if again.resume([b"a part"]):  # of a date, or what else says nothing
+                assert all(np.array_equal(*both) for both in zip(found, arrays, strict=True))
+
+
 @pytest.mark.parametrize("spread", [None, elsewhere])
 def test_half_precision_finds_the_same(
     spread: Spread | None, monkeypatch: pytest.MonkeyPatch
