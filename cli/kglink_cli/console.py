@@ -329,7 +329,7 @@ def _tsv(table: Table) -> None:
 
 
 #: What a spreadsheet takes for no formula, although it begins like one; "-" says there is none.
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|-")
+_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?|-")
 
 
 def _csv(table: Table) -> None:

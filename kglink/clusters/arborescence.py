@@ -14,10 +14,9 @@ from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-FloatArray = npt.NDArray[np.float32]
-IntArray = npt.NDArray[np.int64]
+from kglink.arrays import FloatArray, IntArray
+
 #: What the tree over a mention and one other spans: these two alone (``query``, the paper), or all
 #: mentions of the entity, with such a pair of each as the only arcs between them (``cluster``, the
 #: released code).

@@ -16,10 +16,9 @@ from typing import Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from kglink.arrays import FloatArray, IntArray
 from kglink.clusters.neighbours import Neighbours
 
-FloatArray = npt.NDArray[np.float32]
-IntArray = npt.NDArray[np.int64]
 #: ``independent``: each mention by itself; ``directed``: the tree along which each mention is best
 #: explained; ``undirected``: the spanning forest of most similarity, cut between its entities.
 Mode = Literal["independent", "directed", "undirected"]

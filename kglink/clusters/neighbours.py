@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-FloatArray = npt.NDArray[np.float32]
-IntArray = npt.NDArray[np.int64]
+from kglink.arrays import FloatArray, IntArray
 
 #: Up to this number, all vectors are compared with each other; it takes seconds.
 MOST_EXACT = 50_000

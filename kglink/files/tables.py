@@ -19,9 +19,9 @@ from typing import Any, Literal, Self, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from kglink.arrays import IntArray
 from kglink.errors import DamagedFileError
 
-IntArray = npt.NDArray[np.int64]
 Number = TypeVar("Number", np.int64, np.uint64)
 
 #: What NumPy raises for files that are no arrays.

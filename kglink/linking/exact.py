@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from rapidfuzz.distance import OSA
 
+from kglink.arrays import IntArray
 from kglink.linking.describe import described
 from kglink.linking.memory import Memory
 from kglink.linking.sameness import Sameness
 from kglink.records import Candidate, EntityId, MentionInText, Ranking
-from kglink.space.names import IntArray, NameIndex
+from kglink.space.names import NameIndex
 from kglink.space.space import Space
 from kglink.text.fold import fold
 from kglink.text.name_words import name_key

@@ -13,18 +13,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from kglink.arrays import FloatArray
 from kglink.models.hardware import Hardware
 from kglink.models.head_folder import RERANKER
 from kglink.models.inputs import IdArray, Inputs
 from kglink.models.runtime import SecondTexts, TokenEncoder
 from kglink.models.towers import load_states
 from kglink.records import Alias, Candidate, Entity, EntityId, Ranking
-
-FloatArray = npt.NDArray[np.float32]
 
 #: Entities whose token ids are kept; then they are written anew.
 _KEPT_ENTITIES = 100_000

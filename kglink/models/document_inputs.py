@@ -11,12 +11,10 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from kglink.arrays import IntArray
 from kglink.models.inputs import IdArray, PieceTokenizer
 from kglink.records import MentionInText
-
-IntArray = npt.NDArray[np.int64]
 
 #: A window is at most this multiple as long as that of one mention; two share half of that.
 _LENGTHS = 3

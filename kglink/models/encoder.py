@@ -19,14 +19,11 @@ from kglink.records import Entity, MentionInText, OnProgress, Progress
 from kglink.text.entity_text import entity_parts
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
+    from kglink.arrays import FloatArray
     from kglink.models.document_inputs import DocumentInputs
     from kglink.models.inputs import IdArray, Inputs, Tokens
     from kglink.models.runtime import TextVectors, TokenEncoder, TokenMatrices
 
-    FloatArray = npt.NDArray[np.float32]
 
 #: Texts that are sorted by length together; bounds the memory of a stream.
 CHUNK = 8192

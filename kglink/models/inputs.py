@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import tokenizers
 
+from kglink.arrays import IntArray
 from kglink.errors import ConfigError, ModelError, UsageError
 from kglink.models.loading import keeping_interrupts, library_errors, load_tokenizer
 from kglink.models.model_json import parsed_json, read_small
@@ -46,7 +47,6 @@ TOKENIZER_FILES = (
 )
 
 IdArray = npt.NDArray[np.int32]
-IntArray = npt.NDArray[np.int64]
 
 
 class Tokens(NamedTuple):

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from kglink.arrays import FloatArray, IntArray
 from kglink.errors import ModelError
 from kglink.models.document_inputs import MentionTokens
 from kglink.models.hardware import Hardware
@@ -20,9 +21,6 @@ from kglink.models.inputs import IdArray
 from kglink.models.packed import pool_states
 from kglink.models.settings import Pooling
 from kglink.models.tower import LaidTexts, StateModel, moved_steps
-
-FloatArray = npt.NDArray[np.float32]
-IntArray = npt.NDArray[np.int64]
 
 #: Which of some texts were cut, and their vectors batch by batch, with the texts' numbers.
 TextVectors = tuple[npt.NDArray[np.bool_], Iterator[tuple[IntArray, FloatArray]]]

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-import numpy.typing as npt
 import torch
 import torch.nn.functional as F  # noqa: N812 - the name that torch's documentation uses
 
+from kglink.arrays import FloatArray, IntArray
 from kglink.errors import ModelError
 from kglink.models.hardware import Hardware
 from kglink.models.inputs import MAX_CHARS_PER_TOKEN, without_surrogates
@@ -19,9 +19,6 @@ from kglink.models.runtime import TextVectors, not_finite, single_threaded_worke
 from kglink.models.source import ModelSource
 from kglink.models.tower import DTYPES
 from kglink.models.towers import no_int8
-
-FloatArray = npt.NDArray[np.float32]
-IntArray = npt.NDArray[np.int64]
 
 #: Texts of a batch. It does not depend on the number of threads, so results do not either.
 _CPU_TEXTS, _GPU_TEXTS = 32, 1024

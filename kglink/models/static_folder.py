@@ -23,10 +23,8 @@ from kglink.models.model_folder import FilesManifest, ManifestFolder
 from kglink.models.source import ModelInfo, ModelSource
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
+    from kglink.arrays import FloatArray
 
-    FloatArray = npt.NDArray[np.float32]
 
 TABLE = "table"
 _FILES = ("config.json", "model.safetensors", "tokenizer.json")

@@ -20,11 +20,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from kglink.arrays import IntArray
 from kglink.models.inputs import IdArray, PieceTokenizer
 from kglink.models.source import ModelSource
 from kglink.text.words import is_unspaced
 
-IntArray = npt.NDArray[np.int64]
 HashArray = npt.NDArray[np.uint32]
 
 VOCABULARY = "words.npy"

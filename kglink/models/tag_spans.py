@@ -13,11 +13,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from kglink.arrays import FloatArray
 from kglink.files.manifest import ManifestPart
 from kglink.records import Span
 from kglink.text.words import non_overlapping
-
-FloatArray = npt.NDArray[np.float32]
 
 #: How many answers there are, and their columns.
 ANSWERS = 3

@@ -10,11 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from kglink.arrays import FloatArray
 from kglink.models.hardware import Hardware
 from kglink.models.head_folder import TAGGER, TaggerManifest
 from kglink.models.runtime import TokenEncoder
 from kglink.models.tag_inputs import Block, WordPieces
-from kglink.models.tag_spans import ANSWERS, FloatArray, SpanCalibration, spans_of_words
+from kglink.models.tag_spans import ANSWERS, SpanCalibration, spans_of_words
 from kglink.models.towers import load_states
 from kglink.records import Span
 

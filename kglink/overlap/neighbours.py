@@ -20,13 +20,12 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from kglink.arrays import FloatArray, IntArray
 from kglink.models import Precision, choose_hardware
 from kglink.overlap.compared import Compared, digest_of_arrays
 from kglink.plugins import EntityVectors
 from kglink.records import OnProgress, Progress, Spread
 
-FloatArray = npt.NDArray[np.float32]
-IntArray = npt.NDArray[np.int64]
 #: Gives some rows of vectors.
 _Rows = Callable[[IntArray], FloatArray]
 

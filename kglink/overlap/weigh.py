@@ -17,6 +17,7 @@ from scipy.optimize import linear_sum_assignment
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
+from kglink.arrays import IntArray
 from kglink.config import OverlapSection
 from kglink.errors import PluginError
 from kglink.overlap.model import OverlapModel
@@ -206,7 +207,6 @@ def _add_values(
             known[name] = round(float(value), DIGITS)
 
 
-IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 
 #: Cells of the matrix that is solved exactly; beyond it pairs are taken greedily.

@@ -9,11 +9,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from kglink.arrays import FloatArray as FloatArray
+    from kglink.arrays import IntArray as IntArray
     from kglink.plugins.hooks import *
     from kglink.plugins.loading import *
     from kglink.plugins.protocols import *
-    from kglink.plugins.protocols import FloatArray as FloatArray
-    from kglink.plugins.protocols import IntArray as IntArray
     from kglink.plugins.protocols import KeptVectors as KeptVectors
     from kglink.plugins.registry import *
     from kglink.plugins.settings import *

@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    FloatArray = npt.NDArray[np.float32]
-    IntArray = npt.NDArray[np.int64]
+    from kglink.arrays import FloatArray, IntArray
+
     KeptVectors = npt.NDArray[np.float32 | np.float16 | np.int16]
 
 

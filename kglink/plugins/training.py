@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     import numpy as np
     import torch
 
-    from kglink.plugins.protocols import FloatArray, IntArray, KeptVectors
+    from kglink.arrays import FloatArray, IntArray
+    from kglink.plugins.protocols import KeptVectors
 
 
 class Encoded(NamedTuple):

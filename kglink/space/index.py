@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from kglink.arrays import FloatArray
 from kglink.config import AUTO, SpaceSection
 from kglink.files.manifest import file_info, library_versions, note_checked, now
 from kglink.space.folder import (
@@ -26,7 +27,6 @@ from kglink.space.folder import (
 )
 from kglink.space.layers import open_segment
 from kglink.space.manifest import SpaceManifest
-from kglink.space.names import FloatArray
 from kglink.space.segment import Segment
 from kglink.space.space import BackendOf, no_vectors
 

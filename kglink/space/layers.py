@@ -15,10 +15,11 @@ from pathlib import Path
 
 import numpy as np
 
+from kglink.arrays import FloatArray, IntArray
 from kglink.errors import DamagedFileError, DamagedSpaceError
 from kglink.files.tables import map_array, map_places
 from kglink.space.manifest import RowKind, SegmentInfo, read_part, space_errors
-from kglink.space.names import FloatArray, IntArray, NameIndex
+from kglink.space.names import NameIndex
 from kglink.space.numbering import LayeredNumbers, LayeredStrings, Numbering
 from kglink.space.segment import INFO_FILE, FloatColumn, Segment
 

@@ -23,6 +23,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from sparse_dot_topn import sp_matmul_topn
 
+from kglink.arrays import FloatArray, IntArray
 from kglink.errors import DamagedFileError
 from kglink.files.digest import text_hash
 from kglink.files.runs import SortedRuns, merged
@@ -43,9 +44,6 @@ _BORDER = "\x1f"
 _MULTIPLIERS = np.array([0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D], dtype=np.uint64)
 _MIX = np.uint64(0x27D4EB2F165667C5)
 _SHIFT = np.uint64(64 - 18)
-
-FloatArray = npt.NDArray[np.float32]
-IntArray = npt.NDArray[np.int64]
 
 
 def build_name_index(folder: Path, scratch: Path, idf: FloatArray | None = None) -> None:

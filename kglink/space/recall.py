@@ -14,10 +14,10 @@ from statistics import median
 
 import numpy as np
 
+from kglink.arrays import FloatArray, IntArray
 from kglink.plugins import RowRange, VectorIndex
 from kglink.records import OnProgress, Progress
 from kglink.space.manifest import RowKind
-from kglink.space.names import FloatArray, IntArray
 from kglink.space.space import Space
 
 KS = (1, 10, 100)

@@ -16,12 +16,12 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
+from kglink.arrays import FloatArray
 from kglink.errors import DamagedFileError, NewerFileError
 from kglink.files.atomic import atomic_folder
 from kglink.files.manifest import FileInfo, ManifestPart, check_files, files_in, read_manifest
 from kglink.files.tables import StringTable, StringWriter, map_column
 from kglink.records import EntityId
-from kglink.space.names import FloatArray
 
 HalfArray = npt.NDArray[np.float16]
 #: Gives a vector for each text.

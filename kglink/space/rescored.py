@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kglink.space.names import FloatArray, IntArray
+from kglink.arrays import FloatArray, IntArray
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kglink.arrays import FloatArray, IntArray
 from kglink.errors import DamagedFileError, DamagedSpaceError
 from kglink.files.digest import digest_of
 from kglink.files.manifest import are_known, check_files, forget_checked
 from kglink.files.tables import StringTable, map_column, map_offsets
 from kglink.space.manifest import RowKind, SegmentInfo, read_part, space_errors
-from kglink.space.names import FloatArray, IntArray, NameIndex
+from kglink.space.names import NameIndex
 from kglink.space.numbering import LayeredNumbers
 from kglink.space.words import HASHES_FILE, WordIndex
 

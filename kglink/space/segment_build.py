@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeGuard,
 import numpy as np
 import numpy.typing as npt
 
+from kglink.arrays import FloatArray, IntArray
 from kglink.errors import DamagedFileError
 from kglink.files.atomic import atomic_folder, replace_folder, sync_tree, write_atomically
 from kglink.files.digest import digest_of, text_hash
@@ -30,7 +31,7 @@ from kglink.models.source import ModelInfo
 from kglink.records import Alias, Entity, OnProgress, Progress
 from kglink.space.layers import hidden_below, write_places
 from kglink.space.manifest import LayerInfo, RowKind, SegmentInfo
-from kglink.space.names import FloatArray, IntArray, build_name_index
+from kglink.space.names import build_name_index
 from kglink.space.segment import INFO_FILE, Segment
 from kglink.space.words import build_word_index
 from kglink.text.entity_text import entity_text

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kglink.arrays import FloatArray, IntArray
 from kglink.errors import DamagedSpaceError, SpaceError, UnknownNameError
 from kglink.files.digest import digest_of
 from kglink.files.manifest import check_files
@@ -28,7 +29,6 @@ from kglink.space.folder import (
 )
 from kglink.space.layers import LayeredSegment, open_segment
 from kglink.space.manifest import RowKind, RowSpan, SpaceManifest, read_part, space_errors
-from kglink.space.names import FloatArray, IntArray
 from kglink.space.rescored import rescored
 from kglink.space.segment import Segment
 

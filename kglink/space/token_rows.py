@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from kglink.arrays import IntArray
 from kglink.errors import DamagedSpaceError, SpaceError
 from kglink.files.atomic import write_atomically
 from kglink.files.tables import map_column, map_offsets
@@ -33,8 +34,6 @@ _LENGTHS_FILE = "tokens.lengths"
 _STATE_FILE = "tokens.state"
 _BYTES, _LENGTH_BYTES = 2, 8
 
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float32]
 BitArray = npt.NDArray[np.int16]
 
 

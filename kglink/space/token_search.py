@@ -18,10 +18,11 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - the name that torch's documentation uses
 from torch import Tensor
 
+from kglink.arrays import FloatArray, IntArray
 from kglink.models.hardware import BF16_FLAGS, cpu_flags, usable_cores
 from kglink.models.runtime import TokenMatrices, as_bf16, single_threaded_workers
 from kglink.plugins import Encoded, RowRange, Scorer, SumOfMaxRule, TokenScorer
-from kglink.space.token_rows import FloatArray, IntArray, TokenRows, texts_between
+from kglink.space.token_rows import TokenRows, texts_between
 
 #: Some entities: a range of them, or their numbers in order.
 SomeRows = RowRange | IntArray

@@ -27,17 +27,11 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from kglink.arrays import FloatArray, IntArray
 from kglink.errors import DamagedFileError
 from kglink.files.digest import text_hash
 from kglink.files.tables import map_array, map_column, map_offsets, map_places, places_in
-from kglink.space.names import (
-    FloatArray,
-    IntArray,
-    best_rows,
-    inverse_frequency,
-    map_matrices,
-    weighted,
-)
+from kglink.space.names import best_rows, inverse_frequency, map_matrices, weighted
 from kglink.text.words import UNSPACED
 
 HashArray = npt.NDArray[np.uint64]

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from sqlalchemy import select
 from sqlalchemy.engine import Connection
 
+from kglink.arrays import IntArray
 from kglink.errors import UsageError
 from kglink.files.tables import places_in
 from kglink.records import EntityId
@@ -17,7 +17,6 @@ from kglink.store.database import pages
 from kglink.store.kbs import kb_id
 from kglink.store.schema import entities, id_range, parents
 
-IntArray = npt.NDArray[np.int64]
 _PAGE = 20_000
 
 

@@ -6,16 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from kglink.files.tables import IntArray
+from kglink.arrays import BoolArray, IntArray
 from kglink.plugins import Encoded, RowRange, Scorer
 from kglink.training.data import TrainingData
 from kglink.training.recipe import StageSection
-
-BoolArray = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,10 +23,10 @@ from typing import Any, Literal, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from kglink.arrays import IntArray
 from kglink.files.atomic import write_atomically
 from kglink.files.digest import text_hash
 from kglink.files.tables import (
-    IntArray,
     RowTable,
     RowWriter,
     StringTable,

@@ -21,11 +21,11 @@ from itertools import islice
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import torch
 import torch.nn.functional as F  # noqa: N812 - the name that torch's documentation uses
 from torch import Tensor
 
+from kglink.arrays import IntArray
 from kglink.errors import UsageError
 from kglink.evaluation.annotated import AnnotatedText, annotation_of, linked_types, merged_texts
 from kglink.models.head_folder import TAGGER, TaggerManifest
@@ -48,7 +48,6 @@ SOURCES_OF_DETECTOR = "D"
 #: A text with more unknown words than this share of the held-out texts has is of another kind.
 _USUAL = 0.99
 
-IntArray = npt.NDArray[np.int64]
 #: How many documents tell whether all are annotated whole or in part.
 _JUDGED_BY = 500
 #: A detector learns from at least the first number of mentions; at least the second judges it.

@@ -12,17 +12,16 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import tokenizers
 from scipy import sparse
 
+from kglink.arrays import FloatArray
 from kglink.models.inputs import IdArray
 from kglink.records import OnProgress, Progress
 
 if TYPE_CHECKING:
     from kglink.models import Encoder
 
-FloatArray = npt.NDArray[np.float32]
 
 #: How strongly the teacher's vector of a token alone draws its row: as much as this many texts.
 PULL = 0.15

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from kglink.files.tables import IntArray, RowTable
+from kglink.arrays import FloatArray, IntArray
+from kglink.files.tables import RowTable
 from kglink.models.bi_encoder import BiEncoder
 from kglink.models.document_inputs import without_marks
 from kglink.models.hardware import Hardware
@@ -18,7 +19,7 @@ from kglink.models.runtime import TokenEncoder, TokenMatrices
 from kglink.models.settings import Pooling
 from kglink.plugins import PairScores, RowRange, Scorer
 from kglink.records import OnProgress, Progress
-from kglink.space.token_rows import FloatArray, TokenRows, TokenRowsWriter, texts_at
+from kglink.space.token_rows import TokenRows, TokenRowsWriter, texts_at
 from kglink.space.token_search import scores_by_tokens
 from kglink.training.data import as_ids
 

@@ -14,8 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from kglink.arrays import FloatArray, IntArray
 from kglink.files.atomic import atomic_file
-from kglink.files.tables import IntArray, PickedStrings, RowTable, map_array
+from kglink.files.tables import PickedStrings, RowTable, map_array
 from kglink.models.cross_encoder import CrossEncoder, written_pair
 from kglink.plugins import (
     Encoded,
@@ -28,7 +29,6 @@ from kglink.plugins import (
     Scorer,
 )
 from kglink.records import OnProgress, Progress
-from kglink.space.token_rows import FloatArray
 from kglink.training.batch import MentionBatch, choose_golds, choose_things, known_rows
 from kglink.training.data import TRAIN, TrainingData, as_ids
 from kglink.training.encoded_pool import EncodedPool

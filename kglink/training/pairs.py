@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from kglink.arrays import IntArray
 from kglink.errors import ConfigError, TrainingError
-from kglink.files.tables import IntArray
 from kglink.models.bi_encoder import BiEncoder, Pair, ViewMode
 from kglink.models.hardware import Hardware
 from kglink.models.tower import join, split

@@ -13,8 +13,8 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from kglink.arrays import IntArray
 from kglink.errors import UsageError
-from kglink.files.tables import IntArray
 from kglink.plugins import RowRange
 from kglink.store import Store
 from kglink.training.data import KBChoice, TrainingData

@@ -11,13 +11,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from kglink.arrays import FloatArray, IntArray
 from kglink.evaluation.measures.retrieval import Figures
 from kglink.evaluation.rankings import JOINT, JSON_KEYS, JUDGED_JOINT
-from kglink.files.tables import IntArray
 from kglink.linking.contexts import spread
 from kglink.plugins import RowRange
 from kglink.records import OnProgress, Progress
-from kglink.space.token_rows import FloatArray
 from kglink.training.data import TrainingData, as_ids
 from kglink.training.encoded_pool import EncodedPool
 from kglink.training.recipe import SelectionSection

@@ -8,8 +8,8 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
+from kglink.arrays import FloatArray, IntArray
 from kglink.errors import ConfigError
 from kglink.files.atomic import write_atomically
 from kglink.overlap.model import OverlapModel, default_model, read_model
@@ -25,9 +25,6 @@ from kglink.workspace.opened import Opened
 
 #: Where vectors for overlaps are that the space does not have; no space can be called so.
 OVERLAP_SPACE = ".overlap"
-
-FloatArray = npt.NDArray[np.float32]
-IntArray = npt.NDArray[np.int64]
 
 
 class SegmentVectors:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from kglink.arrays import FloatArray
 from kglink.errors import KglinkError, UsageError
 from kglink.evaluation.comparison import Comparison, KeptWriter
 from kglink.evaluation.measures.errors import Case
@@ -206,7 +207,6 @@ def _evaluated(
     }
 
 
-FloatArray = npt.NDArray[np.float32]
 METHOD = "principal component analysis (PCA)"
 #: Coordinates are kept as whole numbers up to this one.
 _MOST = 32767

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import TypeAdapter
 
+from kglink.arrays import FloatArray
 from kglink.errors import SpaceError, TrainingError, UnknownNameError, UsageError
 from kglink.files.atomic import write_atomically
 from kglink.models.static_folder import STATIC, write_static
@@ -34,7 +34,6 @@ from kglink.workspace.opened import Opened
 if TYPE_CHECKING:
     from kglink.training.distil import Distilled
 
-FloatArray = npt.NDArray[np.float32]
 _DESTINATION = "space.json"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from kglink.arrays import FloatArray
 from kglink.clusters.clustering import (
     NO_ENTITY,
     ClusteringChoice,
@@ -38,7 +39,6 @@ from kglink_papers.table import Values
 if TYPE_CHECKING:
     from kglink.workspace.opened import Opened
 
-FloatArray = npt.NDArray[np.float32]
 #: How many nearest mentions count: one of these.
 _NEIGHBOURS = (1, 2, 4, 8)
 #: Drawn with it: the tenth of the golds that is taken out (ArboEL's released code).

@@ -12,15 +12,14 @@ from itertools import product
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from kglink.arrays import FloatArray
 from kglink.clusters.clustering import NO_ENTITY, ClusteringChoice, MentionGraph, Mode, cluster
 from kglink.clusters.neighbours import Neighbours, nearest_others
 from kglink.plugins import MentionVectors
 from kglink.records import Candidate, EntityId, Ranking
 from kglink_plugins.plugin import MentionsSettings
 
-FloatArray = npt.NDArray[np.float32]
 #: By so much what others say is better than what a mention says itself.
 _BEFORE = 0.001
 #: What is tried where documents choose the settings.

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from torch import Tensor
 
+from kglink.arrays import FloatArray
 from kglink.models import tagger as tagger_module
 from kglink.models.inputs import IdArray
-from kglink.models.runtime import FloatArray, TokenEncoder
+from kglink.models.runtime import TokenEncoder
 from kglink.models.source import ModelSource, describe_folder
 from kglink.models.tag_inputs import WordPieces
 from kglink.models.tagger import Tagger

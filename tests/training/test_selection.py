@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kglink.files.tables import IntArray
+from kglink.arrays import IntArray
 from kglink.models import choose_hardware
 from kglink.models.bi_encoder import load_bi_encoder
 from kglink.plugins import load_registry

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from kglink.arrays import IntArray
 from kglink.errors import ConfigError
-from kglink.files.tables import IntArray
 from kglink.models import choose_hardware
 from kglink.models.bi_encoder import load_bi_encoder
 from kglink.models.inputs import Inputs

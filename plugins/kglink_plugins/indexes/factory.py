@@ -12,12 +12,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from kglink.arrays import FloatArray, IntArray
 from kglink.errors import ConfigError, DamagedSpaceError
 from kglink.plugins import RowRange, VectorIndex
 from kglink_plugins.indexes.flat import FlatIndex
 from kglink_plugins.indexes.rows import (
-    FloatArray,
-    IntArray,
     best_first,
     check_queries,
     configure_faiss,

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from kglink.arrays import FloatArray, IntArray
 from kglink.errors import SpaceError
 from kglink.plugins import RowRange
 from kglink_plugins.indexes.rows import (
-    FloatArray,
-    IntArray,
     best_first,
     check_queries,
     configure_faiss,

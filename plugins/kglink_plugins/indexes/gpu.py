@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from kglink.arrays import FloatArray, IntArray
 from kglink.plugins import RowRange
-from kglink_plugins.indexes.rows import FloatArray, IntArray
 
 #: Scores that are held on the GPU at once: 512 MiB of them.
 _SCORES = 1 << 27

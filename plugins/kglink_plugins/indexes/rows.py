@@ -13,13 +13,11 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
+from kglink.arrays import FloatArray, IntArray
 from kglink.errors import SpaceError, UsageError
 from kglink.files.atomic import atomic_path
 from kglink.models.hardware import usable_cores
 from kglink.plugins import RowRange
-
-FloatArray = npt.NDArray[np.float32]
-IntArray = npt.NDArray[np.int64]
 
 
 def check_queries(queries: npt.ArrayLike, k: int, dim: int) -> FloatArray:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from rapidfuzz import fuzz, process
 
+from kglink.arrays import IntArray
 from kglink.errors import PluginError
 from kglink.overlap.names import folded_names
 from kglink.overlap.neighbours import RowPairs
@@ -18,9 +19,6 @@ from kglink.text.name_words import name_words, numbers_of
 from kglink_plugins.overlap_evidence.word_blocks import similar_names
 from kglink_plugins.overlap_evidence.word_space import MOST_NAMES, WordSpace, row_products
 from kglink_plugins.plugin import FuzzySettings
-
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float32]
 
 
 class FuzzyEvidence:

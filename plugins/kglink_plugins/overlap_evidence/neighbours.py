@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from kglink.arrays import FloatArray, IntArray
 from kglink.overlap.neighbours import RowPairs, nearest_neighbours
 from kglink.overlap.weigh import cosines
 from kglink.plugins import EntityPair, EntityVectors, PairedKBs, Side
@@ -15,10 +15,6 @@ from kglink.text.fold import fold
 from kglink_plugins.overlap_evidence.word_blocks import quotas
 from kglink_plugins.overlap_evidence.word_space import MOST_NAMES
 from kglink_plugins.plugin import NeighbourSettings
-
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float32]
-
 
 #: The vectors of one KB: of its names, and of its texts where the space has them.
 _KB = tuple[EntityVectors, EntityVectors | None]

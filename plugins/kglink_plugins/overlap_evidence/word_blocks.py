@@ -15,6 +15,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from sparse_dot_topn import sp_matmul_topn
 
+from kglink.arrays import FloatArray, IntArray
 from kglink.overlap.neighbours import ranks
 from kglink.plugins import PairedKBs, Side
 from kglink.records import Progress
@@ -24,9 +25,6 @@ from kglink_plugins.overlap_evidence.word_space import WordSpace, read_names
 MOST_HITS = 32
 #: Less alike names are not proposed.
 LEAST_ALIKE = 0.3
-
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float32]
 
 
 def similar_names(

@@ -14,9 +14,9 @@ from itertools import chain, pairwise
 from typing import Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
+from kglink.arrays import FloatArray, IntArray
 from kglink.overlap.names import folded_names
 from kglink.plugins import PairedKBs, Side
 from kglink.space import names as ngrams
@@ -39,8 +39,6 @@ MOST_WORD_PAIRS = 2_000_000
 LEAST_COUNT = 1.0
 DOUBT = 2.0
 
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float32]
 Spread = Literal["plain", "equivalents"]
 
 

@@ -10,10 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from kglink.arrays import IntArray
 from kglink.plugins import Encoded, PoolingScorer, SamplerBatch, SamplerPool, Scorer
 from kglink.training.batch import own_scores, take
 from kglink_plugins.plugin import MixupSettings
-from kglink_plugins.samplers.draw import IntArray, batch_golds
+from kglink_plugins.samplers.draw import batch_golds
 from kglink_plugins.samplers.mixed import hardest
 
 

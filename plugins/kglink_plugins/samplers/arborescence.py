@@ -6,16 +6,14 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
+from kglink.arrays import FloatArray, IntArray
 from kglink.clusters.arborescence import ENTITY, Tree, full_tree, nearest_parents, random_parents
 from kglink.errors import UsageError
 from kglink.plugins import Positives, SamplerBatch, SamplerPool
 from kglink_plugins.plugin import ArborescenceSettings
-from kglink_plugins.samplers.draw import IntArray, own_domains, whole_pool
+from kglink_plugins.samplers.draw import own_domains, whole_pool
 from kglink_plugins.samplers.mixed import hardest
-
-FloatArray = npt.NDArray[np.float32]
 
 #: Mentions whose negatives are searched at once: as many lists of mentions of their entities.
 _MENTIONS = 1024

@@ -6,11 +6,9 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from kglink.arrays import IntArray
 from kglink.plugins import SamplerBatch, SamplerPool
-
-IntArray = npt.NDArray[np.int64]
 
 
 class Rows:

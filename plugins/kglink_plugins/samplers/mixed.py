@@ -8,21 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
-import numpy.typing as npt
 
+from kglink.arrays import FloatArray, IntArray
 from kglink.errors import UsageError
 from kglink.plugins import PairScores, SamplerBatch, SamplerPool
 from kglink_plugins.plugin import KnnSettings, MixedSettings
-from kglink_plugins.samplers.draw import (
-    IntArray,
-    Scope,
-    batch_golds,
-    draw,
-    own_domains,
-    whole_pool,
-)
-
-FloatArray = npt.NDArray[np.float32]
+from kglink_plugins.samplers.draw import Scope, batch_golds, draw, own_domains, whole_pool
 
 #: Scores that are held at once, 64 MiB of them, and mentions that are compared at once.
 _SCORES, _MENTIONS = 1 << 24, 1024
