@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 import shlex
@@ -312,7 +313,7 @@ def test_the_report_of_a_table_tells_what_the_command_tells(
     of += ["--rows", "BLINK,TO", "--seeds", "1", *settings(data)]
     told = json.loads(kglink(*of, "--report", page, "--json").out)
     text = page.read_text(encoding="utf-8")
-    assert "joint/table-3: ours and the paper&#x27;s" in text
+    assert "joint/table-3: ours and the paper's" in html.unescape(text)
     assert '<a href="#reproduced">The table</a>' in text
     for row in told["rows"]:
         for cell in filter(None, row["cells"]):

@@ -57,8 +57,10 @@ class Terminal:
         self._master, slave = os.openpty()
         termios.tcsetwinsize(slave, (40, columns))
         self.before = termios.tcgetattr(slave)
-        # A shell that runs the tests in the background makes its children deaf to Ctrl-C.
+        # A shell that runs the tests in the background makes its children deaf to Ctrl-C, and
+        # nohup to the end of the terminal.
         hearing = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+        hearing += "; signal.signal(signal.SIGHUP, signal.SIG_DFL)"
         code = f"{hearing}; from kglink_cli.main import run; run()"
         called = [sys.executable, "-c", code, *command, *arguments]
         self.process = subprocess.Popen(
