@@ -66,7 +66,8 @@ class ManifestFolder(Generic[Manifest]):
     def read(self, folder: Path, *, check: bool = True) -> Manifest:
         """What a folder says of itself; with ``check`` its files are compared with it."""
         recover_folder(folder)
-        read_json(folder / self.name)  # whoever made it: small, whole, and no code in it
+        if self.kind is ModelManifest:  # whoever made it: small, whole, and no code in it
+            read_json(folder / self.name)
         try:
             manifest = manifests.read_manifest(self.kind, folder / self.name, newest=FORMAT)
             if check:
