@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import mmap
 from array import array
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -123,8 +124,13 @@ class StringTable(Sequence[str]):
         return len(self._offsets) - 1
 
     def __getitem__(self, at: int) -> str:  # type: ignore[override]  # no slices: one string each
-        start, stop = self._offsets[at], self._offsets[at + 1]
-        return self._decoded(self._blob[start:stop].tobytes())
+        return self._decoded(self._raw(at))
+
+    def find(self, text: str) -> int:
+        """The number of a string in a table that is in order; -1 if it is not there."""
+        wanted = text.encode("utf-8", "surrogatepass")
+        at = bisect_left(range(len(self)), wanted, key=self._raw)
+        return at if at < len(self) and self._raw(at) == wanted else -1
 
     def __iter__(self) -> Iterator[str]:
         for first in range(0, len(self), _STRINGS_TOGETHER):
@@ -135,6 +141,9 @@ class StringTable(Sequence[str]):
                 give_back(mapped)
             for start, stop in pairwise(local):
                 yield self._decoded(raw[start:stop])
+
+    def _raw(self, at: int) -> bytes:
+        return self._blob[self._offsets[at] : self._offsets[at + 1]].tobytes()
 
     def _decoded(self, raw: bytes) -> str:
         try:

@@ -126,12 +126,6 @@ class LayeredSegment(Segment):
         """The segments that it is made of, the newest first."""
         return [self.above, *self.below.layers]
 
-    def _row(self, key: str) -> int:
-        if (at := self.above.row(key)) >= 0:
-            return int(self._numbers.above[at])
-        at = self.below.row(key)
-        return int(self._numbers.of_below(np.array([at]))[0]) if at >= 0 else -1
-
     def entity_of(self, alias_rows: IntArray) -> IntArray:
         """The entity that owns each alias row."""
         return self._name_numbers.read(

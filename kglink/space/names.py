@@ -35,6 +35,7 @@ from kglink.files.tables import (
     map_offsets,
     map_places,
 )
+from kglink.space.numbering import Strings
 
 SHARD_ROWS = 500_000
 BUCKETS = 1 << 18
@@ -88,7 +89,7 @@ class NameIndex:
     """The alias rows that are found; None: all."""
 
     def __init__(self, folder: Path, *, checked: bool = False) -> None:
-        self.folded: Sequence[str] = StringTable(folder / "folded", checked=checked)
+        self.folded: Strings = StringTable(folder / "folded", checked=checked)
         count = len(self.folded)
         self._hashes = map_column(folder / "name_hashes.npy", np.uint64, (count,))
         self._rows = map_places(folder / "name_rows.npy", count, count, checked=checked)

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kglink.arrays import IntArray
+from kglink.files.tables import StringTable
 
 #: What is known of some rows, by their numbers.
 Read = Callable[[IntArray], npt.NDArray[Any]]
@@ -60,7 +61,7 @@ class Numbering:
 class LayeredStrings(Sequence[str]):
     """Strings of two layers."""
 
-    def __init__(self, below: Sequence[str], above: Sequence[str], numbering: Numbering) -> None:
+    def __init__(self, below: Strings, above: Strings, numbering: Numbering) -> None:
         self._layers = below, above
         self._numbering = numbering
 
@@ -74,6 +75,13 @@ class LayeredStrings(Sequence[str]):
         is_above, row = self._numbering.split(np.array([number]))
         return self._layers[int(is_above[0])][int(row[0])]
 
+    def find(self, text: str) -> int:
+        """The number of a string where both layers are in order; -1 if it is not there."""
+        below, above = (layer.find(text) for layer in self._layers)
+        if above >= 0:
+            return int(self._numbering.above[above])
+        return int(self._numbering.of_below(np.array([below]))[0]) if below >= 0 else -1
+
     def __iter__(self) -> Iterator[str]:
         hidden, above = set(self._numbering.hidden.tolist()), set(self._numbering.above.tolist())
         new, number = iter(self._layers[1]), 0
@@ -85,6 +93,10 @@ class LayeredStrings(Sequence[str]):
                 yield text
                 number += 1
         yield from new
+
+
+#: The strings of a segment, of one layer or of several.
+Strings = StringTable | LayeredStrings
 
 
 class LayeredNumbers:

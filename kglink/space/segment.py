@@ -8,8 +8,6 @@ changes nothing finds its segment ready.
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Sequence
 from copy import copy
 from functools import cached_property
 from pathlib import Path
@@ -24,7 +22,7 @@ from kglink.files.manifest import are_known, check_files, forget_checked
 from kglink.files.tables import StringTable, map_column, map_offsets
 from kglink.space.manifest import RowKind, SegmentInfo, read_part, space_errors
 from kglink.space.names import NameIndex
-from kglink.space.numbering import LayeredNumbers
+from kglink.space.numbering import LayeredNumbers, Strings
 from kglink.space.words import HASHES_FILE, WordIndex
 
 if TYPE_CHECKING:
@@ -58,9 +56,9 @@ class Segment:
             # What nobody has touched since is not read again: opening takes as long at any size.
             checked = are_known(folder, self.info.files)
             check_files(folder, self.info.files)
-            self.keys: Sequence[str] = StringTable(folder / "keys", checked=checked)
-            self.titles: Sequence[str] = StringTable(folder / "titles", checked=checked)
-            self.surfaces: Sequence[str] = StringTable(folder / "surfaces", checked=checked)
+            self.keys: Strings = StringTable(folder / "keys", checked=checked)
+            self.titles: Strings = StringTable(folder / "titles", checked=checked)
+            self.surfaces: Strings = StringTable(folder / "surfaces", checked=checked)
             self.names = NameIndex(folder, checked=checked)
             self.popularity: FloatColumn = map_column(
                 folder / "popularity.npy", np.float32, entities
@@ -130,15 +128,10 @@ class Segment:
 
     def row(self, key: str) -> int:
         """The number of an entity, -1 for one that is not there or not to be found."""
-        row = self._row(key)
+        row = self.keys.find(key)
         at = 0 if self.rows is None else int(np.searchsorted(self.rows, row))
         is_found = self.rows is None or (at < len(self.rows) and self.rows[at] == row)
         return row if is_found else -1
-
-    def _row(self, key: str) -> int:
-        """The same among all: keys are in order."""
-        at = bisect_left(self.keys, key)
-        return at if at < len(self.keys) and self.keys[at] == key else -1
 
     def entity_of(self, alias_rows: IntArray) -> IntArray:
         """The entity that owns each alias row."""
