@@ -245,3 +245,15 @@ def _use_one_core() -> None:
     # A thread's first operation gives it the threads of the program; asking does so before we say.
     torch.get_num_threads()
     torch.set_num_threads(1)
+
+
+def maxima(products: Tensor) -> Tensor:
+    """The greatest of the middle axis, by halves: several times faster than torch's `amax`."""
+    length = products.shape[1]
+    while length > 1:
+        half = length // 2
+        greater = torch.maximum(products[:, :half], products[:, half : 2 * half])
+        if length % 2:
+            torch.maximum(greater[:, 0], products[:, length - 1], out=greater[:, 0])
+        products, length = greater, half
+    return products[:, 0]

@@ -275,6 +275,12 @@ def _fill(
             for done in _write_tokens(draft, encoder, plan.model.dim, known):
                 tokens = done
                 tell()
+            from kglink.space.token_lists import write_token_lists
+            from kglink.space.token_rows import TokenRows  # which load torch
+
+            matrices = TokenRows(draft, plan.model.dim)
+            for done in write_token_lists(matrices):
+                progress(Progress(f"gathering tokens of {plan.kb}", done, matrices.tokens))
     reused = sum(filler.reused for filler in fillers.values())
     truncated = sum(filler.truncated for filler in fillers.values())
     _write_info(draft, plan, counts, truncated, reused)

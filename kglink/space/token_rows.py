@@ -149,7 +149,7 @@ class TokenRows:
     """The token matrices of all entities of a KB, memory-mapped."""
 
     def __init__(self, folder: Path, dim: int) -> None:
-        self.dim = dim
+        self.folder, self.dim = folder, dim
         path = folder / BITS_FILE
         size = path.stat().st_size if path.is_file() else -1
         tokens, rest = divmod(size, dim * _BYTES)

@@ -1,4 +1,7 @@
-"""The entities nearest to mentions by their token matrices: exact, streamed, in bounded memory.
+"""The entities nearest to mentions by their token matrices: streamed, in bounded memory.
+
+All entities are compared, and the answer is exact; of a large KB those alone that `TokenLists`
+finds.
 
 What a scorer with a rule says is computed by `TokenProducts`, many times faster than by asking it.
 A processor multiplies bf16 several times faster than fp32, but rounds each product to 8 bits. So
@@ -11,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,8 +24,14 @@ from torch import Tensor
 
 from kglink.arrays import FloatArray, IntArray
 from kglink.models.hardware import BF16_FLAGS, cpu_flags, usable_cores
-from kglink.models.runtime import TokenMatrices, as_bf16, single_threaded_workers
+from kglink.models.runtime import (
+    TokenMatrices,
+    as_bf16,
+    maxima,
+    single_threaded_workers,
+)
 from kglink.plugins import Encoded, RowRange, Scorer, SumOfMaxRule, TokenScorer
+from kglink.space.token_lists import TokenLists
 from kglink.space.token_rows import TokenRows, texts_between
 
 #: Some entities: a range of them, or their numbers in order.
@@ -44,6 +54,7 @@ class TokenSearch:
         self._tokens = tokens
         self._scorer = scorer
         self._rule = scorer.rule if isinstance(scorer, TokenScorer) else None
+        self._lists = TokenLists.of(tokens) if self._rule is not None else None
         self.cosine = self._rule is not None and self._rule.cosine
 
     def search(
@@ -59,6 +70,15 @@ class TokenSearch:
         if rows is None or isinstance(rows, RowRange):
             rows = np.arange(*(rows or (0, len(self._tokens))))
         with single_threaded_workers(usable_cores()) as workers:
+            if self._rule is not None and self._lists and len(rows) > _compared(found.k):
+                ones = [texts_between(queries, at, at + 1) for at in range(found.count)]
+                listed = partial(
+                    self._lists.nearest, cosine=self.cosine, count=_compared(found.k), rows=rows
+                )
+                for at, near in enumerate(workers.map(listed, ones)):
+                    products = TokenProducts(ones[at], self._tokens, self._rule, workers)
+                    _improve_by_rule(products, near, found, at)
+                return found.scores, found.rows
             for first in range(0, found.count, _MENTIONS):
                 part = texts_between(queries, first, min(first + _MENTIONS, found.count))
                 if self._rule is not None:
@@ -112,6 +132,11 @@ def scores_by_tokens(
             scores[:, first : first + len(block.rows)] = block.scores
             first += len(block.rows)
     return scores
+
+
+def _compared(k: int) -> int:
+    """How many entities of a large KB are compared token by token, for the best ``k``."""
+    return 4096 + 16 * k
 
 
 class _Nearest:
@@ -295,7 +320,7 @@ class TokenProducts:
         entities = entities.to(self._dtype)
         for tile in self._tiles:
             products = (entities @ tile.columns).view(len(rows), length, -1)
-            best = _maxima(products).float()
+            best = maxima(products).float()
             yield tile, best
 
 
@@ -344,18 +369,6 @@ def _tiles(states: Tensor, offsets: IntArray) -> Iterator[_Tile]:
         columns = states[offsets[first] : offsets[stop]].T.contiguous()
         yield _Tile(first, stop, columns, torch.from_numpy(owner))
         first = stop
-
-
-def _maxima(products: Tensor) -> Tensor:
-    """The greatest of the middle axis, by halves: several times faster than torch's `amax`."""
-    length = products.shape[1]
-    while length > 1:
-        half = length // 2
-        greater = torch.maximum(products[:, :half], products[:, half : 2 * half])
-        if length % 2:
-            torch.maximum(greater[:, 0], products[:, length - 1], out=greater[:, 0])
-        products, length = greater, half
-    return products[:, 0]
 
 
 def _off_one(norms: tuple[float, float], others: FloatArray) -> float:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import count, product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -40,7 +41,7 @@ class Texts(Segment):
 
     def __init__(self, kb: str, rows: Sequence[Sequence[float]]) -> None:
         self.kb = kb
-        self.keys = [str(at) for at in range(len(rows))]
+        self.keys: Any = [str(at) for at in range(len(rows))]
         self._vectors = {"text": np.array(rows, np.float16)}
 
 

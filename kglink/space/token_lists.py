@@ -1,0 +1,167 @@
+"""Which entities of a large KB are worth comparing with a mention token by token.
+
+The vectors of all tokens are gathered around centroids (k-means), and each centroid lists the
+entities that have a token near it. A token of a mention looks into the lists of its nearest
+centroids: an entity there gains by how much nearer that centroid is than the first one that was
+left out (as in WARP). The entities that gain most are then compared by their own tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Self
+
+import numpy as np
+import torch
+import torch.nn.functional as F  # noqa: N812 - the name that torch's documentation uses
+from torch import Tensor
+
+from kglink.arrays import IntArray
+from kglink.files.atomic import atomic_file
+from kglink.files.tables import ColumnWriter, map_array, map_column, map_offsets
+from kglink.models.hardware import BF16_FLAGS, cpu_flags
+from kglink.models.runtime import TokenMatrices, as_bf16, maxima
+from kglink.space.manifest import space_errors
+from kglink.space.token_rows import TokenRows
+
+#: KBs with fewer tokens are compared whole.
+LEAST_TOKENS = 10_000_000
+CENTROIDS_FILE = "token_centroids.npy"
+_STARTS_FILE, _ENTITIES_FILE = "token_list_starts.npy", "token_list_entities.npy"
+#: The centroid of each token, as far as they are found; not needed any more when lists are there.
+_NEAREST_FILE = "tokens.nearest"
+#: Centroids are so many times the root of the number of tokens: a multiple of the second number.
+_PER_ROOT, _BLOCK, _MOST_CENTROIDS = 4, 128, 16_384
+#: Tokens for each centroid that k-means reads, and how often.
+_SAMPLE, _ROUNDS = 48, 6
+#: Tokens that find their centroid at once, that are written at once, and entries sorted at once.
+_TOGETHER, _WRITTEN, _SORTED = 256, 1 << 16, 1 << 24
+#: Lists that a token looks into, and entries at most, but for those of the first list.
+_LISTS, _ENTRIES = 32, 50_000
+
+
+class TokenLists:
+    """The lists of a KB, memory-mapped."""
+
+    def __init__(self, tokens: TokenRows) -> None:
+        folder = tokens.folder
+        with space_errors():
+            entries = len(map_array(folder / _ENTITIES_FILE))
+            self._starts = map_offsets(folder / _STARTS_FILE, entries)
+            self._entities = map_column(folder / _ENTITIES_FILE, np.int32, (entries,))
+            shape = (len(self._starts) - 1, tokens.dim)
+            centroids = map_column(folder / CENTROIDS_FILE, np.float32, shape)
+        self._centroids = torch.from_numpy(centroids.copy())
+        self._count = len(tokens)
+
+    @classmethod
+    def of(cls, tokens: TokenRows) -> Self | None:
+        """The lists of a KB; None of one that is compared whole."""
+        return cls(tokens) if (tokens.folder / CENTROIDS_FILE).is_file() else None
+
+    def nearest(
+        self, mention: TokenMatrices, *, cosine: bool, count: int, rows: IntArray
+    ) -> IntArray:
+        """About the ``count`` of some entities that are nearest to a mention's tokens, in order."""
+        states = as_bf16(mention.bits).float()
+        if cosine:
+            states = F.normalize(states, dim=1)
+        gains = np.zeros(self._count, np.float32)
+        gain = np.empty_like(gains)
+        best, centroids = (states @ self._centroids.T).topk(min(_LISTS + 1, len(self._centroids)))
+        for scores, numbers in zip(best.numpy(), centroids.numpy(), strict=True):
+            starts, stops = self._starts[numbers], self._starts[numbers + 1]
+            fit = int(np.searchsorted(np.cumsum(stops - starts), _ENTRIES, side="right"))
+            looked_into = range(min(max(1, fit), len(numbers) - 1))
+            for at in reversed(looked_into):  # of the lists of an entity the best one counts
+                gain[self._entities[starts[at] : stops[at]]] = scores[at] - scores[looked_into.stop]
+            some = [self._entities[starts[at] : stops[at]] for at in looked_into]
+            found = np.concatenate(some)
+            gains[found] = gains[found] + gain[found]
+        there = rows[gains[rows] > 0]
+        if len(there) > count:
+            there = there[np.argpartition(-gains[there], count)[:count]]
+        return np.sort(there)
+
+
+def write_token_lists(tokens: TokenRows) -> Iterator[int]:
+    """Write the lists of a large KB; yields how many tokens have found their centroid.
+
+    After kill -9 it goes on from there.
+    """
+    folder = tokens.folder
+    if tokens.tokens < LEAST_TOKENS or (folder / _STARTS_FILE).is_file():
+        return
+    if not (folder / CENTROIDS_FILE).is_file():
+        yield 0
+        with atomic_file(folder / CENTROIDS_FILE) as out:
+            np.save(out, _means(tokens).numpy())
+    centroids = torch.from_numpy(np.load(folder / CENTROIDS_FILE))
+    path = folder / _NEAREST_FILE
+    with path.open("ab") as out:
+        done = out.tell() // 4
+        out.truncate(done * 4)
+        while done < tokens.tokens:
+            places = np.arange(done, min(done + _WRITTEN, tokens.tokens))
+            out.write(_nearest(_states(tokens, places), centroids).int().numpy().data)
+            done += len(places)
+            yield done
+    _write_lists(tokens, np.memmap(path, np.int32, "r"), len(centroids))
+    path.unlink()
+
+
+def _write_lists(tokens: TokenRows, nearest: IntArray, count: int) -> None:
+    """Write which entities have a token near each centroid, some centroids at a time."""
+    ends = np.cumsum(np.bincount(nearest, minlength=count))
+    lengths = np.zeros(count, np.int64)
+    first = 0
+    with ColumnWriter(tokens.folder / _ENTITIES_FILE, np.int32) as out:
+        while first < count:
+            most = (ends[first - 1] if first else 0) + _SORTED
+            stop = max(first + 1, int(np.searchsorted(ends, most, side="right")))
+            places = np.flatnonzero((nearest >= first) & (nearest < stop))
+            owners = np.searchsorted(tokens.starts, places, side="right") - 1
+            pairs = np.unique(nearest[places].astype(np.int64) << 32 | owners)
+            lengths[first:stop] = np.bincount((pairs >> 32) - first, minlength=stop - first)
+            out.add((pairs & 0xFFFF_FFFF).astype(np.int32))
+            first = stop
+    with atomic_file(tokens.folder / _STARTS_FILE) as starts:
+        np.save(starts, np.concatenate([[0], np.cumsum(lengths)]))
+
+
+def _means(tokens: TokenRows) -> Tensor:
+    """The centroids that k-means finds, by tokens from all places."""
+    wanted = min(_MOST_CENTROIDS, int(_PER_ROOT * tokens.tokens**0.5))
+    count = max(1, wanted // _BLOCK) * _BLOCK
+    size = min(tokens.tokens, _SAMPLE * count)
+    sample = _states(tokens, np.arange(size) * tokens.tokens // size)
+    found = sample[torch.arange(count) * size // count].float()
+    for _ in range(_ROUNDS):
+        nearest = _nearest(sample, found)
+        sums = torch.zeros_like(found).index_add_(0, nearest, sample.float())
+        sizes = torch.bincount(nearest, minlength=count)[:, None]
+        found = torch.where(sizes > 0, sums / sizes.clamp(min=1), found)
+    return found
+
+
+def _states(tokens: TokenRows, places: IntArray) -> Tensor:
+    """Some vectors, as the processor multiplies them fastest."""
+    states = as_bf16(tokens.vectors(places))
+    return states if BF16_FLAGS & cpu_flags() else states.float()
+
+
+def _nearest(states: Tensor, centroids: Tensor) -> Tensor:
+    """The number of the centroid at the least distance from each token.
+
+    The greatest of each block of centroids is found first: several times faster than the place of
+    the greatest of all.
+    """
+    weights = centroids.to(states.dtype)
+    less = (centroids.square().sum(dim=1) / -2).to(states.dtype)
+    numbers = []
+    for part in torch.split(states, _TOGETHER):
+        blocks = F.linear(part, weights, less).view(len(part), _BLOCK, -1)
+        column = maxima(blocks).argmax(dim=1)
+        row = blocks[torch.arange(len(part)), :, column].argmax(dim=1)
+        numbers.append(row * blocks.shape[2] + column)
+    return torch.cat(numbers)
