@@ -1,4 +1,4 @@
-"""What the size of a KB costs: reading it, linking by its names, and changing one entity.
+"""What the size of a KB costs: reading it, linking texts by its names, and changing one entity.
 
     python benchmarks/scale.py 10000 100000 1000000
     python benchmarks/scale.py 10000 --vectors
@@ -23,10 +23,12 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import accumulate, pairwise
+from itertools import accumulate, islice, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
+#: Texts that are linked, and names in each.
+TEXTS, NAMES = 1000, 4
 TEXT = "They met Zorbanek Quillfeather in the harbour of Vardomir."
 #: Runs in one process that has linked once: adds an entity, then changes it.
 UPDATES = """
@@ -98,6 +100,8 @@ def measured(folder: Path, size: int, vectors: bool, store: str) -> Iterator[tup
             yield "build", ran(folder, "kglink_cli", "build")
         for step in ("first link", "warm link", "warm link again"):
             yield step, ran(folder, "kglink_cli", "link", "-", text=TEXT)
+        write_texts(folder, size)
+        yield f"{TEXTS:,} texts", ran(folder, "kglink_cli", "link", "texts", "-o", "links.jsonl")
         for name in ("kglink.db", "spaces"):
             yield f"disk: {name}", Cost(0.001, disk(folder / name))
         began = time.perf_counter()
@@ -156,6 +160,16 @@ def records(size: int) -> Iterator[str]:
             "aliases": [alias.title()] if number % 2 else [],
         }
         yield json.dumps(record) + "\n"
+
+
+def write_texts(folder: Path, size: int) -> None:
+    """Write texts of about 500 letters that name some of the entities, from all places."""
+    (folder / "texts").mkdir()
+    with (folder / "world.jsonl").open(encoding="utf-8") as world:
+        some = map(json.loads, islice(world, 0, None, max(1, size // (TEXTS * NAMES))))
+        for number in range(TEXTS):
+            told = [f"{one['title']} {one['description']}." for one in islice(some, NAMES)]
+            (folder / "texts" / f"{number}.txt").write_text(" ".join(told), encoding="utf-8")
 
 
 def ran(folder: Path, module: str, *arguments: str, text: str = "") -> Cost:

@@ -13,9 +13,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, get_args
 
 import numpy as np
-import numpy.typing as npt
 
-from kglink.arrays import FloatArray, IntArray
+from kglink.arrays import FloatArray, IntArray, widened
 from kglink.errors import DamagedSpaceError
 from kglink.space.manifest import RowKind
 from kglink.space.segment import Segment
@@ -67,11 +66,6 @@ def measure_of(space: Space, *, cosine: bool) -> Measure:
 
 def _mean_length(vectors: Sequence[FloatArray]) -> float:
     return float(np.concatenate([np.linalg.norm(one, axis=1) for one in vectors]).mean())
-
-
-def widened(bits: npt.NDArray[np.int16]) -> FloatArray:
-    """Numbers in bf16, which NumPy has no type for, as float32: these have 16 bits more behind."""
-    return (bits.astype(np.uint16).astype(np.uint32) << 16).view(np.float32)
 
 
 def spread(count: int, most: int = _SAMPLE) -> IntArray:

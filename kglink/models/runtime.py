@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from kglink.arrays import FloatArray, IntArray
+from kglink.arrays import BitArray, FloatArray, IntArray
 from kglink.errors import ModelError
 from kglink.models.document_inputs import MentionTokens
 from kglink.models.hardware import Hardware
@@ -36,7 +36,7 @@ class TokenMatrices(NamedTuple):
     ``bits`` are bf16 numbers, which NumPy has no type for; `as_bf16` makes a tensor of them.
     """
 
-    bits: npt.NDArray[np.int16]
+    bits: BitArray
     offsets: IntArray
 
 
@@ -49,7 +49,7 @@ class SecondTexts(NamedTuple):
     """The position of its first token, as if padding stood before it; 0: none does."""
 
 
-def as_bf16(bits: npt.NDArray[np.int16]) -> Tensor:
+def as_bf16(bits: BitArray) -> Tensor:
     """The bf16 tensor on the memory of an array of bits."""
     return torch.from_numpy(bits).view(torch.bfloat16)
 

@@ -39,6 +39,7 @@ from kglink.text.fold import fold
 
 if TYPE_CHECKING:
     from kglink.models.encoder import Encoder
+    from kglink.models.runtime import TokenMatrices
     from kglink.models.settings import BiEncoderSettings
     from kglink.space.token_rows import TokenRows
     from kglink.store.entity_reader import Changes, FoldedEntity
@@ -71,9 +72,9 @@ HashArray = npt.NDArray[np.uint64]
 class Block(NamedTuple):
     """Some rows of a draft that are encoded together."""
 
-    kind: RowKind
+    kind: RowKind | Literal["tokens"]
     first: int
-    """The number of the first row among those of its kind."""
+    """The number of the first row among those of its kind; of tokens, of the first entity."""
     items: list[Any]
     """What the encoder is given: texts, or by a trained one's text rows entities."""
 
@@ -81,7 +82,8 @@ class Block(NamedTuple):
 class Encoded(NamedTuple):
     """The vectors of a block, and how many of its texts were longer than the model reads."""
 
-    vectors: FloatArray
+    vectors: Any
+    """One vector for each row; of tokens `TokenMatrices`."""
     truncated: int
 
 
@@ -260,6 +262,7 @@ def _fill(
         done = tokens + sum(filler.done for filler in fillers.values())
         progress(Progress(f"encoding {plan.kb}", done, total))
 
+    encode = encode_blocks or encode_here
     # What an earlier build left is counted before the first row is encoded, for it took no time.
     fillers = {kind: _Filler(draft, kind, counts[kind], plan.model.dim, tell) for kind in plan.rows}
     for kind, filler in fillers.items():
@@ -270,9 +273,9 @@ def _fill(
         read = partial(_read_by, encoder, plan.description_chars)
         are_given = kind == "text" and _reads_entities(encoder)
         blocks = filler.blocks(rows, read, known, are_given=are_given)
-        filler.fill((encode_blocks or encode_here)(blocks))
+        filler.fill(encode(blocks))
         if kind == "text" and by_tokens and _reads_entities(encoder):
-            for done in _write_tokens(draft, encoder, plan.model.dim, known):
+            for done in _write_tokens(draft, encode, plan.model.dim, known):
                 tokens = done
                 tell()
             from kglink.space.token_lists import write_token_lists
@@ -434,11 +437,11 @@ def _read_by(encoder: TextEncoder, description_chars: int, row: Entity | str) ->
 def encode_block(encoder: TextEncoder, block: Block) -> Encoded:
     """Encode some rows."""
     before = encoder.truncated
-    if block.kind == "text" and _reads_entities(encoder):
-        vectors = encoder.encode_entities(block.items)
-    else:
-        vectors = encoder.encode(block.items)
-    return Encoded(vectors, encoder.truncated - before)
+    if block.kind == "alias" or not _reads_entities(encoder):
+        return Encoded(encoder.encode(block.items), encoder.truncated - before)
+    if block.kind == "tokens":
+        return Encoded(encoder.entity_matrices(block.items), 0)
+    return Encoded(encoder.encode_entities(block.items), encoder.truncated - before)
 
 
 class _Filler:
@@ -532,7 +535,7 @@ class _Filler:
 
 
 def _write_tokens(
-    draft: Path, encoder: Encoder, dim: int, known: KnownVectors | None
+    draft: Path, encode: EncodeBlocks, dim: int, known: KnownVectors | None
 ) -> Iterator[int]:
     """Write the token matrices of all entities, going on where an earlier build stopped.
 
@@ -546,21 +549,24 @@ def _write_tokens(
         yield len(hashes)
         return
     tokens = known.tokens if known else None
+    found: dict[int, IntArray] = {}
+    waiting: dict[int, TokenMatrices] = {}
+
+    def blocks() -> Iterator[Block]:
+        for first in range(writer.done, len(entities), CHUNK_ENTITIES):
+            own = hashes[first : first + CHUNK_ENTITIES]
+            found[first] = known.find(own) if known and tokens else np.full(len(own), -1)
+            new = np.flatnonzero(found[first] < 0)
+            yield Block("tokens", first, [entities[first + at] for at in new.tolist()])
+
     with TokenRowsWriter(draft, dim) as writer:
         yield writer.done
-        while writer.done < len(entities):
-            own = slice(writer.done, min(writer.done + CHUNK_ENTITIES, len(entities)))
-            found = np.full(own.stop - own.start, -1)
-            if known is not None and tokens is not None:
-                found = known.find(hashes[own])
-            new = [entities[own.start + at] for at in np.flatnonzero(found < 0).tolist()]
-            if tokens is None:
-                writer.add(encoder.entity_matrices(new))
-            elif new:
-                writer.add(filled_up(tokens, found, encoder.entity_matrices(new)))
-            else:
-                writer.add(tokens.take(found))
-            yield writer.done
+        for block, encoded in encode(blocks()):
+            waiting[block.first] = encoded.vectors
+            while writer.done in waiting:
+                own, new = found.pop(writer.done), waiting.pop(writer.done)
+                writer.add(filled_up(tokens, own, new) if tokens else new)
+                yield writer.done
         writer.finish()
 
 

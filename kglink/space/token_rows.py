@@ -17,13 +17,12 @@ from typing import Any, BinaryIO, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
-from kglink.arrays import IntArray
+from kglink.arrays import BitArray, IntArray, widened
 from kglink.errors import DamagedSpaceError, SpaceError
 from kglink.files.atomic import write_atomically
 from kglink.files.tables import map_column, map_offsets
-from kglink.models.runtime import TokenMatrices, as_bf16
+from kglink.models.runtime import TokenMatrices
 from kglink.plugins import RowRange
 from kglink.space.manifest import space_errors
 
@@ -33,8 +32,6 @@ NORMS_FILE = "token_norms.npy"
 _LENGTHS_FILE = "tokens.lengths"
 _STATE_FILE = "tokens.state"
 _BYTES, _LENGTH_BYTES = 2, 8
-
-BitArray = npt.NDArray[np.int16]
 
 
 class _State(NamedTuple):
@@ -67,7 +64,7 @@ class TokenRowsWriter:
     def add(self, matrices: TokenMatrices) -> None:
         """Write the matrices of the next entities; once this returns, kill -9 loses none."""
         lengths = np.diff(matrices.offsets)
-        norms = torch.linalg.vector_norm(as_bf16(matrices.bits).float(), dim=1).numpy()
+        norms = np.linalg.norm(widened(matrices.bits), axis=1)
         state = _State(
             self._state.entities + len(lengths),
             self._state.tokens + int(lengths.sum()),

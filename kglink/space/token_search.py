@@ -37,6 +37,8 @@ from kglink.space.token_rows import TokenRows, texts_between
 #: Some entities: a range of them, or their numbers in order.
 SomeRows = RowRange | IntArray
 
+#: Entities of a large KB, besides eight for each that is wanted, that a mention is compared with.
+COMPARED = 4096
 #: Mentions that go through all entities together.
 _MENTIONS = 512
 #: Mentions and entities that a scorer without a rule compares at once.
@@ -70,11 +72,10 @@ class TokenSearch:
         if rows is None or isinstance(rows, RowRange):
             rows = np.arange(*(rows or (0, len(self._tokens))))
         with single_threaded_workers(usable_cores()) as workers:
-            if self._rule is not None and self._lists and len(rows) > _compared(found.k):
+            count = COMPARED + 8 * found.k
+            if self._rule is not None and self._lists and len(rows) > count:
                 ones = [texts_between(queries, at, at + 1) for at in range(found.count)]
-                listed = partial(
-                    self._lists.nearest, cosine=self.cosine, count=_compared(found.k), rows=rows
-                )
+                listed = partial(self._lists.nearest, cosine=self.cosine, count=count, rows=rows)
                 for at, near in enumerate(workers.map(listed, ones)):
                     products = TokenProducts(ones[at], self._tokens, self._rule, workers)
                     _improve_by_rule(products, near, found, at)
@@ -132,11 +133,6 @@ def scores_by_tokens(
             scores[:, first : first + len(block.rows)] = block.scores
             first += len(block.rows)
     return scores
-
-
-def _compared(k: int) -> int:
-    """How many entities of a large KB are compared token by token, for the best ``k``."""
-    return 4096 + 16 * k
 
 
 class _Nearest:

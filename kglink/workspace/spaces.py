@@ -63,7 +63,8 @@ def _build_on_ray(
 
     def chunks(blocks: Iterator[Block]) -> Iterator[Chunk]:
         for number, one in enumerate(blocks):
-            yield Chunk(number, one, f"{len(one.items):,} {one.kind} rows from {one.first:,} on")
+            what = "entities' tokens" if one.kind == "tokens" else f"{one.kind} rows"
+            yield Chunk(number, one, f"{len(one.items):,} {what} from {one.first:,} on")
 
     with RayWorkers(space.encode_job(), most, partial(on_note, "ray")) as workers:
         workers.start()
@@ -74,6 +75,8 @@ def _build_on_ray(
                 if isinstance(answer, Failed):
                     failed.append(f"{chunk} ({answer.why})")
                     on_note("failed", failed[-1])
+                    if chunk.given.kind == "tokens":
+                        break  # what stands behind it could not be written before it
                 else:
                     yield chunk.given, answer
             if failed:

@@ -33,6 +33,7 @@ from kglink.workspace.texts import Part
 from kglink_cli.outputs import KeptChunks, chunk_of, name_of
 from kglink_kbs.mediawiki import adapter as mediawiki
 from kglink_kbs.mediawiki.plan import write_packed
+from trained_spaces import add_run, make_workspace
 from worlds import World, WorldSettings, write_mediawiki_xml
 
 TEXT = "Isolde Heron saw a grey heron near the Skerrow Light. The seal came later. "
@@ -367,7 +368,7 @@ def files_of(workspace: Path, space: str) -> dict[str, bytes]:
     return {
         str(path.relative_to(segments)): path.read_bytes()
         for path in segments.rglob("*")
-        if path.suffix in (".npy", ".utf8")
+        if path.suffix in (".npy", ".utf8", ".bf16")
     }
 
 
@@ -424,6 +425,36 @@ def test_a_build_that_is_killed_goes_on_and_a_node_with_another_model_is_named(
         done_by(replace(job, fingerprint="another"), Chunk(0, Block("alias", 0, ["heron"]), "a"))
     ((_, encoded),) = done_by(job, Chunk(0, Block("alias", 0, ["heron"]), "a"))
     assert encoded.vectors.shape == (1, 384)
+
+
+@pytest.mark.slow
+def test_token_vectors_of_a_cluster_are_those_of_one_process(
+    tmp_path: Path, cluster: Any, nodes: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KGLINK_ENCODER_DEVICE", "cpu")
+    monkeypatch.setattr("kglink.space.segment_build.CHUNK_ENTITIES", 4)
+    monkeypatch.setattr("kglink.space.token_lists.LEAST_TOKENS", 1)
+    folder, notes = make_workspace(tmp_path / "workspace"), list[str]()
+    model = add_run(folder, "som", shared=False, pooling="tokens", scorer="sum_of_max")
+    left = list(nodes)
+
+    def progress(news: Progress) -> None:
+        if news.done > 60 and len(left) == len(nodes):
+            cluster.remove_node(left.pop(), allow_graceful=False)
+
+    with Workspace.open(folder, flags={"space.name": "alone"}) as workspace:
+        workspace.build(model=model)
+    with Workspace.open(folder, flags={"space.name": "cluster"}) as workspace:
+        workspace.build(
+            model=model,
+            ray_workers=2,
+            progress=progress,
+            on_note=lambda label, text: notes.append(f"{label}: {text}"),
+        )
+    assert any("lost a worker of" in line for line in notes), notes
+    alone = files_of(folder, "alone")
+    assert sum(name.endswith("tokens.bf16") for name in alone) == 2
+    assert files_of(folder, "cluster") == alone
 
 
 # ------------------------------------------------------------------------------- in order

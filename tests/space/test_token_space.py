@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import pickle
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,8 @@ from kglink.models.runtime import TokenMatrices, as_bf16
 from kglink.models.settings import InputSettings
 from kglink.plugins import Encoded
 from kglink.records import Entity
-from kglink.space import segment_build
+from kglink.space import segment_build, token_lists
+from kglink.space.segment_build import Block
 from kglink.space.token_rows import TokenRowsWriter
 from kglink.workspace import Workspace
 from store_support import job
@@ -252,6 +254,35 @@ def _tokens(space: Path) -> dict[str, bytes]:
         str(path.relative_to(space)): path.read_bytes()
         for path in (space / "segments").rglob("token*")
     }
+
+
+def test_blocks_of_a_large_kb_are_encoded_elsewhere_and_come_in_any_order(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(segment_build, "CHUNK_ENTITIES", 8)
+    monkeypatch.setattr(token_lists, "LEAST_TOKENS", 1)
+    steps: list[str] = []
+    with opened(folder, space__name="here") as workspace:
+        workspace.build(model="runs/cosine/model", progress=lambda news: steps.append(news.step))
+        mentions = [mention for mention, _ in judged(documents_of(workspace))][:12]
+        here = workspace.linker().candidates(mentions, limit=5)
+    assert "gathering tokens of atlas" in steps
+    with opened(folder, space__name="there") as workspace:
+        space = workspace.joint_space.with_model("runs/cosine/model")
+        work = pickle.loads(pickle.dumps(space.encode_job()))  # noqa: S301 - our own
+        work.load()
+
+        def backwards(blocks: Iterator[Block]) -> Iterator[tuple[Block, segment_build.Encoded]]:
+            for block in reversed(list(blocks)):
+                yield block, work.do(block)
+
+        space.build(encode_blocks=backwards)
+    with opened(folder, space__name="there") as workspace:
+        assert workspace.linker().candidates(mentions, limit=5) == here
+        assert workspace.joint_space.folder.damage() == []
+    spaces = folder / "spaces"
+    assert _tokens(spaces / "here") == _tokens(spaces / "there")
+    assert any(name.endswith(token_lists.CENTROIDS_FILE) for name in _tokens(spaces / "here"))
 
 
 def test_damaged_token_matrices_are_told(folder: Path) -> None:
