@@ -112,7 +112,8 @@ def write_token_lists(tokens: TokenRows) -> Iterator[int]:
 
 def _write_lists(tokens: TokenRows, nearest: IntArray, count: int) -> None:
     """Write which entities have a token near each centroid, some centroids at a time."""
-    ends = np.cumsum(np.bincount(nearest, minlength=count))
+    parts = (nearest[at : at + _SORTED] for at in range(0, len(nearest), _SORTED))
+    ends = np.cumsum(sum(np.bincount(part, minlength=count) for part in parts))
     lengths = np.zeros(count, np.int64)
     first = 0
     with ColumnWriter(tokens.folder / _ENTITIES_FILE, np.int32) as out:
