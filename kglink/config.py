@@ -53,7 +53,7 @@ class Section(BaseModel):
     The text below a setting says what it does (`setting_descriptions`).
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     #: Settings that name something outside of the workspace, and what each does. A `kglink.toml`
     #: sets them only once the user has allowed that file.

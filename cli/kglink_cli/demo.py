@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from typer import Option
 
 from kglink.records import TextInput
-from kglink.training.job import FinetuneJob
 from kglink.workspace.outputs import whole_file
 from kglink_cli.build import build_with_progress
 from kglink_cli.console import note, print_table, say, write_tables
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kglink.evaluation.measures.retrieval import RetrievalReport
+    from kglink.training.job import FinetuneJob
     from kglink.workspace import AddedKB, Workspace
 
 KBS = ("encyclopedia", "lanternfall")
@@ -128,6 +128,8 @@ def _trained(workspace: Workspace, job: FinetuneJob, refused: str) -> bool:
 
 def _train_reranker(workspace: Workspace) -> bool:
     """Teach a reranker to read mention and candidate together; whether the space has it now."""
+    from kglink.training.job import FinetuneJob
+
     reading = f"KGLINK_LINK_RERANK_TOP={RERANKED}"
     _show(f"{reading} kglink finetune --what reranker --recipe {RECIPE} --docs {DOCUMENTS}")
     job = FinetuneJob(docs=(DOCUMENTS,), what="reranker", recipe=RECIPE)
@@ -140,6 +142,8 @@ def _train_reranker(workspace: Workspace) -> bool:
 
 def _finetune(workspace: Workspace) -> bool:
     """Teach the model what the two KBs call things; whether the space has that model now."""
+    from kglink.training.job import FinetuneJob
+
     source, target = KBS
     kbs = f"--source-kb {source} --target-kb {target}"
     _show(f"kglink finetune --recipe {RECIPE} --sources TOS {kbs} --set train.epochs={EPOCHS}")

@@ -14,7 +14,6 @@ from typer import Option
 
 from kglink.errors import UsageError
 from kglink.records import Progress
-from kglink.training.job import EpochNews, News, Note, Planned, StepNews
 from kglink_cli import shared
 from kglink_cli.console import (
     Reached,
@@ -32,7 +31,7 @@ from kglink_cli.session import open_workspace, split_names
 
 if TYPE_CHECKING:
     from kglink.training.detector import DetectorReport
-    from kglink.training.job import FinetuneJob
+    from kglink.training.job import EpochNews, FinetuneJob, News, Planned
     from kglink.workspace import Workspace
     from kglink.workspace.finetune import Finetuned
 
@@ -290,6 +289,7 @@ _SEEN = 1e-3
 
 def finetune_news(show: Show, begun: Callable[[], None] = lambda: None) -> Callable[[News], None]:
     """What shows how a run goes: a bar that moves, and a line for what is done."""
+    from kglink.training.job import EpochNews, Note, Planned, StepNews
 
     def take(news: News) -> None:
         if not isinstance(news, Progress | Note):  # those may come before its settings are kept

@@ -28,7 +28,7 @@ CHECKED_FILE = "checked.json"
 class ManifestPart(BaseModel):
     """A frozen value of a manifest that has the fields that it declares, and no others."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class FileInfo(ManifestPart):

@@ -20,7 +20,7 @@ from typing import Any, Literal, Self, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from kglink.arrays import IntArray
+from kglink.arrays import BoolArray, IntArray
 from kglink.errors import DamagedFileError
 
 Number = TypeVar("Number", np.int64, np.uint64)
@@ -125,6 +125,21 @@ class StringTable(Sequence[str]):
 
     def __getitem__(self, at: int) -> str:  # type: ignore[override]  # no slices: one string each
         return self._decoded(self._raw(at))
+
+    def take(self, rows: IntArray) -> list[str]:
+        """Some strings, in this order."""
+        starts, stops = self._offsets[rows].tolist(), self._offsets[rows + 1].tolist()
+        raw = (self._blob[at:stop].tobytes() for at, stop in zip(starts, stops, strict=True))
+        return list(map(self._decoded, raw))
+
+    def equal(self, rows: IntArray, text: str) -> BoolArray:
+        """Which of some strings are this one."""
+        wanted = np.frombuffer(text.encode("utf-8", "surrogatepass"), np.uint8)
+        starts = self._offsets[rows].astype(np.int64)
+        found: BoolArray = self._offsets[rows + 1] - starts == len(wanted)
+        letters = starts[found][:, None] + np.arange(len(wanted))
+        found[found] = (self._blob[letters] == wanted).all(axis=1)
+        return found
 
     def find(self, text: str) -> int:
         """The number of a string in a table that is in order; -1 if it is not there."""

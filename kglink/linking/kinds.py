@@ -184,21 +184,22 @@ def ranked(
     places = np.lexsort((found.entities, -popularity, -scores))[:most]
     columns = np.stack([values[places] for values in found.evidence.values()], axis=1)
     rounded = columns.astype(np.float64).round(4).tolist()
+    rows = found.entities[places]
+    keys, titles = segment.keys.take(rows), segment.titles.take(rows)
     candidates = []
-    for place, values in zip(places.tolist(), rounded, strict=True):
+    for at, (place, values) in enumerate(zip(places.tolist(), rounded, strict=True)):
         evidence = dict(zip(found.evidence, values, strict=True))
         score, parts = float(scores[place]), weights.parts(evidence)
         if place in found.described:
             known = found.described[place]
             candidates.append(replace(known, score=score, evidence=evidence, parts=parts))
             continue
-        row = found.entities[place]
         candidates.append(
             Candidate(
-                id=EntityId(segment.kb, segment.keys[row]),
-                title=segment.titles[row],
+                id=EntityId(segment.kb, keys[at]),
+                title=titles[at],
                 score=score,
-                popularity=float(segment.popularity[row]),
+                popularity=float(popularity[place]),
                 evidence=evidence,
                 parts=parts,
             )

@@ -22,6 +22,10 @@ _ROWS_PER_ENTITY = 2
 _MOST_POPULAR = 1e30
 #: Uses added to each name's count, so that a few counted uses say little.
 _UNCOUNTED = 20
+#: Of the entities of a KB that bear one name so many are candidates: the most used, most popular.
+_MOST_BEARERS = 500
+#: In a KB of so many names the letters of a name are compared only if no entity bears it.
+_LARGE = 2_000_000
 #: A shorter word in capitals is an abbreviation.
 _LEAST_HEADLINE = 5
 _NO_ROWS = np.empty(0, dtype=np.int64)
@@ -96,9 +100,14 @@ class NameSearch:
         segment = self.space.segments[kb]
         folded = [surface.folded for surface in surfaces]
         rows = self.candidates * _ROWS_PER_ENTITY
-        similar = [_NO_HITS] * len(surfaces)
+        exact, similar = [_NO_ROWS] * len(surfaces), [_NO_HITS] * len(surfaces)
         if self.uses_names:
-            similar = segment.names.similar(folded, rows)
+            exact = [segment.names.exact(name) for name in folded]
+            is_large = segment.info.alias_rows >= _LARGE
+            asked = [at for at, bearers in enumerate(exact) if not (is_large and len(bearers))]
+            hits = segment.names.similar([folded[at] for at in asked], rows) if asked else ()
+            for at, own in zip(asked, hits, strict=True):
+                similar[at] = own
         near: Iterable[IntArray] = [_NO_ROWS] * len(surfaces)
         vectors = [surface.vector for surface in surfaces if surface.vector is not None]
         if self.uses_vectors and self.space.has_rows("alias", kb):
@@ -106,11 +115,13 @@ class NameSearch:
             _, found = self.space.nearest(np.stack(vectors), kb, "alias", most)
             near = [segment.entity_of(one[one >= 0]) for one in found]
         if self.words and self.words_bring:
-            hits = index_of_words(segment).search(folded, self.candidates, self.words)
-            near = [np.union1d(one, own) for one, (own, _) in zip(near, hits, strict=True)]
+            listed = index_of_words(segment).search(folded, self.candidates, self.words)
+            near = [np.union1d(one, own) for one, (own, _) in zip(near, listed, strict=True)]
         return [
-            self._found(surface, *hits, entities, segment)
-            for surface, hits, entities in zip(surfaces, similar, near, strict=True)
+            self._found(surface, bearers, *alike, entities, segment)
+            for surface, bearers, alike, entities in zip(
+                surfaces, exact, similar, near, strict=True
+            )
         ]
 
     def with_long_form(
@@ -150,22 +161,27 @@ class NameSearch:
     def _found(
         self,
         surface: Surface,
+        exact_rows: IntArray,
         rows: IntArray,
         cosines: FloatArray,
         near: IntArray,
         segment: Segment,
     ) -> Found:
-        exact_rows = segment.names.exact(surface.folded) if self.uses_names else _NO_ROWS
-        owners, similar = segment.entity_of(exact_rows), segment.entity_of(rows)
-        entities = np.unique(np.concatenate([owners, similar, near]))
-        exact = _best_of(entities, owners, np.ones(len(owners), dtype=np.float32))
-        is_title = exact_rows == segment.alias_starts[owners]
-        same_case = _written_so(surface.text, [segment.surfaces[row] for row in exact_rows])
+        owners = segment.entity_of(exact_rows)
         # Where nothing was counted a name has the count one, a title two; small counts say little.
         counts = segment.alias_counts[exact_rows].astype(np.float32) - 1
         common = counts / (counts.sum() + _UNCOUNTED)
         popularity = np.clip(segment.popularity[owners], 0, _MOST_POPULAR) + 1
         rarer = 1 - popularity / popularity.max(initial=1)
+        if len(owners) > _MOST_BEARERS:
+            best = np.sort(np.lexsort((popularity, common))[-_MOST_BEARERS:])
+            exact_rows, owners = exact_rows[best], owners[best]
+            common, rarer = common[best], rarer[best]
+        similar = segment.entity_of(rows)
+        entities = np.unique(np.concatenate([owners, similar, near]))
+        exact = _best_of(entities, owners, np.ones(len(owners), dtype=np.float32))
+        is_title = exact_rows == segment.alias_starts[owners]
+        same_case = _written_so(surface.text, segment.surfaces.take(exact_rows))
         name = np.maximum(_best_of(entities, similar, cosines), exact)
         evidence: dict[str, FloatArray] = {
             "name": name,

@@ -15,7 +15,9 @@ _LEAST_TOKENS = 5
 
 
 class _Settings(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, defer_build=True, use_attribute_docstrings=True
+    )
 
 
 class InputSettings(_Settings):

@@ -89,7 +89,8 @@ class NameIndex:
     """The alias rows that are found; None: all."""
 
     def __init__(self, folder: Path, *, checked: bool = False) -> None:
-        self.folded: Strings = StringTable(folder / "folded", checked=checked)
+        self._names = StringTable(folder / "folded", checked=checked)
+        self.folded: Strings = self._names
         count = len(self.folded)
         self._hashes = map_column(folder / "name_hashes.npy", np.uint64, (count,))
         self._rows = map_places(folder / "name_rows.npy", count, count, checked=checked)
@@ -109,7 +110,7 @@ class NameIndex:
         rows = np.sort(self._rows[start:stop].astype(np.int64))
         if self._kept is not None:
             rows = np.intersect1d(rows, self._kept, assume_unique=True)
-        return rows[[self.folded[row] == folded for row in rows]] if len(rows) else rows
+        return rows[self._names.equal(rows, folded)]
 
     def similar(self, folded: Sequence[str], k: int) -> list[tuple[IntArray, FloatArray]]:
         """For each name the ``k`` most similar alias rows and their cosines, best first."""

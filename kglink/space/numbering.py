@@ -75,6 +75,13 @@ class LayeredStrings(Sequence[str]):
         is_above, row = self._numbering.split(np.array([number]))
         return self._layers[int(is_above[0])][int(row[0])]
 
+    def take(self, rows: IntArray) -> list[str]:
+        """Some strings, in this order."""
+        is_above, own = self._numbering.split(rows)
+        below = iter(self._layers[0].take(own[~is_above]))
+        above = iter(self._layers[1].take(own[is_above]))
+        return [next(above if here else below) for here in is_above.tolist()]
+
     def find(self, text: str) -> int:
         """The number of a string where both layers are in order; -1 if it is not there."""
         below, above = (layer.find(text) for layer in self._layers)

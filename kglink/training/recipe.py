@@ -45,7 +45,7 @@ LossMode = Literal["both", "only_prime", "base"]
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class ModelSection(BiEncoderSettings):
