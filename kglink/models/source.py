@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
 from kglink.errors import ModelError
+from kglink.files.atomic import write_atomically
+from kglink.files.digest import user_folder
 from kglink.files.manifest import ManifestPart
 from kglink.models.model_json import INCOMPLETE, check_folder, read_json, shown
 from kglink.models.module_chain import ModuleChain, read_chain
@@ -39,6 +43,10 @@ _WORDS = ("model_type", "hidden_act", "position_embedding_type")
 _SHARES = ("layer_norm_eps", "hidden_dropout_prob", "attention_probs_dropout_prob")
 _PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 _TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "sentencepiece.bpe.model", "spiece.model")
+#: Hashes of files of this size are kept for later, of so many files, and if a file has not been
+#: written for so long: a moment in which it is written twice may be one on the clock.
+_HASHES_FILE = "hashes.json"
+_LARGE, _MOST_KEPT, _SETTLED_NS = 1 << 20, 200, 2_000_000_000
 #: Settings that say how a checkpoint came to be, not what it computes.
 HISTORY = frozenset({"_name_or_path", "dtype", "torch_dtype", "transformers_version"})
 #: Of a static model, which reads texts of any length.
@@ -166,16 +174,41 @@ def file_sha256(path: Path) -> str:
         if path.exists() and not path.is_file():
             raise ModelError(f"{path}: is no regular file", hint=INCOMPLETE)
         stat = path.stat()
-        return _file_sha256(path, stat.st_size, stat.st_mtime_ns)
+        seen = stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
+        return _file_sha256(path.resolve(), seen)
     except OSError as error:
         raise ModelError(f"{path}: cannot be read: {error.strerror}") from error
 
 
 @lru_cache(maxsize=64)
-def _file_sha256(path: Path, size: int, mtime_ns: int) -> str:
-    """Hash a file; size and time are only there to make another cache entry of another file."""
+def _file_sha256(path: Path, seen: tuple[int, int, int, int]) -> str:
+    """Hash a file, or of a large one that is as it was ``seen`` earlier look the hash up.
+
+    Whoever changes a file changes the last of these, the time that no program can set.
+    """
+    _, size, _, changed_ns = seen
+    kept = _kept_hashes() if size >= _LARGE else {}
+    known = kept.pop(str(path), None)
+    if known and known[:-1] == [*seen]:
+        return str(known[-1])
     with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if size >= _LARGE and time.time_ns() - changed_ns > _SETTLED_NS:
+        newest = dict([*kept.items(), (str(path), [*seen, found])][-_MOST_KEPT:])
+        with suppress(OSError, RuntimeError):  # no home, or one that is read-only
+            user_folder().mkdir(parents=True, exist_ok=True)
+            write_atomically(user_folder() / _HASHES_FILE, json.dumps(newest))
+    return found
+
+
+def _kept_hashes() -> dict[str, list[Any]]:
+    """The hashes of large files that were read earlier, with what was seen of each."""
+    try:
+        kept = json.loads((user_folder() / _HASHES_FILE).read_text(encoding="utf-8"))
+    except (OSError, RuntimeError, ValueError, RecursionError):
+        return {}
+    own = kept.items() if isinstance(kept, dict) else ()
+    return {path: one for path, one in own if isinstance(one, list) and len(one) == 5}
 
 
 def _weight_files(folder: Path) -> tuple[Path, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import subprocess
@@ -16,6 +17,7 @@ from safetensors.numpy import save_file
 
 from kglink.errors import ModelError
 from kglink.models import Encoder, opening, resolve_model
+from kglink.models import source as model_source
 from kglink.models.source import file_sha256
 from tiny_models import bert_weights, write_model, write_modules
 
@@ -57,6 +59,48 @@ def test_a_file_is_hashed_again_once_it_changed(tmp_path: Path) -> None:
     assert file_sha256(path).startswith("ba7816bf8f01cfea")  # FIPS 180-2, appendix B.1
     path.write_bytes(b"")
     assert file_sha256(path).startswith("e3b0c44298fc1c14")
+
+
+def test_the_hash_of_a_large_file_is_kept_until_the_file_is_touched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setattr(model_source, "_SETTLED_NS", 0)
+    monkeypatch.setattr(model_source, "_MOST_KEPT", 2)
+    kept = tmp_path / "config" / "kglink" / "hashes.json"
+
+    def of(path: Path) -> str:
+        """As a new process has it."""
+        model_source._file_sha256.cache_clear()
+        return file_sha256(path)
+
+    one, other, third = (tmp_path / name for name in ("one", "other", "third"))
+    for path, letter in ((one, b"1"), (other, b"2"), (third, b"3")):
+        path.write_bytes(letter * (1 << 20))
+        assert of(path) == hashlib.sha256(letter * (1 << 20)).hexdigest()
+    assert list(json.loads(kept.read_text())) == [str(other), str(third)]
+    with monkeypatch.context() as blind:
+        blind.setattr(hashlib, "file_digest", None)  # nothing is read
+        assert of(other) == hashlib.sha256(b"2" * (1 << 20)).hexdigest()
+    before = other.stat()
+    other.write_bytes(b"4" * (1 << 20))
+    os.utime(other, ns=(before.st_atime_ns, before.st_mtime_ns))  # of the same size and time
+    assert of(other) == hashlib.sha256(b"4" * (1 << 20)).hexdigest()
+    for nonsense in ("", "[1]", "{", json.dumps({str(other): 7}), "[" * 100_000):
+        kept.write_text(nonsense)
+        assert of(other) == hashlib.sha256(b"4" * (1 << 20)).hexdigest()
+    (tmp_path / "file").write_text("no folder")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "file"))
+    assert of(other) == hashlib.sha256(b"4" * (1 << 20)).hexdigest()
+
+
+def test_a_large_file_that_was_just_written_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    (tmp_path / "new").write_bytes(b"5" * (1 << 20))
+    file_sha256(tmp_path / "new")
+    assert not (tmp_path / "config").exists()
 
 
 def test_fingerprint_follows_the_content_and_not_the_place(folder: Path, tmp_path: Path) -> None:
