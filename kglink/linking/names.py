@@ -173,11 +173,12 @@ class NameSearch:
         common = counts / (counts.sum() + _UNCOUNTED)
         popularity = np.clip(segment.popularity[owners], 0, _MOST_POPULAR) + 1
         rarer = 1 - popularity / popularity.max(initial=1)
-        if len(owners) > _MOST_BEARERS:
-            best = np.sort(np.lexsort((popularity, common))[-_MOST_BEARERS:])
-            exact_rows, owners = exact_rows[best], owners[best]
-            common, rarer = common[best], rarer[best]
         similar = segment.entity_of(rows)
+        if len(owners) > _MOST_BEARERS:
+            kept = np.isin(owners, np.concatenate([similar, near]))
+            kept[np.lexsort((popularity, common))[-_MOST_BEARERS:]] = True
+            exact_rows, owners = exact_rows[kept], owners[kept]
+            common, rarer = common[kept], rarer[kept]
         entities = np.unique(np.concatenate([owners, similar, near]))
         exact = _best_of(entities, owners, np.ones(len(owners), dtype=np.float32))
         is_title = exact_rows == segment.alias_starts[owners]

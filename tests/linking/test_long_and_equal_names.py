@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from kglink.records import Entity
+from kglink.linking import names
+from kglink.records import Alias, Entity, MentionInText
 from kglink.workspace import Workspace
 
 LONG = " ".join(f"word{at}" for at in range(3_000))
@@ -36,3 +37,42 @@ def test_of_equal_names_the_most_popular_is_meant_and_each_is_answered_alike(
     (first,) = {one.candidates[0].id.key for one in document.links}
     assert first == str(SAME - 1)
     assert len(document.links) == 200
+
+
+def keys(workspace: Workspace, name: str) -> list[str]:
+    """The candidates of a name."""
+    (found,) = workspace.linker().candidates([MentionInText(name, 0, len(name))], limit=50)
+    return [one.id.key for one in found["towns"]]
+
+
+def test_of_very_many_bearers_those_that_are_used_most_and_most_popular_are_candidates(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(names, "_MOST_BEARERS", 20)
+    used = Entity("used", "Another", aliases=(Alias("Selwyn", count=9),))
+    many = [Entity(f"{at:03}", "Selwyn", popularity=(at * 7) % 300) for at in range(300)]
+    with Workspace.open(tmp_path, create=True, flags={"link.found_by": "names"}) as workspace:
+        workspace.add_kb("towns", [*many, used])
+        list(workspace.link(["They went to Selwyn."], wait=False))
+        found = keys(workspace, "Selwyn")
+        monkeypatch.setattr(names, "_LARGE", 3)  # letters alone bring no more of them
+        few = keys(workspace, "Selwyn")
+    popular = sorted(many, key=lambda one: -one.popularity)
+    assert few == [*(one.key for one in popular[:19]), "used"]
+    assert found[:19] == few[:19]
+    assert len(found) == 50
+
+
+def test_in_a_large_kb_letters_are_compared_where_nothing_bears_a_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    towns = [Entity("1", "Selwyn"), Entity("2", "Selwynton"), Entity("3", "Vardomir")]
+    with Workspace.open(tmp_path, create=True, flags={"link.found_by": "names"}) as workspace:
+        workspace.add_kb("towns", towns)
+        list(workspace.link(["They went to Selwyn."], wait=False))
+        mentions = ["Selwyn", "Selwynto"]
+        everything = [keys(workspace, name) for name in mentions]
+        monkeypatch.setattr(names, "_LARGE", 3)
+        assert [keys(workspace, name) for name in mentions] == [["1"], everything[1]]
+    assert "2" in everything[0]
+    assert everything[1][0] == "2"

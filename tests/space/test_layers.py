@@ -125,6 +125,8 @@ def same_tables(layered: Segment, plain: Segment) -> None:
     for table in ("keys", "titles", "surfaces"):
         ours, theirs = getattr(layered, table), list(getattr(plain, table))
         assert list(ours) == theirs == [ours[at] for at in range(len(ours))]
+        some = np.array([5, 0, len(theirs) - 1, 5, 1])
+        assert ours.take(some) == [theirs[at] for at in some]
     assert list(layered.names.folded) == list(plain.names.folded)
     for column in ("popularity", "alias_counts", "alias_starts"):
         assert np.array_equal(np.asarray(getattr(layered, column)), getattr(plain, column))

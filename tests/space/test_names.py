@@ -126,3 +126,21 @@ def test_an_empty_table(tmp_path: Path) -> None:
     with StringWriter(tmp_path / "none"):
         pass
     assert list(StringTable(tmp_path / "none")) == []
+
+
+def test_strings_are_found_taken_and_compared_by_their_bytes(tmp_path: Path) -> None:
+    texts = sorted(
+        ["", "a", "a\0", "a\0b", "ab", "b", "z", "\u00e4", "\u00e4b", "\u4e2d", "\U0001f600"]
+    )
+    with StringWriter(tmp_path / "table") as out:
+        for text in texts:
+            out.add(text)
+    table = StringTable(tmp_path / "table")
+    assert [table.find(text) for text in texts] == [*range(len(texts))]
+    assert [table.find(text) for text in ("\0", "aa", "zz", "\uffff", "\ud800")] == [-1] * 5
+    rows = np.array([3, 0, 9, 3, 1, 2])
+    assert table.take(rows) == [texts[at] for at in rows]
+    assert table.take(np.empty(0, np.int64)) == []
+    for text in (*texts, "\ud800", "\u00e4c"):
+        assert table.equal(rows, text).tolist() == [texts[at] == text for at in rows]
+        assert table.equal(np.empty(0, np.int64), text).tolist() == []
