@@ -38,7 +38,7 @@ from kglink.space.token_rows import TokenRows, texts_between
 SomeRows = RowRange | IntArray
 
 #: Entities of a large KB, besides eight for each that is wanted, that a mention is compared with.
-COMPARED = 4096
+COMPARED = 16_384
 #: Mentions that go through all entities together.
 _MENTIONS = 512
 #: Mentions and entities that a scorer without a rule compares at once.
