@@ -22,10 +22,9 @@ _ROWS_PER_ENTITY = 2
 _MOST_POPULAR = 1e30
 #: Uses added to each name's count, so that a few counted uses say little.
 _UNCOUNTED = 20
-#: Of the entities of a KB that bear one name so many are candidates: the most used, most popular.
-_MOST_BEARERS = 500
-#: In a KB of so many names the letters of a name are compared only if no entity bears it.
-_LARGE = 2_000_000
+#: In a KB of so many names the letters of a name are compared only if no entity bears it, and of
+#: the entities that bear it so many are candidates: those that are used most, then most popular.
+_LARGE, _MOST_BEARERS = 2_000_000, 500
 #: A shorter word in capitals is an abbreviation.
 _LEAST_HEADLINE = 5
 _NO_ROWS = np.empty(0, dtype=np.int64)
@@ -103,7 +102,7 @@ class NameSearch:
         exact, similar = [_NO_ROWS] * len(surfaces), [_NO_HITS] * len(surfaces)
         if self.uses_names:
             exact = [segment.names.exact(name) for name in folded]
-            is_large = segment.info.alias_rows >= _LARGE
+            is_large = _is_large(segment)
             asked = [at for at, bearers in enumerate(exact) if not (is_large and len(bearers))]
             hits = segment.names.similar([folded[at] for at in asked], rows) if asked else ()
             for at, own in zip(asked, hits, strict=True):
@@ -152,6 +151,9 @@ class NameSearch:
         nothing = np.zeros(len(new), dtype=np.float32)
         added = {"alias": self._alias(surface.vector, new, segment)}
         added |= self._by_words(surface, new, segment)
+        if self.uses_names and _is_large(segment):  # else all that bear the name are there
+            bearers = segment.names.exact(surface.folded)
+            added |= _by_letters(surface, bearers, new, nothing, segment)
         evidence = {
             kind: np.concatenate([values, added.get(kind, nothing)])[order]
             for kind, values in found.evidence.items()
@@ -161,39 +163,22 @@ class NameSearch:
     def _found(
         self,
         surface: Surface,
-        exact_rows: IntArray,
+        bearers: IntArray,
         rows: IntArray,
         cosines: FloatArray,
         near: IntArray,
         segment: Segment,
     ) -> Found:
-        owners = segment.entity_of(exact_rows)
-        # Where nothing was counted a name has the count one, a title two; small counts say little.
-        counts = segment.alias_counts[exact_rows].astype(np.float32) - 1
-        common = counts / (counts.sum() + _UNCOUNTED)
-        popularity = np.clip(segment.popularity[owners], 0, _MOST_POPULAR) + 1
-        rarer = 1 - popularity / popularity.max(initial=1)
-        similar = segment.entity_of(rows)
-        if len(owners) > _MOST_BEARERS:
-            kept = np.isin(owners, np.concatenate([similar, near]))
-            kept[np.lexsort((popularity, common))[-_MOST_BEARERS:]] = True
-            exact_rows, owners = exact_rows[kept], owners[kept]
-            common, rarer = common[kept], rarer[kept]
+        owners, similar = segment.entity_of(bearers), segment.entity_of(rows)
+        if _is_large(segment) and len(owners) > _MOST_BEARERS:
+            uses, popularity = segment.alias_counts[bearers], segment.popularity[owners]
+            owners = owners[np.lexsort((popularity, uses))[-_MOST_BEARERS:]]
         entities = np.unique(np.concatenate([owners, similar, near]))
-        exact = _best_of(entities, owners, np.ones(len(owners), dtype=np.float32))
-        is_title = exact_rows == segment.alias_starts[owners]
-        same_case = _written_so(surface.text, segment.surfaces.take(exact_rows))
-        name = np.maximum(_best_of(entities, similar, cosines), exact)
+        cosine = _best_of(entities, similar, cosines)
         evidence: dict[str, FloatArray] = {
-            "name": name,
-            "similar": np.maximum(name, 0) ** 4,
-            "exact": exact,
-            "title": _best_of(entities, owners, is_title.astype(np.float32)),
-            "case": _best_of(entities, owners, same_case),
+            **_by_letters(surface, bearers, entities, cosine, segment),
             "alias": self._alias(surface.vector, entities, segment),
             "expanded": np.zeros(len(entities), dtype=np.float32),
-            "common": _best_of(entities, owners, common),
-            "rarer": -_best_of(entities, owners, rarer.astype(np.float32)),
             **self._by_words(surface, entities, segment),
         }
         return Found(entities, evidence)
@@ -229,6 +214,45 @@ def index_of_words(segment: Segment) -> WordIndex:
             hint="`kglink build --words` makes one; later builds keep it.",
         )
     return segment.words
+
+
+def _is_large(segment: Segment) -> bool:
+    """Whether so many names are a large KB's."""
+    return segment.info.alias_rows >= _LARGE
+
+
+def _by_letters(
+    surface: Surface,
+    bearers: IntArray,
+    entities: IntArray,
+    cosine: FloatArray,
+    segment: Segment,
+) -> dict[str, FloatArray]:
+    """What a name says of some entities; ``bearers`` are all alias rows that are this name.
+
+    ``cosine``: how similar the most similar name of each entity is, as far as it was asked.
+    """
+    owners = segment.entity_of(bearers)
+    # Where nothing was counted a name has the count one, a title two; small counts say little.
+    counts = segment.alias_counts[bearers].astype(np.float32) - 1
+    common = counts / (counts.sum() + _UNCOUNTED)
+    popularity = np.clip(segment.popularity[owners], 0, _MOST_POPULAR) + 1
+    rarer = 1 - popularity / popularity.max(initial=1)
+    own = places_in(entities, owners)[1]
+    bearers, owners, common, rarer = bearers[own], owners[own], common[own], rarer[own]
+    exact = _best_of(entities, owners, np.ones(len(owners), dtype=np.float32))
+    is_title = bearers == segment.alias_starts[owners]
+    same_case = _written_so(surface.text, segment.surfaces.take(bearers))
+    name = np.maximum(cosine, exact)
+    return {
+        "name": name,
+        "similar": np.maximum(name, 0) ** 4,
+        "exact": exact,
+        "title": _best_of(entities, owners, is_title.astype(np.float32)),
+        "case": _best_of(entities, owners, same_case),
+        "common": _best_of(entities, owners, common),
+        "rarer": -_best_of(entities, owners, rarer.astype(np.float32)),
+    }
 
 
 def _written_so(surface: str, names: Sequence[str]) -> FloatArray:

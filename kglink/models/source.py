@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -46,7 +47,7 @@ _TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "sentencepiece.bpe.model", "s
 #: Hashes of files of this size are kept for later, of so many files, and if a file has not been
 #: written for so long: a moment in which it is written twice may be one on the clock.
 _HASHES_FILE = "hashes.json"
-_LARGE, _MOST_KEPT, _SETTLED_NS = 1 << 20, 200, 2_000_000_000
+_LARGE, _MOST_KEPT, _SETTLED_NS = 1 << 20, 200, 60_000_000_000
 #: Settings that say how a checkpoint came to be, not what it computes.
 HISTORY = frozenset({"_name_or_path", "dtype", "torch_dtype", "transformers_version"})
 #: Of a static model, which reads texts of any length.
@@ -174,31 +175,36 @@ def file_sha256(path: Path) -> str:
         if path.exists() and not path.is_file():
             raise ModelError(f"{path}: is no regular file", hint=INCOMPLETE)
         stat = path.stat()
-        seen = stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
-        return _file_sha256(path.resolve(), seen)
+        return _file_sha256(path.resolve(), _seen(stat))
     except OSError as error:
         raise ModelError(f"{path}: cannot be read: {error.strerror}") from error
 
 
 @lru_cache(maxsize=64)
-def _file_sha256(path: Path, seen: tuple[int, int, int, int]) -> str:
+def _file_sha256(path: Path, seen: tuple[int, ...]) -> str:
     """Hash a file, or of a large one that is as it was ``seen`` earlier look the hash up.
 
-    Whoever changes a file changes the last of these, the time that no program can set.
+    Whoever writes a file changes the last of these, the time that no program can set.
     """
-    _, size, _, changed_ns = seen
+    *_, size, _, changed_ns = seen
+    is_settled = time.time_ns() - changed_ns > _SETTLED_NS
     kept = _kept_hashes() if size >= _LARGE else {}
     known = kept.pop(str(path), None)
     if known and known[:-1] == [*seen]:
         return str(known[-1])
     with path.open("rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
-    if size >= _LARGE and time.time_ns() - changed_ns > _SETTLED_NS:
+        is_settled &= _seen(os.fstat(file.fileno())) == seen
+    if size >= _LARGE and is_settled:
         newest = dict([*kept.items(), (str(path), [*seen, found])][-_MOST_KEPT:])
         with suppress(OSError, RuntimeError):  # no home, or one that is read-only
             user_folder().mkdir(parents=True, exist_ok=True)
             write_atomically(user_folder() / _HASHES_FILE, json.dumps(newest))
     return found
+
+
+def _seen(stat: os.stat_result) -> tuple[int, ...]:
+    return stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
 
 
 def _kept_hashes() -> dict[str, list[Any]]:
@@ -208,7 +214,7 @@ def _kept_hashes() -> dict[str, list[Any]]:
     except (OSError, RuntimeError, ValueError, RecursionError):
         return {}
     own = kept.items() if isinstance(kept, dict) else ()
-    return {path: one for path, one in own if isinstance(one, list) and len(one) == 5}
+    return {path: one for path, one in own if isinstance(one, list) and len(one) == 6}
 
 
 def _weight_files(folder: Path) -> tuple[Path, ...]:

@@ -39,7 +39,6 @@ from kglink.text.fold import fold
 
 if TYPE_CHECKING:
     from kglink.models.encoder import Encoder
-    from kglink.models.runtime import TokenMatrices
     from kglink.models.settings import BiEncoderSettings
     from kglink.space.token_rows import TokenRows
     from kglink.store.entity_reader import Changes, FoldedEntity
@@ -87,7 +86,7 @@ class Encoded(NamedTuple):
     truncated: int
 
 
-#: Encodes blocks, and gives each with its vectors, in any order.
+#: Encodes blocks, and gives each with its vectors: tokens in their order, others in any.
 EncodeBlocks = Callable[[Iterator[Block]], Iterator[tuple[Block, Encoded]]]
 
 
@@ -550,7 +549,6 @@ def _write_tokens(
         return
     tokens = known.tokens if known else None
     found: dict[int, IntArray] = {}
-    waiting: dict[int, TokenMatrices] = {}
 
     def blocks() -> Iterator[Block]:
         for first in range(writer.done, len(entities), CHUNK_ENTITIES):
@@ -562,11 +560,9 @@ def _write_tokens(
     with TokenRowsWriter(draft, dim) as writer:
         yield writer.done
         for block, encoded in encode(blocks()):
-            waiting[block.first] = encoded.vectors
-            while writer.done in waiting:
-                own, new = found.pop(writer.done), waiting.pop(writer.done)
-                writer.add(filled_up(tokens, own, new) if tokens else new)
-                yield writer.done
+            own, new = found.pop(block.first), encoded.vectors
+            writer.add(filled_up(tokens, own, new) if tokens else new)
+            yield writer.done
         writer.finish()
 
 

@@ -8,6 +8,7 @@ left out (as in WARP). The entities that gain most are then compared by their ow
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Self
 
@@ -38,6 +39,8 @@ _SAMPLE, _ROUNDS = 48, 6
 _TOGETHER, _WRITTEN, _SORTED = 256, 1 << 16, 1 << 24
 #: Lists that a token looks into, and entries at most, but for those of the first list.
 _LISTS, _ENTRIES = 32, 50_000
+#: What an entity gains by standing in a list that is no nearer than the first that is left out.
+_FOUND = 1e-6
 
 
 class TokenLists:
@@ -47,11 +50,14 @@ class TokenLists:
         folder = tokens.folder
         with space_errors():
             entries = len(map_array(folder / _ENTITIES_FILE))
-            self._starts = map_offsets(folder / _STARTS_FILE, entries)
+            starts = map_offsets(folder / _STARTS_FILE, entries)
             self._entities = map_column(folder / _ENTITIES_FILE, np.int32, (entries,))
-            shape = (len(self._starts) - 1, tokens.dim)
+            shape = (len(starts) - 1, tokens.dim)
             centroids = map_column(folder / CENTROIDS_FILE, np.float32, shape)
-        self._centroids = torch.from_numpy(centroids.copy())
+        # Of equal centroids one alone has entities.
+        full = np.flatnonzero(np.diff(starts))
+        self._starts, self._stops = starts[full], starts[full + 1]
+        self._centroids = torch.from_numpy(centroids[full])
         self._count = len(tokens)
 
     @classmethod
@@ -70,18 +76,22 @@ class TokenLists:
         gain = np.empty_like(gains)
         best, centroids = (states @ self._centroids.T).topk(min(_LISTS + 1, len(self._centroids)))
         for scores, numbers in zip(best.numpy(), centroids.numpy(), strict=True):
-            starts, stops = self._starts[numbers], self._starts[numbers + 1]
+            starts, stops = self._starts[numbers], self._stops[numbers]
             fit = int(np.searchsorted(np.cumsum(stops - starts), _ENTRIES, side="right"))
-            looked_into = range(min(max(1, fit), len(numbers) - 1))
+            lists = [self._entities[slice(*ends)] for ends in zip(starts, stops, strict=True)]
+            looked_into = range(min(max(1, fit), _LISTS, len(lists)))
+            least = scores[min(looked_into.stop, len(lists) - 1)]
             for at in reversed(looked_into):  # of the lists of an entity the best one counts
-                gain[self._entities[starts[at] : stops[at]]] = scores[at] - scores[looked_into.stop]
-            some = [self._entities[starts[at] : stops[at]] for at in looked_into]
-            found = np.concatenate(some)
+                gain[lists[at]] = scores[at] - least + _FOUND
+            found = np.concatenate([lists[at] for at in looked_into])
             gains[found] = gains[found] + gain[found]
         there = rows[gains[rows] > 0]
-        if len(there) > count:
-            there = there[np.argpartition(-gains[there], count)[:count]]
-        return np.sort(there)
+        if len(there) > count:  # of equals the first
+            own = gains[there]
+            bar = np.partition(own, -count)[-count]
+            best, equal = there[own > bar], there[own == bar]
+            there = np.sort(np.concatenate([best, equal[: count - len(best)]]))
+        return there
 
 
 def write_token_lists(tokens: TokenRows) -> Iterator[int]:
@@ -90,20 +100,23 @@ def write_token_lists(tokens: TokenRows) -> Iterator[int]:
     After kill -9 it goes on from there.
     """
     folder = tokens.folder
+    path = folder / _NEAREST_FILE
     if tokens.tokens < LEAST_TOKENS or (folder / _STARTS_FILE).is_file():
+        path.unlink(missing_ok=True)
         return
     if not (folder / CENTROIDS_FILE).is_file():
         yield 0
         with atomic_file(folder / CENTROIDS_FILE) as out:
             np.save(out, _means(tokens).numpy())
     centroids = torch.from_numpy(np.load(folder / CENTROIDS_FILE))
-    path = folder / _NEAREST_FILE
     with path.open("ab") as out:
-        done = out.tell() // 4
+        done = out.tell() // 4 if out.tell() <= 4 * tokens.tokens else 0
         out.truncate(done * 4)
         while done < tokens.tokens:
             places = np.arange(done, min(done + _WRITTEN, tokens.tokens))
             out.write(_nearest(_states(tokens, places), centroids).int().numpy().data)
+            out.flush()
+            os.fsync(out.fileno())
             done += len(places)
             yield done
     _write_lists(tokens, np.memmap(path, np.int32, "r"), len(centroids))
@@ -112,15 +125,17 @@ def write_token_lists(tokens: TokenRows) -> Iterator[int]:
 
 def _write_lists(tokens: TokenRows, nearest: IntArray, count: int) -> None:
     """Write which entities have a token near each centroid, some centroids at a time."""
-    parts = (nearest[at : at + _SORTED] for at in range(0, len(nearest), _SORTED))
-    ends = np.cumsum(sum(np.bincount(part, minlength=count) for part in parts))
+    parts = [(at, nearest[at : at + _SORTED]) for at in range(0, len(nearest), _SORTED)]
+    ends = np.cumsum(sum(np.bincount(part, minlength=count) for _, part in parts))
     lengths = np.zeros(count, np.int64)
     first = 0
     with ColumnWriter(tokens.folder / _ENTITIES_FILE, np.int32) as out:
         while first < count:
             most = (ends[first - 1] if first else 0) + _SORTED
             stop = max(first + 1, int(np.searchsorted(ends, most, side="right")))
-            places = np.flatnonzero((nearest >= first) & (nearest < stop))
+            places = np.concatenate(
+                [at + np.flatnonzero((part >= first) & (part < stop)) for at, part in parts]
+            )
             owners = np.searchsorted(tokens.starts, places, side="right") - 1
             pairs = np.unique(nearest[places].astype(np.int64) << 32 | owners)
             lengths[first:stop] = np.bincount((pairs >> 32) - first, minlength=stop - first)
@@ -139,7 +154,11 @@ def _means(tokens: TokenRows) -> Tensor:
     found = sample[torch.arange(count) * size // count].float()
     for _ in range(_ROUNDS):
         nearest = _nearest(sample, found)
-        sums = torch.zeros_like(found).index_add_(0, nearest, sample.float())
+        sums = torch.zeros_like(found)
+        for own, part in zip(
+            torch.split(nearest, _WRITTEN), torch.split(sample, _WRITTEN), strict=True
+        ):
+            sums.index_add_(0, own, part.float())
         sizes = torch.bincount(nearest, minlength=count)[:, None]
         found = torch.where(sizes > 0, sums / sizes.clamp(min=1), found)
     return found

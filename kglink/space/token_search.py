@@ -39,6 +39,8 @@ SomeRows = RowRange | IntArray
 
 #: Entities of a large KB, besides eight for each that is wanted, that a mention is compared with.
 COMPARED = 16_384
+#: Lists are read where at least so many times as many may be found: else all are compared.
+_WORTH_LISTS = 4
 #: Mentions that go through all entities together.
 _MENTIONS = 512
 #: Mentions and entities that a scorer without a rule compares at once.
@@ -56,8 +58,10 @@ class TokenSearch:
         self._tokens = tokens
         self._scorer = scorer
         self._rule = scorer.rule if isinstance(scorer, TokenScorer) else None
-        self._lists = TokenLists.of(tokens) if self._rule is not None else None
         self.cosine = self._rule is not None and self._rule.cosine
+        # Centroids are means of the vectors as they are: of other lengths they are no cosines.
+        is_even = not self.cosine or _off_one(tokens.norms, np.ones(1, np.float32)) < 2 * _BF16
+        self._lists = TokenLists.of(tokens) if self._rule is not None and is_even else None
 
     def search(
         self, queries: TokenMatrices, k: int, rows: SomeRows | None = None
@@ -73,12 +77,13 @@ class TokenSearch:
             rows = np.arange(*(rows or (0, len(self._tokens))))
         with single_threaded_workers(usable_cores()) as workers:
             count = COMPARED + 8 * found.k
-            if self._rule is not None and self._lists and len(rows) > count:
+            if self._rule is not None and self._lists and len(rows) > _WORTH_LISTS * count:
                 ones = [texts_between(queries, at, at + 1) for at in range(found.count)]
                 listed = partial(self._lists.nearest, cosine=self.cosine, count=count, rows=rows)
                 for at, near in enumerate(workers.map(listed, ones)):
                     products = TokenProducts(ones[at], self._tokens, self._rule, workers)
-                    _improve_by_rule(products, near, found, at)
+                    is_enough = len(near) >= min(found.k, len(rows))
+                    _improve_by_rule(products, near if is_enough else rows, found, at)
                 return found.scores, found.rows
             for first in range(0, found.count, _MENTIONS):
                 part = texts_between(queries, first, min(first + _MENTIONS, found.count))

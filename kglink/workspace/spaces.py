@@ -71,12 +71,13 @@ def _build_on_ray(
 
         def encode_blocks(blocks: Iterator[Block]) -> Iterator[tuple[Block, Encoded]]:
             failed = []
-            for chunk, answer in workers.do(chunks(blocks)):
+            for chunk, answer in workers.in_order(chunks(blocks)):
                 if isinstance(answer, Failed):
                     failed.append(f"{chunk} ({answer.why})")
                     on_note("failed", failed[-1])
-                    if chunk.given.kind == "tokens":
-                        break  # what stands behind it could not be written before it
+                    if chunk.given.kind == "tokens":  # what stands behind it cannot be written
+                        hint = "What stands before it is kept: the same command goes on there."
+                        raise chunks_failed(failed, hint)
                 else:
                     yield chunk.given, answer
             if failed:

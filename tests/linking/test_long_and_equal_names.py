@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from kglink.linking import names
+from kglink.linking.contexts import Measure
 from kglink.records import Alias, Entity, MentionInText
 from kglink.workspace import Workspace
 
@@ -54,13 +56,24 @@ def test_of_very_many_bearers_those_that_are_used_most_and_most_popular_are_cand
     with Workspace.open(tmp_path, create=True, flags={"link.found_by": "names"}) as workspace:
         workspace.add_kb("towns", [*many, used])
         list(workspace.link(["They went to Selwyn."], wait=False))
+        assert len(keys(workspace, "Selwyn")) == 50
+        monkeypatch.setattr(names, "_LARGE", 3)
         found = keys(workspace, "Selwyn")
-        monkeypatch.setattr(names, "_LARGE", 3)  # letters alone bring no more of them
-        few = keys(workspace, "Selwyn")
-    popular = sorted(many, key=lambda one: -one.popularity)
-    assert few == [*(one.key for one in popular[:19]), "used"]
-    assert found[:19] == few[:19]
-    assert len(found) == 50
+        popular = sorted(many, key=lambda one: -one.popularity)
+        assert found == [*(one.key for one in popular[:19]), "used"]
+        # One that memory brings has all that its name says.
+        search = names.NameSearch(workspace.space(), Measure(), 10, True, False)
+        segment = workspace.space().segments["towns"]
+        name = names.Surface("Selwyn", "selwyn", "selwyn", None)
+        (few,) = search.find([name], "towns")
+        left = np.setdiff1d(np.arange(301), few.entities)[:3]
+        more = search.with_more(few, left, name, segment)
+        monkeypatch.setattr(names, "_MOST_BEARERS", 1000)
+        (everything,) = search.find([name], "towns")
+    at = np.searchsorted(everything.entities, more.entities)
+    assert len(more.entities) == 23
+    for kind, values in more.evidence.items():
+        assert values.tolist() == everything.evidence[kind][at].tolist()
 
 
 def test_in_a_large_kb_letters_are_compared_where_nothing_bears_a_name(

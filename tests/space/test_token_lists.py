@@ -69,7 +69,7 @@ def test_nearly_the_same_entities_as_when_all_are_compared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, metric: str, processor: set[str]
 ) -> None:
     monkeypatch.setattr(token_lists, "cpu_flags", lambda: processor)
-    entities, queries = texts(2000, 1, length=3.0), texts(40, 2)
+    entities, queries = texts(2000, 1, length=1.0 if metric == "cosine" else 3.0), texts(40, 2)
     scorer = SumOfMaxScorer(ScorerSettings.model_validate({"metric": metric}))
     all_scores, all_rows = TokenSearch(written(tmp_path / "whole", entities), scorer).search(
         queries, 10
@@ -86,6 +86,32 @@ def test_nearly_the_same_entities_as_when_all_are_compared(
         np.testing.assert_array_equal(
             scores[at][known], all_scores[at][np.isin(all_rows[at], rows[at])]
         )
+
+
+@pytest.mark.parametrize("share", [0.1, 0.6])
+def test_entities_of_one_and_the_same_text_are_found(tmp_path: Path, share: float) -> None:
+    entities = texts(2000, 1)
+    lengths = np.diff(entities.offsets)
+    same = np.flatnonzero(lengths == 5)
+    one = slice(entities.offsets[same[0]], entities.offsets[same[0] + 1])
+    for at in same[: int(share * len(same))]:
+        entities.bits[entities.offsets[at] : entities.offsets[at + 1]] = entities.bits[one]
+    query = TokenMatrices(entities.bits[one], np.array([0, 5]))
+    _, rows = TokenSearch(listed(tmp_path, entities), SumOfMaxScorer()).search(query, 10)
+    assert rows[0].tolist() == same[:10].tolist()
+    nothing = TokenMatrices(np.empty((0, DIM), np.int16), np.array([0, 0]))
+    _, rows = TokenSearch(TokenRows(tmp_path, DIM), SumOfMaxScorer()).search(nothing, 10)
+    assert rows[0].tolist() == [*range(10)]
+
+
+def test_vectors_of_many_lengths_have_no_lists_for_cosines(tmp_path: Path) -> None:
+    entities, queries = texts(2000, 1), texts(20, 2)
+    states = torch.from_numpy(entities.bits).view(torch.bfloat16)
+    states *= torch.from_numpy(np.random.default_rng(3).uniform(0.5, 2, (len(states), 1)))
+    scorer = SumOfMaxScorer(ScorerSettings.model_validate({"metric": "cosine"}))
+    _, rows = TokenSearch(listed(tmp_path / "lists", entities), scorer).search(queries, 10)
+    _, all_rows = TokenSearch(written(tmp_path / "whole", entities), scorer).search(queries, 10)
+    assert rows.tolist() == all_rows.tolist()
 
 
 def test_some_of_the_entities(tmp_path: Path) -> None:
@@ -140,7 +166,9 @@ def test_it_goes_on_where_it_was_stopped_with_the_same_lists(tmp_path: Path) -> 
         (rest := list(write_token_lists(tokens)))[-1:]
         assert rest[-1] == tokens.tokens
         assert files(folder) == files(tmp_path / "whole")
+        (folder / "tokens.nearest").write_bytes(b"left by a kill")
         assert list(write_token_lists(tokens)) == []
+        assert not (folder / "tokens.nearest").exists()
 
 
 def test_a_small_kb_has_none(tmp_path: Path) -> None:
