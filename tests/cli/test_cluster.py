@@ -434,7 +434,7 @@ def test_token_vectors_of_a_cluster_are_those_of_one_process(
     monkeypatch.setenv("KGLINK_ENCODER_DEVICE", "cpu")
     monkeypatch.setattr("kglink.space.segment_build.CHUNK_ENTITIES", 4)
     monkeypatch.setattr("kglink.space.token_lists.LEAST_TOKENS", 1)
-    folder, notes = make_workspace(tmp_path / "workspace"), list[str]()
+    folder = make_workspace(tmp_path / "workspace")
     model = add_run(folder, "som", shared=False, pooling="tokens", scorer="sum_of_max")
     left = list(nodes)
 
@@ -445,13 +445,8 @@ def test_token_vectors_of_a_cluster_are_those_of_one_process(
     with Workspace.open(folder, flags={"space.name": "alone"}) as workspace:
         workspace.build(model=model)
     with Workspace.open(folder, flags={"space.name": "cluster"}) as workspace:
-        workspace.build(
-            model=model,
-            ray_workers=2,
-            progress=progress,
-            on_note=lambda label, text: notes.append(f"{label}: {text}"),
-        )
-    assert any("lost a worker of" in line for line in notes), notes
+        workspace.build(model=model, ray_workers=2, progress=progress)
+    assert len(left) < len(nodes), "a node was lost"
     alone = files_of(folder, "alone")
     assert sum(name.endswith("tokens.bf16") for name in alone) == 2
     assert files_of(folder, "cluster") == alone
