@@ -41,6 +41,8 @@ SomeRows = RowRange | IntArray
 COMPARED = 16_384
 #: Lists are read where at least so many times as many may be found: else all are compared.
 _WORTH_LISTS = 4
+#: Mentions whose lists are read at once: what they bring is held.
+_LISTED = 64
 #: Mentions that go through all entities together.
 _MENTIONS = 512
 #: Mentions and entities that a scorer without a rule compares at once.
@@ -78,20 +80,22 @@ class TokenSearch:
         with single_threaded_workers(usable_cores()) as workers:
             count = COMPARED + 8 * found.k
             if self._rule is not None and self._lists and len(rows) > _WORTH_LISTS * count:
-                ones = [texts_between(queries, at, at + 1) for at in range(found.count)]
                 listed = partial(self._lists.nearest, cosine=self.cosine, count=count, rows=rows)
-                for at, near in enumerate(workers.map(listed, ones)):
-                    products = TokenProducts(ones[at], self._tokens, self._rule, workers)
-                    is_enough = len(near) >= min(found.k, len(rows))
-                    _improve_by_rule(products, near if is_enough else rows, found, at)
+                ones = [texts_between(queries, at, at + 1) for at in range(found.count)]
+                for first in range(0, found.count, _LISTED):
+                    part = ones[first : first + _LISTED]
+                    for at, some in enumerate(workers.map(listed, part), first):
+                        products = TokenProducts(ones[at], self._tokens, self._rule, workers)
+                        is_enough = len(some) >= min(found.k, len(rows))
+                        _improve_by_rule(products, some if is_enough else rows, found, at)
                 return found.scores, found.rows
             for first in range(0, found.count, _MENTIONS):
-                part = texts_between(queries, first, min(first + _MENTIONS, found.count))
+                together = texts_between(queries, first, min(first + _MENTIONS, found.count))
                 if self._rule is not None:
-                    products = TokenProducts(part, self._tokens, self._rule, workers)
+                    products = TokenProducts(together, self._tokens, self._rule, workers)
                     _improve_by_rule(products, rows, found, first)
                     continue
-                blocks = scored_blocks(self._scorer, part, self._tokens, rows)
+                blocks = scored_blocks(self._scorer, together, self._tokens, rows)
                 for mentions, entities, scored in blocks:
                     for mention, scores in enumerate(scored, first + mentions.start):
                         near = may_be_best(scores, scores, found.k, found.worst(mention))

@@ -30,6 +30,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(token_lists, "_WRITTEN", 3000)
     monkeypatch.setattr(token_lists, "_SORTED", 2000)
     monkeypatch.setattr(token_search, "COMPARED", 50)
+    monkeypatch.setattr(token_search, "_LISTED", 7)
 
 
 def texts(count: int, seed: int, *, length: float = 1.0) -> TokenMatrices:
