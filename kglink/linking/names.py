@@ -153,7 +153,7 @@ class NameSearch:
         added |= self._by_words(surface, new, segment)
         if self.uses_names and _is_large(segment):  # else all that bear the name are there
             bearers = segment.names.exact(surface.folded)
-            added |= _by_letters(surface, bearers, new, nothing, segment)
+            added = _by_letters(surface, bearers, new, nothing, segment) | added
         evidence = {
             kind: np.concatenate([values, added.get(kind, nothing)])[order]
             for kind, values in found.evidence.items()
@@ -175,13 +175,9 @@ class NameSearch:
             owners = owners[np.lexsort((popularity, uses))[-_MOST_BEARERS:]]
         entities = np.unique(np.concatenate([owners, similar, near]))
         cosine = _best_of(entities, similar, cosines)
-        evidence: dict[str, FloatArray] = {
-            **_by_letters(surface, bearers, entities, cosine, segment),
-            "alias": self._alias(surface.vector, entities, segment),
-            "expanded": np.zeros(len(entities), dtype=np.float32),
-            **self._by_words(surface, entities, segment),
-        }
-        return Found(entities, evidence)
+        evidence = _by_letters(surface, bearers, entities, cosine, segment)
+        evidence["alias"] = self._alias(surface.vector, entities, segment)
+        return Found(entities, evidence | self._by_words(surface, entities, segment))
 
     def _by_words(
         self, surface: Surface, entities: IntArray, segment: Segment
@@ -228,7 +224,7 @@ def _by_letters(
     cosine: FloatArray,
     segment: Segment,
 ) -> dict[str, FloatArray]:
-    """What a name says of some entities; ``bearers`` are all alias rows that are this name.
+    """What a name says of some entities, and no more; ``bearers``: all alias rows of this name.
 
     ``cosine``: how similar the most similar name of each entity is, as far as it was asked.
     """
@@ -243,13 +239,15 @@ def _by_letters(
     exact = _best_of(entities, owners, np.ones(len(owners), dtype=np.float32))
     is_title = bearers == segment.alias_starts[owners]
     same_case = _written_so(surface.text, segment.surfaces.take(bearers))
-    name = np.maximum(cosine, exact)
-    return {
+    name, nothing = np.maximum(cosine, exact), np.zeros(len(entities), dtype=np.float32)
+    return {  # in the order in which they are shown
         "name": name,
         "similar": np.maximum(name, 0) ** 4,
         "exact": exact,
         "title": _best_of(entities, owners, is_title.astype(np.float32)),
         "case": _best_of(entities, owners, same_case),
+        "alias": nothing,
+        "expanded": nothing.copy(),
         "common": _best_of(entities, owners, common),
         "rarer": -_best_of(entities, owners, rarer.astype(np.float32)),
     }
