@@ -36,12 +36,20 @@ StoreOf = Callable[[Rows, Sequence[Overlap]], Store]
 FiguresOf = Callable[[Rows, Sequence[Overlap]], dict[tuple[str, str], OverlapFigures]]
 
 
+class Keys(list[str]):
+    """Keys in their order."""
+
+    def find(self, text: str) -> int:
+        """The place of a key; -1 if it is not there."""
+        return self.index(text) if text in self else -1
+
+
 class Texts(Segment):
     """A KB of which only the text vectors are known."""
 
     def __init__(self, kb: str, rows: Sequence[Sequence[float]]) -> None:
         self.kb = kb
-        self.keys: Any = [str(at) for at in range(len(rows))]
+        self.keys: Any = Keys(str(at) for at in range(len(rows)))
         self._vectors = {"text": np.array(rows, np.float16)}
 
 
