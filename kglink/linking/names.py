@@ -153,7 +153,8 @@ class NameSearch:
         added |= self._by_words(surface, new, segment)
         if self.uses_names and _is_large(segment):  # else all that bear the name are there
             bearers = segment.names.exact(surface.folded)
-            added = _by_letters(surface, bearers, new, nothing, segment) | added
+            owners = segment.entity_of(bearers)
+            added = _by_letters(surface, bearers, owners, new, nothing, segment) | added
         evidence = {
             kind: np.concatenate([values, added.get(kind, nothing)])[order]
             for kind, values in found.evidence.items()
@@ -169,13 +170,14 @@ class NameSearch:
         near: IntArray,
         segment: Segment,
     ) -> Found:
-        owners, similar = segment.entity_of(bearers), segment.entity_of(rows)
+        usual = owners = segment.entity_of(bearers)
+        similar = segment.entity_of(rows)
         if _is_large(segment) and len(owners) > _MOST_BEARERS:
             uses, popularity = segment.alias_counts[bearers], segment.popularity[owners]
-            owners = owners[np.lexsort((popularity, uses))[-_MOST_BEARERS:]]
-        entities = np.unique(np.concatenate([owners, similar, near]))
+            usual = owners[np.lexsort((popularity, uses))[-_MOST_BEARERS:]]
+        entities = np.unique(np.concatenate([usual, similar, near]))
         cosine = _best_of(entities, similar, cosines)
-        evidence = _by_letters(surface, bearers, entities, cosine, segment)
+        evidence = _by_letters(surface, bearers, owners, entities, cosine, segment)
         evidence["alias"] = self._alias(surface.vector, entities, segment)
         return Found(entities, evidence | self._by_words(surface, entities, segment))
 
@@ -220,15 +222,15 @@ def _is_large(segment: Segment) -> bool:
 def _by_letters(
     surface: Surface,
     bearers: IntArray,
+    owners: IntArray,
     entities: IntArray,
     cosine: FloatArray,
     segment: Segment,
 ) -> dict[str, FloatArray]:
-    """What a name says of some entities, and no more; ``bearers``: all alias rows of this name.
+    """What a name says of some entities; ``bearers`` are all alias rows of it, with ``owners``.
 
     ``cosine``: how similar the most similar name of each entity is, as far as it was asked.
     """
-    owners = segment.entity_of(bearers)
     # Where nothing was counted a name has the count one, a title two; small counts say little.
     counts = segment.alias_counts[bearers].astype(np.float32) - 1
     common = counts / (counts.sum() + _UNCOUNTED)

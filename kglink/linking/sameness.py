@@ -114,4 +114,4 @@ class Sameness:
         """The folded names of an entity."""
         segment = self._space.segments[entity.kb]
         rows, _ = segment.aliases_of(np.array([segment.row(entity.key)]))
-        return {segment.names.folded[row] for row in rows}
+        return set(segment.names.folded.take(rows))

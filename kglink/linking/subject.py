@@ -39,7 +39,7 @@ class Fields:
             small, large = sorted(
                 (self._segments[left], self._segments[right]), key=lambda one: len(one.surfaces)
             )
-            sample = {small.names.folded[row] for row in spread(len(small.surfaces), _LOOKED_UP)}
+            sample = set(small.names.folded.take(spread(len(small.surfaces), _LOOKED_UP)))
             names = [name for name in sample if len(small.names.exact(name))]  # of what is wanted
             shared = sum(len(large.names.exact(name)) > 0 for name in names)
             self._related[left, right] = shared > 0 and shared >= _RELATED * len(names)

@@ -259,7 +259,7 @@ def map_of(
     ]
     total = sum(space.segments[kb].row_count("text") for kb in kbs)
     rows = {kb: _chosen(space.segments[kb], kb, pairs, most, total) for kb in kbs}
-    ids = [EntityId(kb, space.segments[kb].keys[row]) for kb in kbs for row in rows[kb].tolist()]
+    ids = [EntityId(kb, key) for kb in kbs for key in space.segments[kb].keys.take(rows[kb])]
     if len(ids) < 3:
         return None
     after = np.concatenate([space.segments[kb].vectors("text", rows[kb]) for kb in kbs])
@@ -273,7 +273,7 @@ def map_of(
         "kbs": kbs,
         "counts": [len(rows[kb]) for kb in kbs],
         "keys": [entity.key for entity in ids],
-        "titles": [space.segments[kb].titles[row] for kb in kbs for row in rows[kb].tolist()],
+        "titles": [title for kb in kbs for title in space.segments[kb].titles.take(rows[kb])],
         "pairs": _packed(np.array(shown, np.uint32).reshape(-1, 2)),
         "pair_count": len(shown),
         "before": None,
