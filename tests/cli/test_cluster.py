@@ -11,7 +11,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -23,7 +23,7 @@ from conftest import Kglink
 
 from fake_distributions import FakeEnvironment
 from kglink.errors import SpaceError, UsageError
-from kglink.records import Progress, TextInput
+from kglink.records import OnProgress, Progress, TextInput
 from kglink.space.segment_build import Block
 from kglink.workspace import Workspace, init_workspace
 from kglink.workspace import resolve as resolving
@@ -372,6 +372,17 @@ def files_of(workspace: Path, space: str) -> dict[str, bytes]:
     }
 
 
+def losing_a_node(cluster: Any, left: list[Any], is_time: Callable[[Progress], bool]) -> OnProgress:
+    """Removes the last of some nodes, once, as soon as it is time."""
+    before = len(left)
+
+    def progress(news: Progress) -> None:
+        if len(left) == before and is_time(news):
+            cluster.remove_node(left.pop(), allow_graceful=False)
+
+    return progress
+
+
 @pytest.mark.slow
 def test_a_cluster_that_loses_a_node_encodes_the_bytes_of_one_process(
     demo_copy: Path, cluster: Any, nodes: list[Any], monkeypatch: pytest.MonkeyPatch
@@ -380,9 +391,8 @@ def test_a_cluster_that_loses_a_node_encodes_the_bytes_of_one_process(
     monkeypatch.setattr("kglink.space.segment_build.CHUNK_ROWS", 16)
     notes, left = [], list(nodes)
 
-    def progress(news: Progress) -> None:
-        if news.step.startswith("encoding") and news.done > 100 and len(left) == len(nodes):
-            cluster.remove_node(left.pop(), allow_graceful=False)
+    def is_time(news: Progress) -> bool:
+        return news.step.startswith("encoding") and news.done > 100
 
     def note(label: str, text: str) -> None:
         notes.append(f"{label}: {text}")
@@ -390,6 +400,7 @@ def test_a_cluster_that_loses_a_node_encodes_the_bytes_of_one_process(
     with Workspace.open(demo_copy, flags={"space.name": "alone"}) as workspace:
         alone = workspace.build()
     with Workspace.open(demo_copy, flags={"space.name": "cluster"}) as workspace:
+        progress = losing_a_node(cluster, left, is_time)
         made = workspace.build(ray_workers=2, progress=progress, on_note=note)
     assert made.encoded_rows == alone.encoded_rows > 500
     assert made.truncated_texts == alone.truncated_texts
@@ -438,13 +449,10 @@ def test_token_vectors_of_a_cluster_are_those_of_one_process(
     model = add_run(folder, "som", shared=False, pooling="tokens", scorer="sum_of_max")
     left = list(nodes)
 
-    def progress(news: Progress) -> None:
-        if news.done > 60 and len(left) == len(nodes):
-            cluster.remove_node(left.pop(), allow_graceful=False)
-
     with Workspace.open(folder, flags={"space.name": "alone"}) as workspace:
         workspace.build(model=model)
     with Workspace.open(folder, flags={"space.name": "cluster"}) as workspace:
+        progress = losing_a_node(cluster, left, lambda news: news.done > 60)
         workspace.build(model=model, ray_workers=2, progress=progress)
     assert len(left) < len(nodes), "a node was lost"
     alone = files_of(folder, "alone")
