@@ -316,6 +316,8 @@ def _connect(ray: Any) -> bool:
     try:
         if port.isdecimal() and "/" not in host:  # Ray itself would try for minutes
             socket.create_connection((host.strip("[]"), int(port)), _PATIENCE).close()
+        # Ray has no setting for this: it prints to stdout, into our JSON, that a node is lost.
+        ray._private.worker._worker_logs_enabled = False
         ray.init(log_to_driver=False, logging_level="ERROR")
     except (OSError, RuntimeError, ValueError) as error:
         raise UsageError(

@@ -341,6 +341,20 @@ def test_a_workspace_that_a_node_does_not_see_is_named(
 
 
 @pytest.mark.slow
+def test_what_a_cluster_says_of_itself_stays_out_of_our_output(
+    cluster: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import ray
+
+    with RayWorkers(SimpleNamespace(device="cpu", threads=1), 1) as workers:
+        workers.start()
+        gcs = ray._private.worker.global_worker.gcs_client
+        ray._private.utils.publish_error_to_driver("node", "a node is lost", gcs_client=gcs)
+        time.sleep(2)  # Ray prints it in a thread of its own
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.slow
 def test_workers_share_the_gpus_of_a_cluster(demo_copy: Path, tmp_path: Path, cluster: Any) -> None:
     import ray
 
