@@ -40,10 +40,8 @@ class Batch(NamedTuple):
 
     surfaces: list[Surface]
     """All different ones, of mentions and of what they are short for."""
-    own: list[Surface]
-    """For each mention that of its own words."""
-    long: list[Surface | None]
-    """For each mention the surface of its full name (long form, whole name, place), if any."""
+    forms: list[list[Surface]]
+    """For each mention its own words and, if any, its full name (long form, whole name, place)."""
     contexts: Contexts
     unread: frozenset[int] = frozenset()
     """The mentions whose text was not read, because it would decide nothing."""
@@ -105,8 +103,7 @@ class BatchReader:
             contexts = PooledContexts(self._space, self._measure, read.contexts, names)
         batch = Batch(
             list(surfaces.values()),
-            [surfaces[text] for text, _, _ in kept],
-            [surfaces[text] if text else None for _, text, _ in kept],
+            [[surfaces[text] for text in forms if text] for *forms, _ in kept],
             contexts,
             likeness=[of for _, _, of in kept],
         )
@@ -124,7 +121,7 @@ class BatchReader:
         From here on each of these is one by itself: returned are the new batch, the place in the
         old one of each of its mentions, and the place in the new one of each of ``mentions``.
         """
-        is_open = [self._use.contexts and opens(at) for at in range(len(batch.own))]
+        is_open = [self._use.contexts and opens(at) for at in range(len(batch.forms))]
         closed: dict[int, int] = {}
         rows: list[int] = []
         read: dict[int, MentionInText] = {}
@@ -142,8 +139,7 @@ class BatchReader:
             for row, vector in zip(read, found, strict=True):
                 vectors[row] = vector
         expanded = batch._replace(
-            own=[batch.own[row] for row in rows],
-            long=[batch.long[row] for row in rows],
+            forms=[batch.forms[row] for row in rows],
             likeness=[batch.likeness[row] for row in rows],
             contexts=PooledContexts(self._space, self._measure, vectors, vectors),
             unread=frozenset(range(len(rows))) - read.keys(),

@@ -157,26 +157,20 @@ class CandidateSearch:
     def _in_kb(self, batch: Batch, kb: str) -> list[Found]:
         """The candidates of all mentions in one KB, with all evidence but that of other KBs."""
         segment, search = self.space.segments[kb], self._name_search
-        texts = [surface.text for surface in batch.surfaces]
-        by_surface = dict(zip(texts, search.find(batch.surfaces, kb), strict=True))
         near = batch.contexts.near(kb, self._candidates) if self._use.texts_bring else None
         column = []
-        for at, (own, long) in enumerate(zip(batch.own, batch.long, strict=True)):
-            found, forms = by_surface[own.text], [own]
-            if long is not None:
-                found = search.with_long_form(found, by_surface[long.text], own, segment)
-                forms.append(long)
+        by_name = search.find(batch.surfaces, batch.forms, kb)
+        for at, (forms, found) in enumerate(zip(batch.forms, by_name, strict=True)):
             said = batch.recalled.said(forms, segment, batch.likeness[at])
             brought = np.array(sorted({*said.own, *said.like}), dtype=np.int64)
             if near is not None:
                 brought = np.union1d(brought, near[at])
-            if len(brought):
-                found = search.with_more(found, brought, own, segment)
-            nothing = np.zeros(len(found.entities), dtype=np.float32)
+            every = search.with_more(found, brought, forms[0], segment)
+            nothing = np.zeros(len(every.entities), dtype=np.float32)
             column.append(
-                found.having(
-                    memory=_values_of(found.entities, said.own),
-                    like_memory=_values_of(found.entities, said.like),
+                every.having(
+                    memory=_values_of(every.entities, said.own),
+                    like_memory=_values_of(every.entities, said.like),
                     nil=np.full_like(nothing, said.nil),
                     counterpart=nothing,
                     subject=nothing,
@@ -192,17 +186,16 @@ class CandidateSearch:
         That a KB lacks what is meant is one thing more, where the KB has something of this name
         and no person said that it is NIL.
         """
-        for at, own in enumerate(batch.own):
+        for at, forms in enumerate(batch.forms):
             here = {kb: found[at] for kb, found in tables.items()}
             remembered = [one.evidence[kind] for one in here.values() for kind in _OF_MEMORY]
             if not any(values.any() for values in remembered):
                 continue
-            forms = [one for one in (own, batch.long[at]) if one is not None]
             bearers = {kb: int(np.count_nonzero(one.evidence["exact"])) for kb, one in here.items()}
             several = sum(bearers.values()) if is_open(at) else 1
             said_nil = batch.recalled.is_corrected_to_nil(forms)
             trust = partial(batch.recalled.trust, likeness=batch.likeness[at])
-            trust_in_entities = trust([own], several)
+            trust_in_entities = trust(forms[:1], several)
             for kb, one in here.items():
                 things = several + (bearers[kb] > 0 and not said_nil)
                 if things == 1:
@@ -217,7 +210,7 @@ class CandidateSearch:
         if not self._counterparts or not self.scoring.counts("counterpart") or len(tables) < 2:
             return
         weights = {kb: self.scoring.weights_in(kb) for kb in tables}
-        for at in range(len(batch.own)):
+        for at in range(len(batch.forms)):
             # As they are before any sharing: what two KBs say is not counted back and forth.
             before = {kb: found[at] for kb, found in tables.items()}
             scores = {
@@ -246,7 +239,7 @@ class CandidateSearch:
         new = rows[best]
         new = new[~places_in(found.entities, new)[1]]
         if len(new):
-            found = self._name_search.with_more(found, new, batch.own[at], segment)
+            found = self._name_search.with_more(found, new, batch.forms[at][0], segment)
             if self.scoring.counts("context"):
                 found = self._with_context(found, at, batch, segment)
         places, here = places_in(found.entities, rows)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
 import numpy as np
 
@@ -94,36 +95,64 @@ class NameSearch:
     words_bring: bool = False
     """Whether words bring candidates, or are compared for those that are there."""
 
-    def find(self, surfaces: Sequence[Surface], kb: str) -> list[Found]:
-        """For each surface the candidates in one KB."""
+    def find(
+        self, surfaces: Sequence[Surface], forms: Sequence[Sequence[Surface]], kb: str
+    ) -> list[Found]:
+        """For each mention the candidates in one KB.
+
+        ``forms``: of each mention its own words and, if it has one, its full name; ``surfaces``
+        are all of them.
+        """
+        segment, of = self.space.segments[kb], {one.text: one for one in surfaces}
+        exact = segment.names.exact if self.uses_names else lambda _: _NO_ROWS
+        bearers = {text: exact(one.folded) for text, one in of.items()}
+
+        def reads_letters(forms: Sequence[Surface]) -> bool:
+            is_named = any(len(bearers[form.text]) for form in forms)
+            return self.uses_names and not (is_named and _is_large(segment))
+
+        read = {form.text for some in forms if reads_letters(some) for form in some}
+        similar = self._similar([one for text, one in of.items() if text in read], segment)
+        near = self._near(surfaces, kb)
+
+        @cache
+        def of_surface(text: str, letters: bool) -> Found:
+            hits = similar[text] if letters else _NO_HITS
+            return self._found(of[text], bearers[text], *hits, near[text], segment)
+
+        def of_mention(forms: Sequence[Surface]) -> Found:
+            own, *long = [of_surface(form.text, reads_letters(forms)) for form in forms]
+            return self._with_long_form(own, long[0], forms[0], segment) if long else own
+
+        return [of_mention(some) for some in forms]
+
+    def _similar(
+        self, surfaces: Sequence[Surface], segment: Segment
+    ) -> dict[str, tuple[IntArray, FloatArray]]:
+        """For each surface the names that have letters in common with it, and how many."""
+        if not surfaces:
+            return {}
+        rows = segment.names.similar(
+            [one.folded for one in surfaces], self.candidates * _ROWS_PER_ENTITY
+        )
+        return {one.text: own for one, own in zip(surfaces, rows, strict=True)}
+
+    def _near(self, surfaces: Sequence[Surface], kb: str) -> dict[str, IntArray]:
+        """For each surface the entities that its vector and its words bring, if they bring any."""
         segment = self.space.segments[kb]
-        folded = [surface.folded for surface in surfaces]
-        rows = self.candidates * _ROWS_PER_ENTITY
-        exact, similar = [_NO_ROWS] * len(surfaces), [_NO_HITS] * len(surfaces)
-        if self.uses_names:
-            exact = [segment.names.exact(name) for name in folded]
-            is_large = _is_large(segment)
-            asked = [at for at, bearers in enumerate(exact) if not (is_large and len(bearers))]
-            hits = segment.names.similar([folded[at] for at in asked], rows) if asked else ()
-            for at, own in zip(asked, hits, strict=True):
-                similar[at] = own
         near: Iterable[IntArray] = [_NO_ROWS] * len(surfaces)
         vectors = [surface.vector for surface in surfaces if surface.vector is not None]
         if self.uses_vectors and self.space.has_rows("alias", kb):
-            most = min(rows, segment.row_count("alias"))
+            most = min(self.candidates * _ROWS_PER_ENTITY, segment.row_count("alias"))
             _, found = self.space.nearest(np.stack(vectors), kb, "alias", most)
             near = [segment.entity_of(one[one >= 0]) for one in found]
         if self.words and self.words_bring:
+            folded = [surface.folded for surface in surfaces]
             listed = index_of_words(segment).search(folded, self.candidates, self.words)
             near = [np.union1d(one, own) for one, (own, _) in zip(near, listed, strict=True)]
-        return [
-            self._found(surface, bearers, *alike, entities, segment)
-            for surface, bearers, alike, entities in zip(
-                surfaces, exact, similar, near, strict=True
-            )
-        ]
+        return {surface.text: one for surface, one in zip(surfaces, near, strict=True)}
 
-    def with_long_form(
+    def _with_long_form(
         self, short: Found, long: Found, surface: Surface, segment: Segment
     ) -> Found:
         """The candidates of a mention and of what its text says that it is short for.

@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
-from sparse_dot_topn import sp_matmul_topn
+from sparse_dot_topn.unchecked import sp_matmul_topn  # the checked one copies all of an index
 
 from kglink.arrays import FloatArray, IntArray
 from kglink.errors import DamagedFileError
@@ -152,7 +152,10 @@ def best_rows(
     rows = [[np.empty(0, dtype=np.int64)] for _ in range(count)]
     scores = [[np.empty(0, dtype=np.float32)] for _ in range(count)]
     for queries, matrix, rows_of in searched:
-        hits = sp_matmul_topn(queries, matrix, top_n=min(k, matrix.shape[1]), threshold=0.0)
+        for part in ("indices", "indptr"):  # integers as those of the matrix
+            numbers = getattr(queries, part).astype(getattr(matrix, part).dtype, copy=False)
+            setattr(queries, part, numbers)
+        hits = sp_matmul_topn(queries, matrix, min(k, matrix.shape[1]), False, 0.0, 1.0)
         for at in range(count):
             own = slice(hits.indptr[at], hits.indptr[at + 1])
             rows[at].append(rows_of(hits.indices[own]))

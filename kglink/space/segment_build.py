@@ -11,10 +11,9 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeGuard, TypeVar
 
@@ -25,12 +24,22 @@ from kglink.arrays import FloatArray, IntArray
 from kglink.errors import DamagedFileError
 from kglink.files.atomic import atomic_folder, replace_folder, sync_tree, write_atomically
 from kglink.files.digest import digest_of, text_hash
-from kglink.files.manifest import file_info, note_checked, read_json
+from kglink.files.manifest import (
+    CHECKED_FILE,
+    FileInfo,
+    ManifestPart,
+    check_files,
+    file_info,
+    note_checked,
+    read_json,
+    read_manifest,
+)
 from kglink.files.tables import ColumnWriter, StringTable, StringWriter, map_array, places_in
 from kglink.models.source import ModelInfo
 from kglink.records import Alias, Entity, OnProgress, Progress
+from kglink.space.folder import link_or_copy
 from kglink.space.layers import hidden_below, write_places
-from kglink.space.manifest import LayerInfo, RowKind, SegmentInfo
+from kglink.space.manifest import FORMAT, LayerInfo, RowKind, SegmentInfo
 from kglink.space.names import build_name_index
 from kglink.space.segment import INFO_FILE, Segment
 from kglink.space.words import build_word_index
@@ -43,13 +52,8 @@ if TYPE_CHECKING:
     from kglink.space.token_rows import TokenRows
     from kglink.store.entity_reader import Changes, FoldedEntity
 
-#: Files that hold a draft's names.
-_NAME_FILES = (
-    "keys.*", "titles.*", "surfaces.*", "folded.*", "popularity.npy",
-    "alias_counts.npy", "alias_starts.npy", "name_*.npy", "idf.npy", "grams*.npy", "word*.npy",
-)  # fmt: skip
-#: What tells that the names of a draft are whole, and how many rows they need.
-_NAMES_DONE = "names.done"
+#: What tells that the names of a draft are whole.
+_NAMES_DONE = "names.json"
 #: Rows encoded at once, between two notes of progress.
 CHUNK_ROWS = 512
 #: Entities whose tokens are encoded and written at once: about 12 MB of 64 tokens each.
@@ -66,6 +70,15 @@ Item = TypeVar("Item")
 #: How many rows of each kind a KB needs.
 Counts = dict[RowKind, int]
 HashArray = npt.NDArray[np.uint64]
+
+
+class Names(ManifestPart):
+    """The names that a draft holds."""
+
+    format: int = FORMAT
+    rows: Counts
+    """How many rows of each kind they need."""
+    files: dict[str, FileInfo]
 
 
 class Block(NamedTuple):
@@ -203,8 +216,8 @@ def build_segment(
 def build_names(plan: SegmentPlan, root: Path, *, progress: OnProgress = lambda _: None) -> int:
     """Write the names of a segment into its draft; returns how many rows are to be encoded."""
     draft = root / plan.draft_name
-    counts = _made(draft, lambda: _names(draft, plan, progress))
-    return sum(counts[kind] for kind in plan.rows)
+    names = _made(draft, lambda: _names(draft, plan, progress))
+    return sum(names.rows[kind] for kind in plan.rows)
 
 
 def _made(draft: Path, make: Callable[[], Item]) -> Item:
@@ -220,14 +233,14 @@ def _made(draft: Path, make: Callable[[], Item]) -> Item:
 
 
 def names_segment(plan: SegmentPlan, root: Path) -> Path:
-    """The names that are written in the draft of ``plan`` as a segment without vectors."""
+    """The names in the draft of ``plan`` as a segment without vectors, of the same files."""
     draft, alone = root / plan.draft_name, plan.names_alone
-    counts = read_json(draft / _NAMES_DONE)
+    names = _names_in(draft)
     folder = root / alone.folder_name
-    with atomic_folder(folder) as copy:
-        for path in chain.from_iterable(map(draft.glob, _NAME_FILES)):
-            shutil.copyfile(path, copy / path.name)
-        _write_info(copy, alone, counts)
+    with atomic_folder(folder) as linked:
+        for name in (*names.files, CHECKED_FILE):
+            link_or_copy(draft / name, linked / name)
+        _write_info(linked, alone, names)
     return folder
 
 
@@ -249,7 +262,8 @@ def _fill(
     """Write all files of a segment that are not there yet, its manifest last."""
     if (draft / INFO_FILE).is_file():
         return
-    counts = _names(draft, plan, progress)
+    names = _names(draft, plan, progress)
+    counts = names.rows
     by_tokens = encoder.trained is not None and encoder.trained.compares_tokens
     total = sum(counts[kind] * (1 + (by_tokens and kind == "text")) for kind in plan.rows)
     tokens = 0
@@ -285,21 +299,23 @@ def _fill(
                 progress(Progress(f"gathering tokens of {plan.kb}", done, matrices.tokens))
     reused = sum(filler.reused for filler in fillers.values())
     truncated = sum(filler.truncated for filler in fillers.values())
-    _write_info(draft, plan, counts, truncated, reused)
+    _write_info(draft, plan, names, truncated, reused)
 
 
 def _write_info(
-    folder: Path, plan: SegmentPlan, counts: Counts, truncated: int = 0, reused: int = 0
+    folder: Path, plan: SegmentPlan, names: Names, truncated: int = 0, reused: int = 0
 ) -> None:
     """Write the manifest of a segment whose files are all there."""
+    check_files(folder, names.files)
+    counts = names.rows
     below, source, layer, total = plan.below, plan.source, None, dict(counts)
     if below is not None:
         layer = LayerInfo(
             below=below.folder.name, entities=counts["text"], alias_rows=counts["alias"]
         )
-        entities, names = hidden_below(folder, below)
+        entities, aliases = hidden_below(folder, below)
         total["text"] += below.info.entities - entities
-        total["alias"] += below.info.alias_rows - names
+        total["alias"] += below.info.alias_rows - aliases
         reused += sum(total[kind] - counts[kind] for kind in plan.rows)
     info = SegmentInfo(
         kb=plan.kb,
@@ -315,18 +331,14 @@ def _write_info(
         truncated_texts=truncated,
         reused_rows=reused,
         licence=source.licence,
-        files={
-            path.name: file_info(path)
-            for path in sorted(folder.iterdir())
-            if path.suffix in (".npy", ".utf8", ".bf16")
-        },
+        files=names.files | _measured(folder, but=names.files),
     )
     note_checked(folder, info.files)
     write_atomically(folder / INFO_FILE, info.model_dump_json(indent=1))
 
 
-def _names(draft: Path, plan: SegmentPlan, progress: OnProgress) -> Counts:
-    """Write the names of a draft where they are missing; how many rows of each kind they need."""
+def _names(draft: Path, plan: SegmentPlan, progress: OnProgress) -> Names:
+    """Write the names of a draft where they are missing, else check them."""
     if not (draft / _NAMES_DONE).is_file():
         (draft / _READ).mkdir(parents=True, exist_ok=True)
         source, below = plan.source, plan.below
@@ -345,9 +357,25 @@ def _names(draft: Path, plan: SegmentPlan, progress: OnProgress) -> Counts:
             texts = (_all_words(one, plan.description_chars) for one in _Entities(draft))
             build_word_index(draft, texts, draft / _READ)
         sync_tree(draft)
-        write_atomically(draft / _NAMES_DONE, json.dumps(counted))
-    counts: Counts = read_json(draft / _NAMES_DONE)
-    return counts
+        names = Names(rows=counted, files=_measured(draft))
+        note_checked(draft, names.files)
+        write_atomically(draft / _NAMES_DONE, names.model_dump_json())
+    names = _names_in(draft)
+    check_files(draft, names.files)
+    return names
+
+
+def _names_in(draft: Path) -> Names:
+    return read_manifest(Names, draft / _NAMES_DONE, newest=FORMAT)
+
+
+def _measured(folder: Path, but: Collection[str] = ()) -> dict[str, FileInfo]:
+    """The files of a segment in a folder, but for those that were measured before."""
+    return {
+        path.name: file_info(path)
+        for path in sorted(folder.iterdir())
+        if path.suffix in (".npy", ".utf8", ".bf16") and path.name not in but
+    }
 
 
 def _write_names(

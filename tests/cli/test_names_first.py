@@ -15,7 +15,7 @@ from conftest import Kglink
 from kglink import Workspace
 from kglink.errors import SpaceError
 from kglink.models import Encoder
-from kglink.records import Progress
+from kglink.records import Entity, Progress
 from kglink.space import build as space_build
 from kglink.space.folder import SpaceFolder
 
@@ -78,6 +78,38 @@ def test_the_build_goes_on_after_the_answers(kglink: Kglink, workspace: Path) ->
     again = kglink("link", "-", "-f", "json", stdin="The evening star.")
     assert "names_alone" not in json.loads(again.out)[0]["meta"]
     assert "names alone" not in again.err
+
+
+def test_damaged_names_are_written_anew_though_the_build_that_waits_has_the_same_files(
+    kglink: Kglink, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KGLINK_LINK_FOUND_BY", "names")
+    kglink("link", "-", stdin="The evening star.")
+    segments = workspace / "spaces" / "default" / "segments"
+    (waiting,) = segments.glob(".draft-planets-*/titles.utf8")
+    (titles,) = segments.glob("planets-*/titles.utf8")
+    assert waiting.samefile(titles)
+    titles.write_bytes(b"mERCURYvENUS")
+    assert "titles.utf8" in kglink("link", "-", stdin="The evening star.", code=1).err
+    kglink("build")
+    ran = kglink("link", "-", "-f", "json", stdin="The evening star.")
+    assert json.loads(ran.out)[0]["entities"][0]["title"] == "Venus"
+
+
+def test_names_are_not_read_again_when_the_build_that_waited_for_them_is_gone(
+    kglink: Kglink, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KGLINK_LINK_FOUND_BY", "names")
+    kglink("link", "-", stdin="The evening star.")
+    segments = workspace / "spaces" / "default" / "segments"
+    (waiting,) = segments.glob(".draft-planets-*")
+    with Workspace.open(workspace) as opened:
+        opened.add_entity("planets", Entity("e", "Earth"))
+        list(opened.link("The evening star."))
+    assert not waiting.exists()
+    monkeypatch.setattr("kglink.files.manifest.file_digest", no_vectors)
+    ran = kglink("link", "-", "-f", "json", stdin="The Earth and the evening star.")
+    assert answers(ran.out) == [("Earth", "planets:e"), ("evening star", "planets:v")]
 
 
 def test_wait_makes_all_vectors_first(kglink: Kglink, workspace: Path) -> None:

@@ -65,11 +65,11 @@ def test_of_very_many_bearers_those_that_are_used_most_and_most_popular_are_cand
         search = names.NameSearch(workspace.space(), Measure(), 10, True, False)
         segment = workspace.space().segments["towns"]
         name = names.Surface("Selwyn", "selwyn", "selwyn", None)
-        (few,) = search.find([name], "towns")
+        (few,) = search.find([name], [[name]], "towns")
         left = np.setdiff1d(np.arange(301), few.entities)[:3]
         more = search.with_more(few, left, name, segment)
         monkeypatch.setattr(names, "_MOST_BEARERS", 1000)
-        (everything,) = search.find([name], "towns")
+        (everything,) = search.find([name], [[name]], "towns")
     at = np.searchsorted(everything.entities, more.entities)
     assert len(more.entities) == 23
     for kind, values in more.evidence.items():
