@@ -14,6 +14,7 @@ from conftest import Kglink
 
 from kglink import Workspace
 from kglink.errors import SpaceError
+from kglink.files.digest import file_digest
 from kglink.models import Encoder
 from kglink.records import Entity, Progress
 from kglink.space import build as space_build
@@ -100,16 +101,27 @@ def test_names_are_not_read_again_when_the_build_that_waited_for_them_is_gone(
     kglink: Kglink, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KGLINK_LINK_FOUND_BY", "names")
-    kglink("link", "-", stdin="The evening star.")
-    segments = workspace / "spaces" / "default" / "segments"
-    (waiting,) = segments.glob(".draft-planets-*")
     with Workspace.open(workspace) as opened:
-        opened.add_entity("planets", Entity("e", "Earth"))
+        opened.add_kb("towns", [Entity(str(at), f"Town {at}") for at in range(20)])
+    kglink("link", "-", stdin="The evening star.")
+    segments = workspace / "spaces/default/segments"
+    (waiting,), (towns,) = segments.glob(".draft-towns-*"), segments.glob("towns-*")
+    read: list[Path] = []
+
+    def digest(path: Path) -> str:
+        read.append(path.parent)
+        return file_digest(path)
+
+    monkeypatch.setattr("kglink.files.manifest.file_digest", digest)
+    monkeypatch.setattr(space_build, "LEAST_IN_LAYERS", 0)
+    with Workspace.open(workspace) as opened:
+        opened.add_entity("towns", Entity("e", "Earth"))
         list(opened.link("The evening star."))
     assert not waiting.exists()
-    monkeypatch.setattr("kglink.files.manifest.file_digest", no_vectors)
-    ran = kglink("link", "-", "-f", "json", stdin="The Earth and the evening star.")
-    assert answers(ran.out) == [("Earth", "planets:e"), ("evening star", "planets:v")]
+    ran = kglink("link", "-", "-f", "json", stdin="From Earth to Town 7.")
+    assert answers(ran.out) == [("Earth", "towns:e"), ("Town 7", "towns:7")]
+    assert read
+    assert towns not in read
 
 
 def test_wait_makes_all_vectors_first(kglink: Kglink, workspace: Path) -> None:
