@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from answers import given_places, raw
 from general_scores import (
     Given,
     Golds,
+    answers_of,
     decimals,
     figures,
     given_counts,
@@ -207,6 +209,30 @@ def show_wiki(folder: Path, data: Path, sizes: Sequence[int]) -> None:
         cells += [share(one, told.golds) for one in (told.first, told.among, told.right)]
         rows.append([name, *cells])
     table(["", "raw R", "links", "of them general", "R@1", "R@64", "answered right"], rows)
+    rows = [[f"beside {one:,}" if one else "alone", *learnt_half(folder, data, one)]
+            for one in (0, *sizes)]  # fmt: skip
+    print("\nEach half of its pages, raw R, before and after `kglink learn` of the other half")
+    table(["", "before", "after"], rows)
+
+
+def learnt_half(folder: Path, data: Path, beside: int) -> list[str]:
+    """The recall of each half of the wiki's pages, before and after the other one is learnt."""
+    place = wiki_workspace(folder, data, beside)
+    with Workspace.open(place) as workspace:
+        pages = list(workspace.store.documents("pages"))
+    counts = {step: [0, 0] for step in ("before", "after")}
+    for learnt, judged in ((pages[::2], pages[1::2]), (pages[1::2], pages[::2])):
+        with tempfile.TemporaryDirectory() as copy:
+            shutil.copytree(place, copy, dirs_exist_ok=True)
+            with Workspace.open(Path(copy)) as workspace:
+                workspace.add_kb("half", learnt, links_to="bhcop")
+                for count in counts.values():
+                    told = map(answers_of, workspace.link(raw(judged), wait=False))
+                    right, _, gold = raw_counts(list(map(Golds.of, judged)), list(told))
+                    count[0] += right
+                    count[1] += gold
+                    workspace.learn("half")
+    return [share(*count) for count in counts.values()]
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import contextlib
 import importlib.metadata
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,7 +21,7 @@ ManifestType = TypeVar("ManifestType", bound=BaseModel)
 _LIBRARIES = ("kglink", "torch", "transformers", "faiss-cpu", "numpy", "scipy")
 #: Manifests list tens of files; nothing that is larger than this is one.
 _LARGEST = 64 << 20
-#: Beside a manifest: which files it names, last written when, were checked.
+#: Beside a manifest: when the files that it names were last written before they were checked.
 CHECKED_FILE = "checked.json"
 
 
@@ -49,9 +49,9 @@ def files_in(folder: Path) -> dict[str, FileInfo]:
 
 
 def note_checked(folder: Path, files: Mapping[str, FileInfo]) -> None:
-    """Keep which files they are and when they were written, now that they are known to be right."""
-    states = {name: _state((folder / name).stat()) for name in files}
-    write_atomically(folder / CHECKED_FILE, json.dumps(states))
+    """Keep when files were last written, now that they are known to be right."""
+    times = {name: _times((folder / name).stat()) for name in files}
+    write_atomically(folder / CHECKED_FILE, json.dumps(times))
 
 
 def damaged_files(
@@ -68,7 +68,7 @@ def damaged_files(
         path = folder / name
         try:
             stat = path.stat()
-            is_known = known.get(name) == _state(stat) and not thorough
+            is_known = known.get(name) == _times(stat) and not thorough
             is_right = stat.st_size == info.bytes and (
                 is_known or file_digest(path) == info.blake2b
             )
@@ -78,8 +78,8 @@ def damaged_files(
             bad.append(path)
             is_news |= known.pop(name, None) is not None
         elif not is_known:
-            is_news |= known.get(name) != _state(stat)
-            known[name] = _state(stat)
+            is_news |= known.get(name) != _times(stat)
+            known[name] = _times(stat)
     if is_news:
         with contextlib.suppress(OSError):  # read-only: the files are read again the next time
             write_atomically(folder / CHECKED_FILE, json.dumps(known))
@@ -90,7 +90,7 @@ def are_known(folder: Path, files: Mapping[str, FileInfo]) -> bool:
     """Whether nobody has touched the files since they were found right."""
     known = _noted(folder)
     try:
-        return all(known.get(name) == _state((folder / name).stat()) for name in files)
+        return all(known.get(name) == _times((folder / name).stat()) for name in files)
     except OSError:
         return False
 
@@ -101,9 +101,26 @@ def forget_checked(folder: Path) -> None:
         (folder / CHECKED_FILE).unlink()
 
 
-def check_files(folder: Path, files: Mapping[str, FileInfo]) -> None:
+@contextlib.contextmanager
+def still_known(folders: Iterable[Path]) -> Iterator[None]:
+    """Keep what is known of files while other links to them go, which changes their times."""
+    known = {}
+    for folder in folders:
+        noted = _noted(folder)
+        with contextlib.suppress(OSError):  # of a folder that loses files nothing is kept
+            now = {name: _times((folder / name).stat()) for name in noted}
+            known[folder] = {name: times for name, times in now.items() if times == noted[name]}
+    yield
+    for folder, before in known.items():
+        now = {name: _times((folder / name).stat()) for name in before}
+        now = {name: times for name, times in now.items() if times[0] == before[name][0]}
+        if now != before:
+            write_atomically(folder / CHECKED_FILE, json.dumps(now))
+
+
+def check_files(folder: Path, files: Mapping[str, FileInfo], *, thorough: bool = False) -> None:
     """Raise an error that names the first of `damaged_files`."""
-    for path in damaged_files(folder, files):
+    for path in damaged_files(folder, files, thorough=thorough):
         if path.is_file() and path.stat().st_size == files[str(path.relative_to(folder))].bytes:
             raise DamagedFileError(f"{path}: its content is not what was written")
         raise DamagedFileError(f"{path}: missing or of the wrong size")
@@ -117,8 +134,8 @@ def _noted(folder: Path) -> dict[str, list[int]]:
     return found if isinstance(found, dict) else {}
 
 
-def _state(stat: os.stat_result) -> list[int]:
-    return [stat.st_mtime_ns, stat.st_ino]  # no change time: it is that of another link, too
+def _times(stat: os.stat_result) -> list[int]:
+    return [stat.st_mtime_ns, stat.st_ctime_ns]
 
 
 def read_json(path: Path) -> Any:

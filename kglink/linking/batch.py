@@ -103,7 +103,7 @@ class BatchReader:
             contexts = PooledContexts(self._space, self._measure, read.contexts, names)
         batch = Batch(
             list(surfaces.values()),
-            [[surfaces[text] for text in forms if text] for *forms, _ in kept],
+            [[surfaces[text] for text in (own, *filter(None, [full]))] for own, full, _ in kept],
             contexts,
             likeness=[of for _, _, of in kept],
         )

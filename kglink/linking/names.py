@@ -96,35 +96,35 @@ class NameSearch:
     """Whether words bring candidates, or are compared for those that are there."""
 
     def find(
-        self, surfaces: Sequence[Surface], forms: Sequence[Sequence[Surface]], kb: str
+        self, surfaces: Sequence[Surface], mentions: Sequence[Sequence[Surface]], kb: str
     ) -> list[Found]:
         """For each mention the candidates in one KB.
 
-        ``forms``: of each mention its own words and, if it has one, its full name; ``surfaces``
-        are all of them.
+        ``mentions``: of each its own words and, if it has one, its full name; ``surfaces`` are
+        all of them.
         """
-        segment, of = self.space.segments[kb], {one.text: one for one in surfaces}
+        segment, by_text = self.space.segments[kb], {one.text: one for one in surfaces}
         exact = segment.names.exact if self.uses_names else lambda _: _NO_ROWS
-        bearers = {text: exact(one.folded) for text, one in of.items()}
+        bearers = {text: exact(one.folded) for text, one in by_text.items()}
 
         def reads_letters(forms: Sequence[Surface]) -> bool:
             is_named = any(len(bearers[form.text]) for form in forms)
             return self.uses_names and not (is_named and _is_large(segment))
 
-        read = {form.text for some in forms if reads_letters(some) for form in some}
-        similar = self._similar([one for text, one in of.items() if text in read], segment)
+        read = {form.text for forms in mentions if reads_letters(forms) for form in forms}
+        similar = self._similar([one for one in surfaces if one.text in read], segment)
         near = self._near(surfaces, kb)
 
         @cache
         def of_surface(text: str, letters: bool) -> Found:
             hits = similar[text] if letters else _NO_HITS
-            return self._found(of[text], bearers[text], *hits, near[text], segment)
+            return self._found(by_text[text], bearers[text], *hits, near[text], segment)
 
         def of_mention(forms: Sequence[Surface]) -> Found:
             own, *long = [of_surface(form.text, reads_letters(forms)) for form in forms]
             return self._with_long_form(own, long[0], forms[0], segment) if long else own
 
-        return [of_mention(some) for some in forms]
+        return [of_mention(forms) for forms in mentions]
 
     def _similar(
         self, surfaces: Sequence[Surface], segment: Segment

@@ -17,10 +17,10 @@ from typing import Any
 
 from kglink.config import SpaceSection
 from kglink.errors import DamagedSpaceError, SpaceError
-from kglink.files.manifest import file_info, library_versions, now
+from kglink.files.manifest import file_info, library_versions, note_checked, now
 from kglink.models.source import ModelInfo
 from kglink.records import OnProgress, Progress
-from kglink.space.folder import INDEX_FILE, SpaceFolder, link_or_copy
+from kglink.space.folder import INDEX_FILE, SpaceFolder, index_files, link_or_copy
 from kglink.space.index import (
     DEFAULT_INDEX,
     IndexChoice,
@@ -250,6 +250,9 @@ class SpaceBuild:
                 libraries=library_versions(),
             )
             write_version(version, manifest)
+        if kept is not None and self.folder.current is not None:
+            # The file looks touched, since the version before that had it is gone.
+            note_checked(self.folder.current, index_files(manifest))
         return manifest
 
     # ----------------------------------------------------------------------------- segments
@@ -284,7 +287,7 @@ class SpaceBuild:
             elif self._below(alone) or self._found(root / alone.folder_name):
                 segments[plan.kb] = self._segment(alone)
             else:
-                segments[plan.kb] = Segment(names_segment(plan, root))
+                segments[plan.kb] = Segment(names_segment(plan, root, self.progress))
         return segments
 
     def _segment(self, plan: SegmentPlan) -> Segment:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from kglink.errors import DamagedSpaceError, SpaceBusyError, SpaceError
 from kglink.files.atomic import atomic_folder, file_lock, sweep_drafts, write_atomically
-from kglink.files.manifest import FileInfo, damaged_files
+from kglink.files.manifest import FileInfo, damaged_files, still_known
 from kglink.models.source import ModelInfo
 from kglink.space.layers import folders_of, open_segment
 from kglink.space.manifest import SegmentInfo, SpaceManifest, read_part
@@ -201,7 +201,9 @@ class SpaceFolder:
 
     def drop_segments(self, keep: Callable[[str], bool]) -> None:
         """Remove all segments but those to keep; what readers have open stays readable."""
-        _remove_folders(self.segments, keep)
+        kept = [path for path in self.segments.iterdir() if keep(path.name)]
+        with still_known(kept):
+            _remove_folders(self.segments, keep)
 
 
 def link_or_copy(source: str | Path, target: str | Path) -> None:

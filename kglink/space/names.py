@@ -155,7 +155,8 @@ def best_rows(
         for part in ("indices", "indptr"):  # integers as those of the matrix
             numbers = getattr(queries, part).astype(getattr(matrix, part).dtype, copy=False)
             setattr(queries, part, numbers)
-        hits = sp_matmul_topn(queries, matrix, min(k, matrix.shape[1]), False, 0.0, 1.0)
+        top = min(k, matrix.shape[1])
+        hits = sp_matmul_topn(queries, matrix, top, sort=False, threshold=0.0, density=1.0)
         for at in range(count):
             own = slice(hits.indptr[at], hits.indptr[at + 1])
             rows[at].append(rows_of(hits.indices[own]))

@@ -25,7 +25,6 @@ from kglink.errors import DamagedFileError
 from kglink.files.atomic import atomic_folder, replace_folder, sync_tree, write_atomically
 from kglink.files.digest import digest_of, text_hash
 from kglink.files.manifest import (
-    CHECKED_FILE,
     FileInfo,
     ManifestPart,
     check_files,
@@ -232,15 +231,19 @@ def _made(draft: Path, make: Callable[[], Item]) -> Item:
     return make()
 
 
-def names_segment(plan: SegmentPlan, root: Path) -> Path:
-    """The names in the draft of ``plan`` as a segment without vectors, of the same files."""
+def names_segment(plan: SegmentPlan, root: Path, progress: OnProgress) -> Path:
+    """The names of ``plan`` as a segment without vectors: links to the files of its draft."""
     draft, alone = root / plan.draft_name, plan.names_alone
-    names = _names_in(draft)
     folder = root / alone.folder_name
-    with atomic_folder(folder) as linked:
-        for name in (*names.files, CHECKED_FILE):
-            link_or_copy(draft / name, linked / name)
-        _write_info(linked, alone, names)
+
+    def make() -> None:
+        names = _names(draft, plan, progress)
+        with atomic_folder(folder) as linked:
+            for name in names.files:
+                link_or_copy(draft / name, linked / name)
+            _write_info(linked, alone, names)
+
+    _made(draft, make)
     return folder
 
 
@@ -299,6 +302,7 @@ def _fill(
                 progress(Progress(f"gathering tokens of {plan.kb}", done, matrices.tokens))
     reused = sum(filler.reused for filler in fillers.values())
     truncated = sum(filler.truncated for filler in fillers.values())
+    check_files(draft, names.files, thorough=True)  # hours may have gone by
     _write_info(draft, plan, names, truncated, reused)
 
 
@@ -306,7 +310,6 @@ def _write_info(
     folder: Path, plan: SegmentPlan, names: Names, truncated: int = 0, reused: int = 0
 ) -> None:
     """Write the manifest of a segment whose files are all there."""
-    check_files(folder, names.files)
     counts = names.rows
     below, source, layer, total = plan.below, plan.source, None, dict(counts)
     if below is not None:
@@ -339,34 +342,32 @@ def _write_info(
 
 def _names(draft: Path, plan: SegmentPlan, progress: OnProgress) -> Names:
     """Write the names of a draft where they are missing, else check them."""
-    if not (draft / _NAMES_DONE).is_file():
-        (draft / _READ).mkdir(parents=True, exist_ok=True)
-        source, below = plan.source, plan.below
-        if below is None:
-            told = partial(Progress, f"reading {source.kb}")
-            counted = _write_names(draft, source.entities(), lambda done: progress(told(done)))
-            build_name_index(draft, draft / _READ)
-        else:
-            if source.changes is None:
-                raise ValueError(f"KB {source.kb!r} has no history")
-            changes = source.changes(below.info.last_id, below.info.revision)
-            counted = _write_names(draft, changes.entities)
-            build_name_index(draft, draft / _READ, below.names.idf)
-            write_places(draft, below, StringTable(draft / "keys"), changes.removed)
-        if plan.words:
-            texts = (_all_words(one, plan.description_chars) for one in _Entities(draft))
-            build_word_index(draft, texts, draft / _READ)
-        sync_tree(draft)
-        names = Names(rows=counted, files=_measured(draft))
-        note_checked(draft, names.files)
-        write_atomically(draft / _NAMES_DONE, names.model_dump_json())
-    names = _names_in(draft)
-    check_files(draft, names.files)
+    if (draft / _NAMES_DONE).is_file():
+        names = read_manifest(Names, draft / _NAMES_DONE, newest=FORMAT)
+        check_files(draft, names.files, thorough=True)
+        return names
+    if draft.exists():  # never write into files to which a segment may have links
+        shutil.rmtree(draft)
+    (draft / _READ).mkdir(parents=True)
+    source, below = plan.source, plan.below
+    if below is None:
+        told = partial(Progress, f"reading {source.kb}")
+        counted = _write_names(draft, source.entities(), lambda done: progress(told(done)))
+        build_name_index(draft, draft / _READ)
+    else:
+        if source.changes is None:
+            raise ValueError(f"KB {source.kb!r} has no history")
+        changes = source.changes(below.info.last_id, below.info.revision)
+        counted = _write_names(draft, changes.entities)
+        build_name_index(draft, draft / _READ, below.names.idf)
+        write_places(draft, below, StringTable(draft / "keys"), changes.removed)
+    if plan.words:
+        texts = (_all_words(one, plan.description_chars) for one in _Entities(draft))
+        build_word_index(draft, texts, draft / _READ)
+    sync_tree(draft)
+    names = Names(rows=counted, files=_measured(draft))
+    write_atomically(draft / _NAMES_DONE, names.model_dump_json())
     return names
-
-
-def _names_in(draft: Path) -> Names:
-    return read_manifest(Names, draft / _NAMES_DONE, newest=FORMAT)
 
 
 def _measured(folder: Path, but: Collection[str] = ()) -> dict[str, FileInfo]:

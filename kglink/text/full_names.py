@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -31,6 +31,12 @@ _NOT_FIRST = frozenset((
 ))  # fmt: skip
 
 
+_NICK = r"[^\W\d_a-zß-öø-ÿ][^\"”'’\n]{0,23}"
+_NICKNAMED = re.compile(
+    rf"(?<![\w'’-])(?P<first>{_WORD}(?: {_WORD}){{0,2}})"
+    rf" (?:\"(?P<nick>{_NICK})\"|“({_NICK})”|'({_NICK})'|‘({_NICK})’)"
+    rf" (?P<last>[^\W\d_a-zß-öø-ÿ][\w-]*[^\W_])"
+)
 #: What joins the words of a longer name: a space, a hyphen, "of the".
 _JOINED = r"( (?:of|de|du|di|von)(?: the| la)? | |-)"
 _WORD_BEFORE = re.compile(rf"(?<![\w'’-])([^\W\d_]\w*(?:['’]\w+)?){_JOINED}\Z")
@@ -39,7 +45,29 @@ _LONGEST_BEFORE = 60
 _TITLES = frozenset((
     "Mr", "Mrs", "Ms", "Dr", "Prof", "Sir", "Lord", "Lady", "President", "Senator", "Judge", "King",
     "Queen", "Pope", "Saint", "General", "Captain", "Colonel", "Professor", "Minister",
+    "Lieutenant", "Lt", "Lt.", "Sergeant", "Sgt", "Sgt.", "Detective", "Inspector", "Officer",
+    "Major", "Admiral", "Mayor", "Governor", "Chief",
 ))  # fmt: skip
+
+
+class Nicknamed(NamedTuple):
+    """Where a person's full name stands with a nickname in it, and names that may be meant."""
+
+    start: int
+    end: int
+    names: list[str]
+
+
+def nicknamed(text: str) -> Iterator[Nicknamed]:
+    """The full names with nicknames in quotation marks: 'Dave "Uncle Dave" Thornton'."""
+    for found in _NICKNAMED.finditer(text):
+        nick = next(filter(None, found.group("nick", 3, 4, 5)))
+        first, start = found["first"], found.start()
+        while (word := first.split(" ")[0]) in _TITLES | _NOT_FIRST and word != first:
+            first = first[len(word) + 1 :]
+            start += len(word) + 1
+        names = (f"{one} {found['last']}" for one in (first, first.split(" ")[0], nick))
+        yield Nicknamed(start, found.end(), list(dict.fromkeys(names)))
 
 
 class _Full(NamedTuple):

@@ -119,6 +119,7 @@ class RayWorkers:
             self._ray.kill(worker)
         if self._is_ours:
             self._ray.shutdown()
+            self._ray._private.worker._worker_logs_enabled = True
 
     def do(self, chunks: Iterator[Chunk]) -> Generator[tuple[Chunk, Any]]:
         """Each chunk with its answer, in the order in which they are ready.

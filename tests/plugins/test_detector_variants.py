@@ -407,6 +407,12 @@ def test_a_state_in_short_is_found_behind_a_town() -> None:
     assert found == {"Columbus": "", "Ga.": "Georgia"}
 
 
+def test_a_nickname_belongs_to_the_name_around_it() -> None:
+    text = 'It is owned by Dave "Uncle Dave" Hill.'
+    found = taken_for(text, "Uncle Dave Hill", "Dave")
+    assert found['Dave "Uncle Dave" Hill'] == "Uncle Dave Hill"
+
+
 def test_a_small_kb_is_judged_by_itself_beside_a_large_one() -> None:
     large = [f"Word{number} Other{number}" for number in range(500)]
 

@@ -82,7 +82,7 @@ def test_damage_that_left_no_trace_is_found_by_its_digest_and_remembered(
     path.write_bytes(path.read_bytes().swapcase())
     noted = path.parent / CHECKED_FILE
     times = json.loads(noted.read_text())
-    times["titles.utf8"] = [path.stat().st_mtime_ns, path.stat().st_ino]
+    times["titles.utf8"] = [path.stat().st_mtime_ns, path.stat().st_ctime_ns]
     noted.write_text(json.dumps(times))
     opened(folder)  # as after a fault of the disk: nobody has written to the file
     assert folder.damage() == [str(path)]

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from kglink.text.full_names import full_name_of, is_part_of_name
+from kglink.text.full_names import full_name_of, is_part_of_name, nicknamed
 
 NAMES = frozenset((
     "Gerald Ford", "Robert Gates", "Ford", "South Africa", "Africa", "Rosie O'Donnell",
@@ -46,6 +46,36 @@ def full(text: str, part: str, which: int = 0) -> str:
 )
 def test_what_a_part_stands_for(text: str, part: str, which: int, name: str) -> None:
     assert full(text, part, which) == name
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "names"),
+    [
+        ('of Dave "Uncle Dave" Hill.', 'Dave "Uncle Dave" Hill', ["Dave Hill", "Uncle Dave Hill"]),
+        ("Ann Lee “Nan” Mo's", "Ann Lee “Nan” Mo", ["Ann Lee Mo", "Ann Mo", "Nan Mo"]),
+        ("When Axel 'Ax' Fox ran", "Axel 'Ax' Fox", ["Axel Fox", "Ax Fox"]),
+        ('Lieutenant William "Bill" Ross', 'William "Bill" Ross', ["William Ross", "Bill Ross"]),
+    ],
+)
+def test_a_nickname_stands_in_a_full_name(text: str, place: str, names: list[str]) -> None:
+    (found,) = nicknamed(text)
+    assert text[found.start : found.end] == place
+    assert found.names == names
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['He said "Come" Then', 'Ann "nan" Lee', 'Ann "Nan Lee', 'Ann "Nan"\nLee', "Ann (Nan) Lee"],
+)
+def test_other_quotations_are_no_nicknames(text: str) -> None:
+    assert not list(nicknamed(text))
+
+
+@pytest.mark.parametrize("unit", ["A ", 'A "', 'Ab "B" ', "A'", "A"])
+def test_nicknames_are_looked_for_in_linear_time(unit: str) -> None:
+    began = time.process_time()
+    list(nicknamed(unit * 50_000))
+    assert time.process_time() - began < 2
 
 
 @pytest.mark.slow

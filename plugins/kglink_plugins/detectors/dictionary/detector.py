@@ -17,6 +17,7 @@ from importlib.resources import files
 from kglink.plugins import Names, NamesInParts
 from kglink.records import Span
 from kglink.text.fold import fold
+from kglink.text.full_names import nicknamed
 from kglink.text.places import short_places
 from kglink.text.words import cuts_initials, cuts_word
 from kglink_plugins.detectors.dictionary.cache import open_lexicon
@@ -148,10 +149,12 @@ class NameDetector:
                 own = place
             yield own
             yield from self._with_legal_form(text, own)
-        for short in short_places(text):
-            if short.place in self._names:
-                facts = self._variants.facts_as_written(text, short.start, short.end)
-                yield Place(short.start, short.end, facts, self._names.key_id(short.place))
+        short = ((one.start, one.end, one.place) for one in short_places(text))
+        long = ((one.start, one.end, name) for one in nicknamed(text) for name in one.names)
+        for start, end, name in (*short, *long):
+            if name in self._names:
+                facts = self._variants.facts_as_written(text, start, end)
+                yield Place(start, end, facts, self._names.key_id(name))
 
     def detect(self, text: str) -> list[Span]:
         """The places that may be mentions, in reading order; some overlap."""
