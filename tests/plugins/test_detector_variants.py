@@ -407,6 +407,11 @@ def test_a_state_in_short_is_found_behind_a_town() -> None:
     assert found == {"Columbus": "", "Ga.": "Georgia"}
 
 
+def test_a_rank_before_a_name_is_no_mention() -> None:
+    found = taken_for("Sen. Hill met Dr. Hill. Ask SEN.", "SEN", "DR", "Hill")
+    assert found.keys() == {"Hill", "SEN"}
+
+
 def test_a_nickname_belongs_to_the_name_around_it() -> None:
     text = 'It is owned by Dave "Uncle Dave" Hill.'
     found = taken_for(text, "Uncle Dave Hill", "Dave")

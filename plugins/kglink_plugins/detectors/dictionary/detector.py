@@ -50,6 +50,10 @@ _DOT = re.compile(r"\.(?=[,;:]|[ \t]+[a-z])")
 _LEGAL = "Inc|Corp|Ltd|LLC|PLC|plc|GmbH"
 _LEGAL_BEHIND = re.compile(rf",?[ ](?:{_LEGAL}|Co|Corporation)(?![\w-])(?:{_DOT.pattern})?")
 _IS_LEGAL = re.compile(rf"(?:{_LEGAL})\.?")
+#: The short word for what a person is, before the name: "[Sen]. Smith".
+_RANK = re.compile(
+    r"(Adm|Capt|Col|Dr|Gen|Gov|Lt|Maj|Mrs?|Ms|Prof|Rep|Rev|Sen|Sgt)\. [^\W\d_a-zß-öø-ÿ]"
+)
 #: As many characters before the legal form of a company are looked at.
 _FURTHEST = 40
 #: A place that is less probably a mention is not proposed.
@@ -180,15 +184,18 @@ class NameDetector:
         yield Place(place.start, legal.end(), facts, name)
 
     def _is_cut(self, text: str, start: int, end: int) -> bool:
-        """Whether a place cuts a word, a date or a company's name, or joins it to others."""
+        """Whether a place cuts a word, a date, a person's or a company's name, or joins others."""
         if any(cuts_word(text, edge) or cuts_initials(text, edge) for edge in (start, end)):
             return True
         if _IS_LEGAL.fullmatch(text, start, end) and _ends_in_name(
             text[max(0, start - _FURTHEST) : start]
         ):
             return True
-        return _is_of_date(text, start, end) or (
-            self._without_joining(text, start, end) != (start, end)
+        rank = _RANK.match(text, start)
+        return (
+            (rank is not None and end <= rank.end(1) + 1)
+            or _is_of_date(text, start, end)
+            or self._without_joining(text, start, end) != (start, end)
         )
 
     def _without_joining(self, text: str, start: int, end: int) -> tuple[int, int]:
