@@ -45,6 +45,7 @@ from kglink.space.segment_build import (
     TextEncoder,
     build_names,
     build_segment,
+    fullest_draft,
     names_segment,
     vectors_there,
 )
@@ -194,6 +195,8 @@ class SpaceBuild:
             if first:
                 kept = self.folder.segment_folders(self._publish(first))
                 kept |= {plan.draft_name for plan in self.plans}
+                left = (fullest_draft(plan, self.folder.segments) for plan in self.plans)
+                kept |= {draft.name for draft in left if draft}
                 self.folder.drop_segments(kept.__contains__)
         return bool(first)
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -33,12 +35,19 @@ from kglink.files.manifest import (
     read_json,
     read_manifest,
 )
-from kglink.files.tables import ColumnWriter, StringTable, StringWriter, map_array, places_in
+from kglink.files.tables import (
+    ColumnWriter,
+    StringTable,
+    StringWriter,
+    map_array,
+    map_column,
+    places_in,
+)
 from kglink.models.source import ModelInfo
 from kglink.records import Alias, Entity, OnProgress, Progress
 from kglink.space.folder import link_or_copy
 from kglink.space.layers import hidden_below, write_places
-from kglink.space.manifest import FORMAT, LayerInfo, RowKind, SegmentInfo
+from kglink.space.manifest import FORMAT, ROW_KINDS, LayerInfo, RowKind, SegmentInfo
 from kglink.space.names import build_name_index
 from kglink.space.segment import INFO_FILE, Segment
 from kglink.space.words import build_word_index
@@ -78,6 +87,8 @@ class Names(ManifestPart):
     rows: Counts
     """How many rows of each kind they need."""
     files: dict[str, FileInfo]
+    model: ModelInfo
+    """That which encodes them."""
 
 
 class Block(NamedTuple):
@@ -205,7 +216,8 @@ def build_segment(
     draft = root / plan.draft_name
     if fresh and draft.exists():
         shutil.rmtree(draft)
-    _made(draft, lambda: _fill(draft, plan, encoder, previous, progress, encode_blocks))
+    left = None if fresh else fullest_draft(plan, root)
+    _made(draft, lambda: _fill(draft, plan, encoder, previous, left, progress, encode_blocks))
     shutil.rmtree(draft / _READ, ignore_errors=True)
     final = root / plan.folder_name
     replace_folder(draft, final)  # Readers keep what they have mapped.
@@ -249,9 +261,38 @@ def names_segment(plan: SegmentPlan, root: Path, progress: OnProgress) -> Path:
 
 def vectors_there(plan: SegmentPlan, root: Path) -> int:
     """How many vectors the draft of ``plan`` holds."""
-    draft = root / plan.draft_name
-    states = [draft / f"{kind}.state" for kind in plan.rows]
+    return _vectors_in(root / plan.draft_name)
+
+
+def _vectors_in(draft: Path) -> int:
+    states = [draft / f"{kind}.state" for kind in ROW_KINDS]
     return sum(read_json(path)[0] for path in states if path.is_file())
+
+
+def fullest_draft(plan: SegmentPlan, root: Path) -> Path | None:
+    """The draft with most vectors that was begun before the KB of ``plan`` changed, if any is."""
+    name = re.compile(rf"{re.escape(_DRAFT + plan.kb)}-[0-9a-f]{{12}}")
+    counts: dict[Path, int] = {}
+    for path in root.glob(f"{_DRAFT}*"):
+        if name.fullmatch(path.name) and path.name != plan.draft_name:
+            with suppress(DamagedFileError):  # its vectors are encoded again
+                counts[path] = _vectors_in(path)
+    return max(filter(counts.get, counts), key=counts.__getitem__, default=None)
+
+
+def _left_in(
+    draft: Path, kind: RowKind, model: ModelInfo
+) -> tuple[HashArray, npt.NDArray[np.float16]]:
+    """The hashes and vectors that a draft has; none where it is another model's, or damaged."""
+    with suppress(DamagedFileError):
+        names = read_manifest(Names, draft / _NAMES_DONE, newest=FORMAT)
+        if names.model.fingerprint == model.fingerprint and (draft / f"{kind}.state").is_file():
+            done = read_json(draft / f"{kind}.state")[0]
+            hashes = map_array(draft / f"{kind}_hashes.npy")[:done]
+            return hashes, map_column(
+                draft / f"{kind}.npy", np.float16, (names.rows[kind], model.dim)
+            )
+    return np.empty(0, np.uint64), np.empty((0, model.dim), np.float16)
 
 
 def _fill(
@@ -259,10 +300,14 @@ def _fill(
     plan: SegmentPlan,
     encoder: TextEncoder,
     previous: Sequence[Segment],
+    left: Path | None,
     progress: OnProgress,
     encode_blocks: EncodeBlocks | None,
 ) -> None:
-    """Write all files of a segment that are not there yet, its manifest last."""
+    """Write all files of a segment that are not there yet, its manifest last.
+
+    ``left``: a draft of the KB as it was, whose vectors are used again.
+    """
     if (draft / INFO_FILE).is_file():
         return
     names = _names(draft, plan, progress)
@@ -282,7 +327,7 @@ def _fill(
     # What an earlier build left is counted before the first row is encoded, for it took no time.
     fillers = {kind: _Filler(draft, kind, counts[kind], plan.model.dim, tell) for kind in plan.rows}
     for kind, filler in fillers.items():
-        known = KnownVectors(previous, kind, plan.model) if previous else None
+        known = KnownVectors(previous, kind, plan.model, None if by_tokens else left)
         rows: Sequence[Any] = (
             _Entities(draft) if kind == "text" else StringTable(draft / "surfaces")
         )
@@ -365,7 +410,7 @@ def _names(draft: Path, plan: SegmentPlan, progress: OnProgress) -> Names:
         texts = (_all_words(one, plan.description_chars) for one in _Entities(draft))
         build_word_index(draft, texts, draft / _READ)
     sync_tree(draft)
-    names = Names(rows=counted, files=_measured(draft))
+    names = Names(rows=counted, files=_measured(draft), model=plan.model)
     write_atomically(draft / _NAMES_DONE, names.model_dump_json())
     return names
 
@@ -512,7 +557,7 @@ class _Filler:
         self,
         rows: Sequence[Any],
         read: Callable[[Any], str],
-        known: KnownVectors | None,
+        known: KnownVectors,
         *,
         are_given: bool,
     ) -> Iterator[Block]:
@@ -530,9 +575,9 @@ class _Filler:
             texts = list(map(read, chunk))
             hashes = np.fromiter(map(text_hash, texts), np.uint64)
             self._hashes[first:stop] = hashes
-            found = known.find(hashes) if known else np.full(len(chunk), -1)
+            found = known.find(hashes)
             fresh, old = np.flatnonzero(found < 0), np.flatnonzero(found >= 0)
-            if known and len(old):
+            if len(old):
                 self._vectors[first + old] = known.vectors(found[old])
             self._begun[first] = stop, first + fresh
             if len(fresh):
@@ -563,7 +608,7 @@ class _Filler:
 
 
 def _write_tokens(
-    draft: Path, encode: EncodeBlocks, dim: int, known: KnownVectors | None
+    draft: Path, encode: EncodeBlocks, dim: int, known: KnownVectors
 ) -> Iterator[int]:
     """Write the token matrices of all entities, going on where an earlier build stopped.
 
@@ -576,13 +621,13 @@ def _write_tokens(
     if are_whole(draft, dim, len(hashes)):
         yield len(hashes)
         return
-    tokens = known.tokens if known else None
+    tokens = known.tokens
     found: dict[int, IntArray] = {}
 
     def blocks() -> Iterator[Block]:
         for first in range(writer.done, len(entities), CHUNK_ENTITIES):
             own = hashes[first : first + CHUNK_ENTITIES]
-            found[first] = known.find(own) if known and tokens else np.full(len(own), -1)
+            found[first] = known.find(own) if tokens else np.full(len(own), -1)
             new = np.flatnonzero(found[first] < 0)
             yield Block("tokens", first, [entities[first + at] for at in new.tolist()])
 
@@ -598,18 +643,31 @@ def _write_tokens(
 class KnownVectors:
     """The vectors of earlier segments, found by the hash of what they stand for."""
 
-    def __init__(self, segments: Sequence[Segment], kind: RowKind, model: ModelInfo) -> None:
-        self._kind = kind
+    def __init__(
+        self,
+        segments: Sequence[Segment],
+        kind: RowKind,
+        model: ModelInfo,
+        draft: Path | None = None,
+    ) -> None:
+        """``draft``: that of an unfinished segment, of which the vectors are taken that it has."""
+        self._dim = model.dim
         self._segments = [
             one
             for one in segments
             if one.info.model.fingerprint == model.fingerprint and kind in one.info.rows
         ]
         parts = [map_array(one.folder / f"{kind}_hashes.npy") for one in self._segments]
+        self._vectors: list[Callable[[IntArray], FloatArray]]
+        self._vectors = [partial(one.vectors, kind) for one in self._segments]
+        if draft is not None:
+            hashes, vectors = _left_in(draft, kind, model)
+            parts.append(hashes)
+            self._vectors.append(vectors.__getitem__)
         self._starts = np.cumsum([0, *map(len, parts)])
-        hashes: HashArray = np.concatenate([np.empty(0, np.uint64), *parts])
-        self._order = np.argsort(hashes, kind="stable")
-        self._sorted = hashes[self._order]
+        every: HashArray = np.concatenate([np.empty(0, np.uint64), *parts])
+        self._order = np.argsort(every, kind="stable")
+        self._sorted = every[self._order]
 
     def find(self, hashes: HashArray) -> IntArray:
         """The number of each hash among all of them, or -1."""
@@ -620,11 +678,11 @@ class KnownVectors:
 
     def vectors(self, numbers: IntArray) -> FloatArray:
         """Some of the vectors."""
-        found = np.empty((len(numbers), self._segments[0].info.model.dim), np.float32)
+        found = np.empty((len(numbers), self._dim), np.float32)
         owners = np.searchsorted(self._starts, numbers, side="right") - 1
-        for at, segment in enumerate(self._segments):
+        for at, vectors in enumerate(self._vectors):
             own = owners == at
-            found[own] = segment.vectors(self._kind, numbers[own] - self._starts[at])
+            found[own] = vectors(numbers[own] - self._starts[at])
         return found
 
     @property

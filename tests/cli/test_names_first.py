@@ -19,6 +19,7 @@ from kglink.files.manifest import CHECKED_FILE
 from kglink.models import Encoder
 from kglink.records import Entity, Progress
 from kglink.space import build as space_build
+from kglink.space import segment_build
 from kglink.space.folder import SpaceFolder
 
 PLANETS = [
@@ -125,6 +126,41 @@ def test_a_build_never_writes_into_published_names(
     assert not waiting.samefile(titles)
     assert titles.read_bytes() == waiting.read_bytes()
     assert "9 vectors encoded" in kglink("build").err
+
+
+@pytest.mark.parametrize("damage", ["", "text.state", "text.npy", "names.json"])
+def test_vectors_of_an_unfinished_build_are_kept_though_the_kb_changes(
+    kglink: Kglink, workspace: Path, monkeypatch: pytest.MonkeyPatch, damage: str
+) -> None:
+    monkeypatch.setattr(segment_build, "CHUNK_ROWS", 4)
+    with Workspace.open(workspace) as opened:
+        for kb in ("planets", "gods"):
+            opened.remove_kb(kb)
+        opened.add_kb("towns", [Entity(str(at), f"Town {at}") for at in range(10)])
+    encode, blocks = Encoder.encode, iter(range(2))
+
+    def stopping(self: Encoder, texts: list[str]) -> np.ndarray:
+        if next(blocks, None) is None:
+            raise KeyboardInterrupt
+        return encode(self, texts)
+
+    with monkeypatch.context() as stopped:
+        stopped.setattr(Encoder, "encode", stopping)
+        kglink("build", code=130)
+    (left,) = (workspace / "spaces/default/segments").glob(".draft-towns-*")
+    assert json.loads((left / "text.state").read_text())[0] == 8
+    with monkeypatch.context() as only_names:
+        only_names.setenv("KGLINK_LINK_FOUND_BY", "names")
+        kglink(
+            "add-kb", "towns", write(workspace, "more", [{"key": "e", "title": "Earth"}]), "--merge"
+        )
+        kglink("link", "-", stdin="The Earth.")
+    assert left.is_dir()
+    if damage:
+        (left / damage).write_bytes(b"no more")
+    told = kglink("build").err
+    assert ("22 vectors encoded" if damage else "14 vectors encoded") in told
+    assert not left.exists()
 
 
 def test_names_are_not_read_again_when_the_build_that_waited_for_them_is_gone(
