@@ -108,14 +108,18 @@ def still_known(folders: Iterable[Path]) -> Iterator[None]:
     for folder in folders:
         noted = _noted(folder)
         with contextlib.suppress(OSError):  # of a folder that loses files nothing is kept
-            now = {name: _times((folder / name).stat()) for name in noted}
-            known[folder] = {name: times for name, times in now.items() if times == noted[name]}
+            times = {name: _times((folder / name).stat()) for name in noted}
+            known[folder] = {name: one for name, one in times.items() if one == noted[name]}
     yield
     for folder, before in known.items():
-        now = {name: _times((folder / name).stat()) for name in before}
-        now = {name: times for name, times in now.items() if times[0] == before[name][0]}
-        if now != before:
-            write_atomically(folder / CHECKED_FILE, json.dumps(now))
+        noted = _noted(folder)
+        with contextlib.suppress(OSError):  # as where they cannot be noted after a check
+            for name, one in before.items():
+                now = _times((folder / name).stat())
+                if noted.get(name) == one and now[0] == one[0]:
+                    noted[name] = now
+            if noted != before:
+                write_atomically(folder / CHECKED_FILE, json.dumps(noted))
 
 
 def check_files(folder: Path, files: Mapping[str, FileInfo], *, thorough: bool = False) -> None:

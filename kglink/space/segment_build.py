@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kglink.arrays import FloatArray, IntArray
-from kglink.errors import DamagedFileError
+from kglink.errors import DamagedFileError, NewerFileError
 from kglink.files.atomic import atomic_folder, replace_folder, sync_tree, write_atomically
 from kglink.files.digest import digest_of, text_hash
 from kglink.files.manifest import (
@@ -47,7 +47,7 @@ from kglink.models.source import ModelInfo
 from kglink.records import Alias, Entity, OnProgress, Progress
 from kglink.space.folder import link_or_copy
 from kglink.space.layers import hidden_below, write_places
-from kglink.space.manifest import FORMAT, ROW_KINDS, LayerInfo, RowKind, SegmentInfo
+from kglink.space.manifest import FORMAT, LayerInfo, RowKind, SegmentInfo
 from kglink.space.names import build_name_index
 from kglink.space.segment import INFO_FILE, Segment
 from kglink.space.words import build_word_index
@@ -216,8 +216,7 @@ def build_segment(
     draft = root / plan.draft_name
     if fresh and draft.exists():
         shutil.rmtree(draft)
-    left = None if fresh else fullest_draft(plan, root)
-    _made(draft, lambda: _fill(draft, plan, encoder, previous, left, progress, encode_blocks))
+    _made(plan, root, lambda: _fill(draft, plan, encoder, previous, fresh, progress, encode_blocks))
     shutil.rmtree(draft / _READ, ignore_errors=True)
     final = root / plan.folder_name
     replace_folder(draft, final)  # Readers keep what they have mapped.
@@ -227,19 +226,26 @@ def build_segment(
 def build_names(plan: SegmentPlan, root: Path, *, progress: OnProgress = lambda _: None) -> int:
     """Write the names of a segment into its draft; returns how many rows are to be encoded."""
     draft = root / plan.draft_name
-    names = _made(draft, lambda: _names(draft, plan, progress))
+    names = _made(plan, root, lambda: _names(draft, plan, progress))
     return sum(names.rows[kind] for kind in plan.rows)
 
 
-def _made(draft: Path, make: Callable[[], Item]) -> Item:
-    """What is made in a draft; where an earlier run left a damaged one, in a new one."""
+def _made(plan: SegmentPlan, root: Path, make: Callable[[], Item]) -> Item:
+    """What is made in the draft of ``plan``; where an earlier run left a damaged one, in a new one.
+
+    The vectors of the damaged one are used again.
+    """
+    draft = root / plan.draft_name
     is_resumed = draft.exists()
     try:
         return make()
     except DamagedFileError:
         if not is_resumed:
             raise
-    shutil.rmtree(draft)
+    aside = root / f"{_DRAFT}{plan.kb}-{'0' * 12}"  # for `fullest_draft`
+    if aside.exists():
+        shutil.rmtree(aside)
+    draft.rename(aside)
     return make()
 
 
@@ -253,30 +259,27 @@ def names_segment(plan: SegmentPlan, root: Path, progress: OnProgress) -> Path:
         with atomic_folder(folder) as linked:
             for name in names.files:
                 link_or_copy(draft / name, linked / name)
+            copied = [name for name in names.files if (linked / name).stat().st_nlink == 1]
+            check_files(linked, {name: names.files[name] for name in copied})
             _write_info(linked, alone, names)
 
-    _made(draft, make)
+    _made(plan, root, make)
     return folder
 
 
 def vectors_there(plan: SegmentPlan, root: Path) -> int:
     """How many vectors the draft of ``plan`` holds."""
-    return _vectors_in(root / plan.draft_name)
-
-
-def _vectors_in(draft: Path) -> int:
-    states = [draft / f"{kind}.state" for kind in ROW_KINDS]
-    return sum(read_json(path)[0] for path in states if path.is_file())
+    return sum(len(_left_in(root / plan.draft_name, kind, plan.model)[0]) for kind in plan.rows)
 
 
 def fullest_draft(plan: SegmentPlan, root: Path) -> Path | None:
     """The draft with most vectors that was begun before the KB of ``plan`` changed, if any is."""
     name = re.compile(rf"{re.escape(_DRAFT + plan.kb)}-[0-9a-f]{{12}}")
-    counts: dict[Path, int] = {}
-    for path in root.glob(f"{_DRAFT}*"):
-        if name.fullmatch(path.name) and path.name != plan.draft_name:
-            with suppress(DamagedFileError):  # its vectors are encoded again
-                counts[path] = _vectors_in(path)
+    counts = {
+        path: sum(len(_left_in(path, kind, plan.model)[0]) for kind in plan.rows)
+        for path in root.glob(f"{_DRAFT}*")
+        if name.fullmatch(path.name) and path.name != plan.draft_name
+    }
     return max(filter(counts.get, counts), key=counts.__getitem__, default=None)
 
 
@@ -284,15 +287,24 @@ def _left_in(
     draft: Path, kind: RowKind, model: ModelInfo
 ) -> tuple[HashArray, npt.NDArray[np.float16]]:
     """The hashes and vectors that a draft has; none where it is another model's, or damaged."""
-    with suppress(DamagedFileError):
-        names = read_manifest(Names, draft / _NAMES_DONE, newest=FORMAT)
-        if names.model.fingerprint == model.fingerprint and (draft / f"{kind}.state").is_file():
-            done = read_json(draft / f"{kind}.state")[0]
-            hashes = map_array(draft / f"{kind}_hashes.npy")[:done]
-            return hashes, map_column(
-                draft / f"{kind}.npy", np.float16, (names.rows[kind], model.dim)
-            )
+    with suppress(DamagedFileError, NewerFileError):
+        if (draft / f"{kind}.state").is_file():
+            names = read_manifest(Names, draft / _NAMES_DONE, newest=FORMAT)
+            if names.model.fingerprint == model.fingerprint:
+                count = names.rows.get(kind, 0)
+                done = min(_state_of(draft, kind)[0], count)
+                hashes = map_column(draft / f"{kind}_hashes.npy", np.uint64, (count,))[:done]
+                return hashes, map_column(draft / f"{kind}.npy", np.float16, (count, model.dim))
     return np.empty(0, np.uint64), np.empty((0, model.dim), np.float16)
+
+
+def _state_of(draft: Path, kind: RowKind) -> list[Any]:
+    """How many vectors stand in a draft, how many are reused and truncated, and blocks behind."""
+    path = draft / f"{kind}.state"
+    state = read_json(path)
+    if not (isinstance(state, list) and len(state) > 2 and isinstance(state[0], int)):
+        raise DamagedFileError(f"{path}: not the state of a build")
+    return state
 
 
 def _fill(
@@ -300,14 +312,11 @@ def _fill(
     plan: SegmentPlan,
     encoder: TextEncoder,
     previous: Sequence[Segment],
-    left: Path | None,
+    fresh: bool,
     progress: OnProgress,
     encode_blocks: EncodeBlocks | None,
 ) -> None:
-    """Write all files of a segment that are not there yet, its manifest last.
-
-    ``left``: a draft of the KB as it was, whose vectors are used again.
-    """
+    """Write all files of a segment that are not there yet, its manifest last."""
     if (draft / INFO_FILE).is_file():
         return
     names = _names(draft, plan, progress)
@@ -324,10 +333,11 @@ def _fill(
         progress(Progress(f"encoding {plan.kb}", done, total))
 
     encode = encode_blocks or encode_here
+    left = None if fresh or by_tokens else fullest_draft(plan, draft.parent)
     # What an earlier build left is counted before the first row is encoded, for it took no time.
     fillers = {kind: _Filler(draft, kind, counts[kind], plan.model.dim, tell) for kind in plan.rows}
     for kind, filler in fillers.items():
-        known = KnownVectors(previous, kind, plan.model, None if by_tokens else left)
+        known = KnownVectors(previous, kind, plan.model, left)
         rows: Sequence[Any] = (
             _Entities(draft) if kind == "text" else StringTable(draft / "surfaces")
         )
@@ -530,7 +540,7 @@ class _Filler:
         ready: list[list[int]] = []
         if self._state_file.is_file():
             mode = "r+"
-            self.done, self.reused, self.truncated, *ready = read_json(self._state_file)
+            self.done, self.reused, self.truncated, *ready = _state_of(draft, kind)
         self._committed = time.monotonic()
         self._vectors = _reserved(draft / f"{kind}.npy", mode, np.float16, (total, dim))
         self._hashes = _reserved(draft / f"{kind}_hashes.npy", mode, np.uint64, (total,))
@@ -699,6 +709,8 @@ def _reserved(
     Where the disk is full this is an error; a write to mapped memory without a place would end
     the process.
     """
+    if mode == "r+" and not path.is_file():
+        raise DamagedFileError(f"{path}: missing")
     mapped = np.lib.format.open_memmap(path, mode, kind, shape)
     if mapped.shape != shape or mapped.dtype != kind:
         raise DamagedFileError(f"{path}: not the array that was begun")

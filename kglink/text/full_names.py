@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from kglink.text.language import function_words
+from kglink.text.words import cuts_word
 
 _WORD = r"[A-ZÀ-ÖØ-Þ](?:[\w'’-]*[^\W_]|\.)?"
 _RUN = re.compile(rf"(?<![\w'’-])[^\W\d_a-zß-öø-ÿ](?:[\w'’-]*[^\W_]|\.)?(?: {_WORD})+")
@@ -31,11 +32,11 @@ _NOT_FIRST = frozenset((
 ))  # fmt: skip
 
 
-_NICK = r"[^\W\d_a-zß-öø-ÿ][^\"”'’\n]{0,23}"
+_NICK = r"([^\W\d_a-zß-öø-ÿ][^\"”'’\n]{0,23})"
 _NICKNAMED = re.compile(
-    rf"(?<![\w'’-])(?P<first>{_WORD}(?: {_WORD}){{0,2}})"
-    rf" (?:\"(?P<nick>{_NICK})\"|“({_NICK})”|'({_NICK})'|‘({_NICK})’)"
-    rf" (?P<last>[^\W\d_a-zß-öø-ÿ][\w-]*[^\W_])"
+    rf"(?<![\w'’-])({_WORD}(?: {_WORD}){{0,2}})"
+    rf" (?:\"{_NICK}\"|“{_NICK}”|'{_NICK}'|‘{_NICK}’)"
+    rf" ([^\W\d_a-zß-öø-ÿ][\w-]*[^\W_])"
 )
 #: What joins the words of a longer name: a space, a hyphen, "of the".
 _JOINED = r"( (?:of|de|du|di|von)(?: the| la)? | |-)"
@@ -45,9 +46,12 @@ _LONGEST_BEFORE = 60
 _TITLES = frozenset((
     "Mr", "Mrs", "Ms", "Dr", "Prof", "Sir", "Lord", "Lady", "President", "Senator", "Judge", "King",
     "Queen", "Pope", "Saint", "General", "Captain", "Colonel", "Professor", "Minister",
-    "Lieutenant", "Lt", "Lt.", "Sergeant", "Sgt", "Sgt.", "Detective", "Inspector", "Officer",
+    "Lieutenant", "Lt", "Sergeant", "Sgt", "Capt", "Detective", "Inspector", "Officer",
     "Major", "Admiral", "Mayor", "Governor", "Chief",
 ))  # fmt: skip
+
+
+_NO_FIRST_NAMES = _TITLES | _NOT_FIRST
 
 
 class Nicknamed(NamedTuple):
@@ -61,12 +65,14 @@ class Nicknamed(NamedTuple):
 def nicknamed(text: str) -> Iterator[Nicknamed]:
     """The full names with nicknames in quotation marks: 'Dave "Uncle Dave" Thornton'."""
     for found in _NICKNAMED.finditer(text):
-        nick = next(filter(None, found.group("nick", 3, 4, 5)))
-        first, start = found["first"], found.start()
-        while (word := first.split(" ")[0]) in _TITLES | _NOT_FIRST and word != first:
+        if cuts_word(text, found.end()):
+            continue
+        first, *nicks, last = found.groups()
+        start = found.start()
+        while (word := first.split(" ")[0]).rstrip(".") in _NO_FIRST_NAMES and word != first:
             first = first[len(word) + 1 :]
             start += len(word) + 1
-        names = (f"{one} {found['last']}" for one in (first, first.split(" ")[0], nick))
+        names = (f"{one} {last}" for one in (first, first.split(" ")[0], next(filter(None, nicks))))
         yield Nicknamed(start, found.end(), list(dict.fromkeys(names)))
 
 

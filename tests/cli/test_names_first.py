@@ -112,6 +112,33 @@ def test_damaged_names_are_written_anew_though_the_build_that_waits_has_the_same
     assert json.loads(ran.out)[0]["entities"][0]["title"] == "Venus"
 
 
+@pytest.mark.parametrize("name", ["titles.utf8", "alias.npy"])
+def test_damage_in_an_unfinished_build_costs_few_vectors(
+    kglink: Kglink, workspace: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    encode, blocks = Encoder.encode, iter(range(3))  # the last of four blocks is left
+
+    def stopping(self: Encoder, texts: list[str]) -> np.ndarray:
+        if next(blocks, None) is None:
+            raise KeyboardInterrupt
+        return encode(self, texts)
+
+    with monkeypatch.context() as stopped:
+        stopped.setattr(Encoder, "encode", stopping)
+        kglink("build", code=130)
+    segments = workspace / "spaces/default/segments"
+    (draft,) = segments.glob(".draft-*")
+    if name == "alias.npy":
+        (draft / name).unlink()  # as after kill -9 while it was removed
+    else:
+        (draft / name).write_bytes((draft / name).read_bytes().swapcase())
+    told = kglink("build").err
+    assert "9 vectors encoded" not in told
+    assert "vectors encoded" in told
+    assert not list(segments.glob(".draft-*"))
+    assert kglink("doctor").out
+
+
 def test_a_build_never_writes_into_published_names(
     kglink: Kglink, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -128,9 +155,19 @@ def test_a_build_never_writes_into_published_names(
     assert "9 vectors encoded" in kglink("build").err
 
 
-@pytest.mark.parametrize("damage", ["", "text.state", "text.npy", "names.json"])
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        ("", b""),
+        ("text.state", b"no more"),
+        ("text.state", b"{}"),
+        ("text.npy", b"no more"),
+        ("names.json", b"no more"),
+        ("names.json", b'{"format": 999}'),
+    ],
+)
 def test_vectors_of_an_unfinished_build_are_kept_though_the_kb_changes(
-    kglink: Kglink, workspace: Path, monkeypatch: pytest.MonkeyPatch, damage: str
+    kglink: Kglink, workspace: Path, monkeypatch: pytest.MonkeyPatch, name: str, damage: bytes
 ) -> None:
     monkeypatch.setattr(segment_build, "CHUNK_ROWS", 4)
     with Workspace.open(workspace) as opened:
@@ -157,7 +194,7 @@ def test_vectors_of_an_unfinished_build_are_kept_though_the_kb_changes(
         kglink("link", "-", stdin="The Earth.")
     assert left.is_dir()
     if damage:
-        (left / damage).write_bytes(b"no more")
+        (left / name).write_bytes(damage)
     told = kglink("build").err
     assert ("22 vectors encoded" if damage else "14 vectors encoded") in told
     assert not left.exists()

@@ -52,7 +52,7 @@ _LEGAL_BEHIND = re.compile(rf",?[ ](?:{_LEGAL}|Co|Corporation)(?![\w-])(?:{_DOT.
 _IS_LEGAL = re.compile(rf"(?:{_LEGAL})\.?")
 #: The short word for what a person is, before the name: "[Sen]. Smith".
 _RANK = re.compile(
-    r"(Adm|Capt|Col|Dr|Gen|Gov|Lt|Maj|Mrs?|Ms|Prof|Rep|Rev|Sen|Sgt)\. [^\W\d_a-zß-öø-ÿ]"
+    r"(Adm|Capt|Col|Dr|Gen|Gov|Lt|Maj|Mrs?|Ms|Prof|Rep|Rev|Sen|Sgt)\.[^\S\n][^\W\d_a-zß-öø-ÿ]"
 )
 #: As many characters before the legal form of a company are looked at.
 _FURTHEST = 40
