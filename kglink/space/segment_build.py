@@ -302,7 +302,8 @@ def _state_of(draft: Path, kind: RowKind) -> list[Any]:
     """How many vectors stand in a draft, how many are reused and truncated, and blocks behind."""
     path = draft / f"{kind}.state"
     state = read_json(path)
-    if not (isinstance(state, list) and len(state) > 2 and isinstance(state[0], int)):
+    is_state = isinstance(state, list) and len(state) > 2 and isinstance(state[0], int)
+    if not is_state or state[0] < 0:
         raise DamagedFileError(f"{path}: not the state of a build")
     return state
 
