@@ -302,10 +302,9 @@ def _state_of(draft: Path, kind: RowKind) -> list[Any]:
     """How many vectors stand in a draft, how many are reused and truncated, and blocks behind."""
     path = draft / f"{kind}.state"
     state = read_json(path)
-    is_state = isinstance(state, list) and len(state) > 2 and isinstance(state[0], int)
-    if not is_state or state[0] < 0:
-        raise DamagedFileError(f"{path}: not the state of a build")
-    return state
+    if isinstance(state, list) and len(state) > 2 and isinstance(state[0], int) and state[0] >= 0:
+        return state
+    raise DamagedFileError(f"{path}: not the state of a build")
 
 
 def _fill(
