@@ -3,10 +3,10 @@
     python benchmarks/cluster_kills.py WORKSPACE TEXTS [--seconds 3600] [--seed N]
 
 TEXTS is a folder that makes some twenty chunks, such as a thousand texts of 500 letters. It is
-first linked by one process. Then it is linked by two workers of a Ray cluster that the command
-starts, and at random moments a worker is killed, or the command with all that it started. What was
-killed or has failed is started again until it ends; then its bytes must equal those of the one
-process. Linux only.
+linked by one process, and on Ray. Then it is linked again and again by two workers of a cluster
+that the command starts, and at random moments a worker is killed, or the command with all that it
+started. What was killed or has failed is started again until it ends; then its bytes must equal
+those of the one process. Linux only.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from contextlib import suppress
 from pathlib import Path
 
 KGLINK = Path(sys.executable).with_name("kglink")
-#: Seconds between two kills, at least and at most, and runs of which one must end.
-BETWEEN, RUNS = (1.0, 20.0), 12
+#: Runs that are disturbed before one may end.
+RUNS = 8
 #: How often it is the command that is killed.
 OF_COMMAND = 0.25
 
@@ -45,25 +45,31 @@ def main() -> None:
         subprocess.run(list(map(str, command)), check=True, capture_output=True)
         undisturbed = out.read_bytes()
         on_ray = [*map(str, command), "--engine", "ray", "--workers", "2"]
+        out.unlink()
+        began = time.monotonic()
+        subprocess.run(on_ray, check=True, capture_output=True)
+        calm = time.monotonic() - began
         while time.monotonic() < until:
             out.unlink()
-            for _ in range(RUNS):
-                ended = disturbed(on_ray, chance, seen)
+            for run in range(RUNS + 1):
+                ended = disturbed(on_ray, chance, calm if run < RUNS else 1e6, seen)
                 seen[ended] += 1
                 if ended == "whole":
                     break
             seen["equal" if out.exists() and out.read_bytes() == undisturbed else "WRONG"] += 1
+            if not out.exists():
+                break
             print(dict(seen), flush=True)
     if seen["WRONG"]:
         raise SystemExit(1)
 
 
-def disturbed(command: list[str], chance: random.Random, seen: Counter[str]) -> str:
-    """Run a command and kill at random; how it ended."""
+def disturbed(command: list[str], chance: random.Random, longest: float, seen: Counter[str]) -> str:
+    """Run a command and kill at random, ``longest`` seconds apart at most; how it ended."""
     child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     while True:
         try:
-            _, told = child.communicate(timeout=chance.uniform(*BETWEEN))
+            _, told = child.communicate(timeout=longest * chance.random())
         except subprocess.TimeoutExpired:
             below = descendants(child.pid)
             workers = [pid for pid in below if program(pid).startswith("ray::Worker")]
