@@ -103,7 +103,7 @@ class BatchReader:
             contexts = PooledContexts(self._space, self._measure, read.contexts, names)
         batch = Batch(
             list(surfaces.values()),
-            [[surfaces[text] for text in (own, *filter(None, [full]))] for own, full, _ in kept],
+            [[surfaces[one] for one in ([own, full] if full else [own])] for own, full, _ in kept],
             contexts,
             likeness=[of for _, _, of in kept],
         )

@@ -269,14 +269,18 @@ def names_segment(plan: SegmentPlan, root: Path, progress: OnProgress) -> Path:
 
 def vectors_there(plan: SegmentPlan, root: Path) -> int:
     """How many vectors the draft of ``plan`` holds."""
-    return sum(len(_left_in(root / plan.draft_name, kind, plan.model)[0]) for kind in plan.rows)
+    return _vectors_in(root / plan.draft_name, plan)
+
+
+def _vectors_in(draft: Path, plan: SegmentPlan) -> int:
+    return sum(len(_left_in(draft, kind, plan.model)[0]) for kind in plan.rows)
 
 
 def fullest_draft(plan: SegmentPlan, root: Path) -> Path | None:
     """The draft with most vectors that was begun before the KB of ``plan`` changed, if any is."""
     name = re.compile(rf"{re.escape(_DRAFT + plan.kb)}-[0-9a-f]{{12}}")
     counts = {
-        path: sum(len(_left_in(path, kind, plan.model)[0]) for kind in plan.rows)
+        path: _vectors_in(path, plan)
         for path in root.glob(f"{_DRAFT}*")
         if name.fullmatch(path.name) and path.name != plan.draft_name
     }

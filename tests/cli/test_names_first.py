@@ -112,11 +112,9 @@ def test_damaged_names_are_written_anew_though_the_build_that_waits_has_the_same
     assert json.loads(ran.out)[0]["entities"][0]["title"] == "Venus"
 
 
-@pytest.mark.parametrize("name", ["titles.utf8", "alias.npy"])
-def test_damage_in_an_unfinished_build_costs_few_vectors(
-    kglink: Kglink, workspace: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    encode, blocks = Encoder.encode, iter(range(3))  # the last of four blocks is left
+def stop_after(count: int, kglink: Kglink, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Interrupt a build when so many blocks are encoded."""
+    encode, blocks = Encoder.encode, iter(range(count))
 
     def stopping(self: Encoder, texts: list[str]) -> np.ndarray:
         if next(blocks, None) is None:
@@ -126,6 +124,13 @@ def test_damage_in_an_unfinished_build_costs_few_vectors(
     with monkeypatch.context() as stopped:
         stopped.setattr(Encoder, "encode", stopping)
         kglink("build", code=130)
+
+
+@pytest.mark.parametrize("name", ["titles.utf8", "alias.npy"])
+def test_damage_in_an_unfinished_build_costs_few_vectors(
+    kglink: Kglink, workspace: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    stop_after(3, kglink, monkeypatch)  # the last of four blocks is left
     segments = workspace / "spaces/default/segments"
     (draft,) = segments.glob(".draft-*")
     if name == "alias.npy":
@@ -174,16 +179,7 @@ def test_vectors_of_an_unfinished_build_are_kept_though_the_kb_changes(
         for kb in ("planets", "gods"):
             opened.remove_kb(kb)
         opened.add_kb("towns", [Entity(str(at), f"Town {at}") for at in range(10)])
-    encode, blocks = Encoder.encode, iter(range(2))
-
-    def stopping(self: Encoder, texts: list[str]) -> np.ndarray:
-        if next(blocks, None) is None:
-            raise KeyboardInterrupt
-        return encode(self, texts)
-
-    with monkeypatch.context() as stopped:
-        stopped.setattr(Encoder, "encode", stopping)
-        kglink("build", code=130)
+    stop_after(2, kglink, monkeypatch)
     (left,) = (workspace / "spaces/default/segments").glob(".draft-towns-*")
     assert json.loads((left / "text.state").read_text())[0] == 8
     with monkeypatch.context() as only_names:

@@ -75,7 +75,7 @@ MOST: dict[str, Size] = {
     "kglink/sources": Size(1_811, 10, 18),
     # Segments in layers: an update writes what changed; rounded codes are compared anew; lists of
     # token vectors around centroids.
-    "kglink/space": Size(4_183, 18, 48),
+    "kglink/space": Size(4_187, 18, 48),
     # Sources that are annotated at random count nothing.
     "kglink/store": Size(4_778, 22, 40),
     "kglink/testing": Size(1_970, 13, 19),
