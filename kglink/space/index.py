@@ -47,7 +47,7 @@ class IndexChoice(NamedTuple):
 
 #: What a space gets instead that grows beyond so many rows: a search of them takes a core 40 ms.
 LARGE_INDEX = IndexChoice(  # the preset `rabitq`
-    "kglink/faiss", {"factory": "IVF{lists},RaBitQ2", "nprobe": 256, "oversampling": 4}
+    "kglink/faiss", {"factory": "IVF{lists},RaBitQ2", "oversampling": 4}
 )
 MOST_EXACT = 1_000_000
 

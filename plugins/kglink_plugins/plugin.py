@@ -362,8 +362,9 @@ class FactorySettings(IndexSettings):
     lists that suits the rows."""
     train_rows: int = Field(200_000, ge=1)
     """Rows drawn at random to train an index that needs it."""
-    nprobe: int = Field(32, ge=1)
-    """Lists that an IVF index looks into per query."""
+    nprobe: int = Field(0, ge=0)
+    """Lists that an IVF index looks into per query; 0: as many as find .98 of what all lists
+    hold of the nearest 64 rows, measured with rows of the index while it is built."""
     oversampling: int = Field(1, ge=1, le=100)
     """How many times as many rows are fetched as are wanted, and compared anew by their vectors, if
     the index holds rounded codes."""
@@ -382,7 +383,7 @@ class FactorySettings(IndexSettings):
     # fmt: off
     presets: ClassVar[Mapping[str, IndexPreset]] = {
         "rabitq": IndexPreset(
-            {"factory": f"IVF{LISTS},RaBitQ2", "nprobe": 256, "oversampling": 4},
+            {"factory": f"IVF{LISTS},RaBitQ2", "oversampling": 4},
             "rows in lists, two bits a number, what is found compared anew: for millions"),
         "hnsw-accurate": IndexPreset(
             {"factory": "HNSW128", "ef_construction": 200, "ef_search": 256},
@@ -391,10 +392,10 @@ class FactorySettings(IndexSettings):
             {"factory": "HNSW128", "ef_construction": 200, "ef_search": 128},
             "the same graph, 128 nodes kept per query (BLINK's HNSW 2)"),
         "ivf": IndexPreset(
-            {"factory": f"IVF{LISTS},Flat", "nprobe": 64},
-            "rows in lists around centres, the 64 nearest lists looked into"),
+            {"factory": f"IVF{LISTS},Flat"},
+            "rows in lists around centres, the nearest lists looked into"),
         "ivf-sq8": IndexPreset(
-            {"factory": f"IVF{LISTS},SQ8", "nprobe": 64, "oversampling": 2},
+            {"factory": f"IVF{LISTS},SQ8", "oversampling": 2},
             "the same lists, each number of a row in one byte"),
         "sq8": IndexPreset(
             {"factory": "SQ8", "oversampling": 2},

@@ -485,6 +485,6 @@ def test_lists_that_name_rows_outside_of_the_index_are_refused(tmp_path: Path) -
     for number in range(index.nlist):
         count = index.invlists.list_size(number)
         faiss.rev_swig_ptr(index.invlists.get_ids(number), count)[:] = 10**9
-    damaged = FactoryIndex(index)
+    damaged = FactoryIndex(index, FactorySettings())
     with pytest.raises(DamagedSpaceError, match="rows that it does not have"):
         damaged.search(rows[:2], 3)

@@ -172,6 +172,31 @@ def test_settings_that_search_alone_reads_are_set_when_a_file_is_opened(tmp_path
     assert recall(wider, None) > recall(graph, None) + 0.05
 
 
+def test_as_many_lists_are_looked_into_as_it_takes_to_find_the_nearest_rows(tmp_path: Path) -> None:
+    centres = 8 * unit_rows(30, 2)
+    apart = np.concatenate([centre + unit_rows(100, at) for at, centre in enumerate(centres)])
+    lists = {}
+    for name, rows in {"apart": apart, "everywhere": VECTORS}.items():
+        index = built(rows, factory="IVF{lists},Flat")
+        index.save(tmp_path / name)
+        lists[name] = faiss.read_index(str(tmp_path / name)).nprobe
+        asked = (rows[::20] + unit_rows(len(rows[::20]), 99) / 20).astype(np.float32)
+        wanted = FlatBackend().build([rows], DIM).search(asked, 64)[1]
+        found = index.search(asked, 64)[1]
+        share = np.mean([np.isin(*pair).mean() for pair in zip(wanted, found, strict=True)])
+        assert share >= 0.96
+    assert lists["apart"] <= 12
+    assert 40 < lists["everywhere"] < 76
+
+
+def test_a_file_keeps_how_many_lists_are_enough_whatever_it_was_opened_with(tmp_path: Path) -> None:
+    made = built(VECTORS, factory="IVF{lists},Flat", nprobe=1)
+    made.save(tmp_path / "lists")
+    enough = FactoryBackend(FactorySettings(factory="IVF{lists},Flat")).load(tmp_path / "lists")
+    assert recall(made, None) < 0.3
+    assert recall(enough, None) > 0.96
+
+
 class OwnSettings(IndexSettings):
     """Settings of a third party's back end, without presets."""
 

@@ -41,6 +41,9 @@ _ADDED = 65536
 _WHOLE = (faiss.IndexFlat, faiss.IndexIVFFlat, faiss.IndexHNSWFlat)
 #: Rows that a list's centre is learnt from at least, below which faiss warns.
 _ROWS_PER_LIST = 39
+#: An index looks into so many lists that rows drawn from it find this share of the nearest rows,
+#: which all lists together would give them. Mentions find .01 less than rows do.
+_SHARE, _DRAWN, _NEAREST, _FEWEST_LISTS = 0.98, 128, 64, 8
 
 
 def suitable_lists(rows: int) -> int:
@@ -79,13 +82,14 @@ class FactoryBackend:
                     index.train(self._ready(self._sample(rows), longest))
                 for at in _blocks(len(rows)):
                     index.add(self._ready(rows[at], longest))
-        return _wrap(index, self._settings.oversampling)
+                self._choose_lists(index, rows, longest)
+        return _wrap(index, self._settings)
 
     def load(self, path: Path) -> VectorIndex:
         """Open a file that ``save`` wrote, memory-mapped where its kind allows it."""
         index = read_index(path, distances=self._settings.distances)
         self._tune(index)
-        return _wrap(index, self._settings.oversampling)
+        return _wrap(index, self._settings)
 
     def _empty(self, dim: int, rows: int) -> Any:
         """A new index of the wanted kind for a number of rows, by products or distances."""
@@ -108,7 +112,6 @@ class FactoryBackend:
         """Set how hard an index searches."""
         core = _core(index)
         if isinstance(core, faiss.IndexIVF):
-            core.nprobe = min(self._settings.nprobe, core.nlist)
             core.cp.min_points_per_centroid = 1  # else faiss writes to standard error
         if isinstance(core, faiss.IndexHNSW):
             core.hnsw.efSearch = self._settings.ef_search
@@ -121,13 +124,27 @@ class FactoryBackend:
         rest = np.sqrt(np.maximum(longest - _squares(rows), 0))
         return np.ascontiguousarray(np.column_stack([rows, rest]), np.float32)
 
+    def _choose_lists(self, index: Any, rows: FloatArray, longest: float) -> None:
+        """Let an index of lists look into as many as it takes; its file keeps the number."""
+        core = _core(index)
+        if not isinstance(core, faiss.IndexIVF) or not len(rows):
+            return
+        drawn = _drawn(len(rows), _DRAWN)
+        queries = self._ready(np.ascontiguousarray(rows[drawn]), longest)
+
+        def nearest(lists: int) -> IntArray:
+            core.nprobe = lists
+            found: IntArray = index.search(queries, _NEAREST + 1)[1]
+            return np.where(found == drawn[:, None], -1, found)  # Each row finds itself.
+
+        wanted, lists = nearest(core.nlist), min(_FEWEST_LISTS, core.nlist)
+        while lists < core.nlist and _share(nearest(lists), wanted) < _SHARE:
+            lists = min(math.ceil(1.4 * lists), core.nlist)
+        core.nprobe = lists
+
     def _sample(self, rows: FloatArray) -> FloatArray:
         """Rows for training, drawn from all of them and the same each time."""
-        if len(rows) <= self._settings.train_rows:
-            return np.ascontiguousarray(rows)
-        rng = np.random.default_rng(0)
-        chosen = rng.choice(len(rows), self._settings.train_rows, replace=False)
-        return np.ascontiguousarray(rows[np.sort(chosen)])
+        return np.ascontiguousarray(rows[_drawn(len(rows), self._settings.train_rows)])
 
 
 class FactoryIndex:
@@ -140,10 +157,11 @@ class FactoryIndex:
 
     exact = False
 
-    def __init__(self, index: Any, oversampling: int = 1) -> None:
+    def __init__(self, index: Any, settings: FactorySettings) -> None:
         self.size = int(index.ntotal)
-        self.oversampling = 1 if isinstance(index, _WHOLE) else oversampling
+        self.oversampling = 1 if isinstance(index, _WHOLE) else settings.oversampling
         self._index = index
+        self._lists = settings.nprobe
         self._distances = index.metric_type == faiss.METRIC_L2
         self.dim = int(index.d) - self._distances
         self._graph = _graph(index)
@@ -179,11 +197,12 @@ class FactoryIndex:
     def _fetch(
         self, queries: FloatArray, count: int, selector: Any, *, wider: float
     ) -> tuple[FloatArray, IntArray]:
-        params = _parameters(self._index, selector, wider=wider)
         kind = type(self._index).__name__
-        core, visited = _core(self._index), float(self.size)
+        core, lists, visited = _core(self._index), 0, float(self.size)
         if isinstance(core, faiss.IndexIVF):
-            visited *= min(1.0, core.nprobe * wider / core.nlist)
+            lists = min(math.ceil((self._lists or core.nprobe or 1) * wider), core.nlist)
+            visited *= lists / core.nlist
+        params = _parameters(self._index, selector, lists, wider=wider)
         with (
             faiss_errors(f"{kind} cannot be searched", hint="Use kglink/flat for this."),
             threads_for(int(len(queries) * visited * self.dim)),
@@ -200,6 +219,20 @@ class FactoryIndex:
             products = (_squares(queries)[:, None] + longest - scores) / 2
             scores = np.where(rows >= 0, products, -np.inf).astype(np.float32)
         return scores, rows
+
+
+def _drawn(rows: int, most: int) -> IntArray:
+    """Numbers of some rows, in order, the same each time; of all where they are no more."""
+    if rows <= most:
+        return np.arange(rows)
+    return np.sort(np.random.default_rng(0).choice(rows, most, replace=False))
+
+
+def _share(found: IntArray, wanted: IntArray) -> float:
+    """How much of what is wanted was found, query by query; -1 is nothing."""
+    pairs = zip(found, wanted, strict=True)
+    hits = sum(len(np.intersect1d(some[some >= 0], best)) for some, best in pairs)
+    return hits / max(1, int((wanted >= 0).sum()))
 
 
 def _squares(rows: FloatArray) -> FloatArray:
@@ -234,16 +267,16 @@ def _graph(index: Any) -> _Graph | None:
     index = faiss.downcast_index(index)
     if not isinstance(index, faiss.IndexHNSW):
         return None
-    rows = _wrap(faiss.downcast_index(index.storage))
+    rows = _wrap(faiss.downcast_index(index.storage), FactorySettings())
     # The lowest level, where nearly all of a search takes place, has twice as many links.
     return _Graph(rows, index.hnsw.nb_neighbors(0) // 2, index.hnsw.efSearch)
 
 
-def _wrap(index: Any, oversampling: int = 1) -> VectorIndex:
+def _wrap(index: Any, settings: FactorySettings) -> VectorIndex:
     """A flat index is exact, whoever made it."""
     products = index.metric_type == faiss.METRIC_INNER_PRODUCT
     flat = isinstance(index, faiss.IndexFlat) and products
-    return FlatIndex(index) if flat else FactoryIndex(index, oversampling)
+    return FlatIndex(index) if flat else FactoryIndex(index, settings)
 
 
 def _core(index: Any) -> Any:
@@ -258,21 +291,21 @@ def _core(index: Any) -> Any:
             return index
 
 
-def _parameters(index: Any, selector: Any, *, wider: float) -> Any:
+def _parameters(index: Any, selector: Any, lists: int, *, wider: float) -> Any:
     """Search parameters of the right class for an index and all that it wraps.
 
-    ``wider``: how many times as many rows are visited as in a search without a selector.
+    ``lists`` are looked into; ``wider``: how many times as many nodes of a graph are visited as in
+    a search without a selector.
     """
     index = faiss.downcast_index(index)
     if isinstance(index, faiss.IndexPreTransform):
-        inner = _parameters(index.index, selector, wider=wider)
+        inner = _parameters(index.index, selector, lists, wider=wider)
         return faiss.SearchParametersPreTransform(index_params=inner)
     if isinstance(index, faiss.IndexRefine):
-        inner = _parameters(index.base_index, selector, wider=wider)
+        inner = _parameters(index.base_index, selector, lists, wider=wider)
         return faiss.IndexRefineSearchParameters(base_index_params=inner)
     if isinstance(index, faiss.IndexIVF):
-        nprobe = min(index.nlist, math.ceil(index.nprobe * wider))
-        return faiss.SearchParametersIVF(sel=selector, nprobe=nprobe)
+        return faiss.SearchParametersIVF(sel=selector, nprobe=lists)
     if isinstance(index, faiss.IndexHNSW):
         effort = min(index.ntotal, math.ceil(index.hnsw.efSearch * wider))
         return faiss.SearchParametersHNSW(sel=selector, efSearch=effort)
