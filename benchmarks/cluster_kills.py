@@ -83,7 +83,7 @@ def disturbed(command: list[str], chance: random.Random, longest: float, seen: C
                 seen["worker killed"] += 1
             continue
         if child.returncode:
-            print(told.decode(errors="replace")[-400:], flush=True)
+            print(told.decode(errors="replace")[-2400:], flush=True)
         return "failed" if child.returncode else "whole"
 
 

@@ -265,9 +265,11 @@ class Linker:
         return described(self._store, rankings, self._depth)
 
     def _batches(self, texts: Iterable[TextInput]) -> Iterator[list[_Text]]:
-        batch: list[_Text] = []
-        mentions = 0
+        # Texts of two groups are never read together: a worker that has one of the groups alone
+        # gives the same numbers to the last bit.
         for group in text_groups(texts):
+            batch: list[_Text] = []
+            mentions = 0
             searched = [one.text for one in group if one.spans is None]
             proposed = iter(proposals_of(searched, self.detectors) if searched else ())
             for source in group:
@@ -277,7 +279,7 @@ class Linker:
                 if mentions >= BATCH_MENTIONS or len(batch) >= BATCH_TEXTS:
                     yield batch
                     batch, mentions = [], 0
-        yield batch
+            yield batch
 
     def _mentions(self, source: TextInput, spans: Sequence[Span]) -> list[MentionInText]:
         """The mentions of a text in reading order: those that were given, else proposed ones."""

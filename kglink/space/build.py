@@ -39,16 +39,14 @@ from kglink.space.manifest import (
 )
 from kglink.space.segment import INFO_FILE, Segment
 from kglink.space.segment_build import (
-    EncodeBlocks,
-    SegmentPlan,
-    SpaceSource,
-    TextEncoder,
     build_names,
     build_segment,
     fullest_draft,
     names_segment,
     vectors_there,
 )
+from kglink.space.segment_plan import SegmentPlan, SpaceSource
+from kglink.space.segment_vectors import EncodeBlocks, TextEncoder
 from kglink.space.space import BackendOf, row_spans
 
 #: So few vectors are made at once: names are not published before them.

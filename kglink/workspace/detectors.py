@@ -13,7 +13,7 @@ from kglink.models.head_folder import TAGGER
 from kglink.plugins import Detector, NameRow, Names, PluginSettings, Registry
 from kglink.plugins.settings import setting_keys
 from kglink.space.folder import SpaceFolder
-from kglink.space.segment_build import alias_rows
+from kglink.space.segment_names import alias_rows
 from kglink.space.space import SpaceNames
 from kglink.store import Store
 from kglink.store.memory import PartOfMemory

@@ -19,13 +19,8 @@ from kglink.records import OnProgress
 from kglink.space.build import BuildReport, SpaceBuild, row_kinds
 from kglink.space.folder import SpaceFolder, build_command
 from kglink.space.segment import Segment
-from kglink.space.segment_build import (
-    Block,
-    EncodeBlocks,
-    Encoded,
-    SpaceSource,
-    encode_block,
-)
+from kglink.space.segment_plan import SpaceSource
+from kglink.space.segment_vectors import Block, EncodeBlocks, Encoded, encode_block
 from kglink.space.space import BackendOf, Space
 from kglink.store import KBInfo, Store
 from kglink.store.entity_reader import Changes, FoldedEntity

@@ -140,9 +140,16 @@ class RayWorkers:
             self.start()
         tries: Counter[int] = Counter()
         while waiting or self._is_working:
-            self._work_at(waiting)
-            take()  # the next chunks are made while the workers work
-            for chunk, answer in self._news():
+            try:
+                self._work_at(waiting)
+                take()  # the next chunks are made while the workers work
+                news = list(self._news())
+            except self._ray.exceptions.RayError as error:
+                raise SpaceError(
+                    f"the Ray cluster does not answer: {error}",
+                    hint="The same command asks the cluster anew, and goes on.",
+                ) from error
+            for chunk, answer in news:
                 tries[chunk.number] += 1
                 if isinstance(answer, Failed) and tries[chunk.number] < TRIES:
                     waiting.appendleft(chunk)
@@ -253,6 +260,7 @@ class RayWorkers:
         self._tell(f"waiting for a worker to start: {what} (`ray status` shows more)")
 
     def _lost_start(self, why: str) -> None:
+        self._tell(f"lost a worker that was starting: {why}")
         self._lost_starts += 1
         if self._lost_starts >= TRIES * self._most:
             raise SpaceError(

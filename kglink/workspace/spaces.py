@@ -25,7 +25,7 @@ from kglink.space.build import BuildReport
 from kglink.space.folder import SpaceFolder, space_names
 from kglink.space.manifest import SegmentInfo, read_part
 from kglink.space.segment import INFO_FILE
-from kglink.space.segment_build import Block, Encoded
+from kglink.space.segment_vectors import Block, Encoded
 from kglink.workspace.folder import SPACES_FOLDER, folder_size, named
 from kglink.workspace.joint_space import WorkspaceSpace
 from kglink.workspace.judging import evaluated, judge_rankings

@@ -24,7 +24,7 @@ from conftest import Kglink
 from fake_distributions import FakeEnvironment
 from kglink.errors import SpaceError, UsageError
 from kglink.records import OnProgress, Progress, TextInput
-from kglink.space.segment_build import Block
+from kglink.space.segment_vectors import Block
 from kglink.workspace import Workspace, init_workspace
 from kglink.workspace import resolve as resolving
 from kglink.workspace.link import ChunkLines, LinesJob
@@ -402,7 +402,7 @@ def test_a_cluster_that_loses_a_node_encodes_the_bytes_of_one_process(
     demo_copy: Path, cluster: Any, nodes: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KGLINK_ENCODER_DEVICE", "cpu")
-    monkeypatch.setattr("kglink.space.segment_build.CHUNK_ROWS", 16)
+    monkeypatch.setattr("kglink.space.segment_vectors.CHUNK_ROWS", 16)
     notes, left = [], list(nodes)
 
     def is_time(news: Progress) -> bool:
@@ -457,7 +457,7 @@ def test_token_vectors_of_a_cluster_are_those_of_one_process(
     tmp_path: Path, cluster: Any, nodes: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KGLINK_ENCODER_DEVICE", "cpu")
-    monkeypatch.setattr("kglink.space.segment_build.CHUNK_ENTITIES", 4)
+    monkeypatch.setattr("kglink.space.segment_vectors.CHUNK_ENTITIES", 4)
     monkeypatch.setattr("kglink.space.token_lists.LEAST_TOKENS", 1)
     folder = make_workspace(tmp_path / "workspace")
     model = add_run(folder, "som", shared=False, pooling="tokens", scorer="sum_of_max")

@@ -19,7 +19,7 @@ from kglink.files.manifest import CHECKED_FILE
 from kglink.models import Encoder
 from kglink.records import Entity, Progress
 from kglink.space import build as space_build
-from kglink.space import segment_build
+from kglink.space import segment_vectors
 from kglink.space.folder import SpaceFolder
 
 PLANETS = [
@@ -174,7 +174,7 @@ def test_a_build_never_writes_into_published_names(
 def test_vectors_of_an_unfinished_build_are_kept_though_the_kb_changes(
     kglink: Kglink, workspace: Path, monkeypatch: pytest.MonkeyPatch, name: str, damage: bytes
 ) -> None:
-    monkeypatch.setattr(segment_build, "CHUNK_ROWS", 4)
+    monkeypatch.setattr(segment_vectors, "CHUNK_ROWS", 4)
     with Workspace.open(workspace) as opened:
         for kb in ("planets", "gods"):
             opened.remove_kb(kb)

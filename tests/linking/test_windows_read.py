@@ -10,7 +10,7 @@ import pytest
 
 from kglink.linking.candidates import MEAN_CONTEXT
 from kglink.linking.reading import MentionReader, ReadMentions
-from kglink.records import MentionInText
+from kglink.records import MentionInText, TextInput
 from kglink.workspace import Workspace
 
 TEXT = "Heron counts the lamps at Skerrow Light; the amber glowed, and Heron left Zanzibar."
@@ -23,6 +23,7 @@ class Counting(MentionReader):
         vars(self).update(vars(reader))
         self.windows: list[str] = []
         self.surfaces: list[str] = []
+        self.texts: list[set[str]] = []
 
     def read(
         self,
@@ -35,6 +36,7 @@ class Counting(MentionReader):
     ) -> ReadMentions:
         self.surfaces += surfaces
         self.windows += [mention.surface for mention in mentions]
+        self.texts.append({mention.text for mention in mentions})
         return super().read(surfaces, mentions, names=names, contexts=contexts, tokens=tokens)
 
 
@@ -75,6 +77,20 @@ def test_windows_of_homonyms_are_read_and_each_surface_is_read_once(workspace: W
     ]  # fmt: skip
     assert named[1] == {MEAN_CONTEXT}
     assert MEAN_CONTEXT not in named[0] | named[2] | named[3]
+
+
+def test_texts_of_two_groups_are_never_read_together(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A worker has one group alone, and in half precision a number's last bits depend on the others.
+    monkeypatch.setattr("kglink.linking.pipeline.GROUP_CHARACTERS", len(TEXT))
+    linker = workspace.linker()
+    reader = linker._search.reading._reader
+    assert isinstance(reader, MentionReader)
+    linker._search.reading._reader = counting = Counting(reader)
+    texts = [TEXT, TEXT.replace("Zanzibar", "Kowloon")]
+    assert len(list(linker.link(TextInput(text, text) for text in texts))) == 2
+    assert [one for one in counting.texts if one] == [{text} for text in texts]
 
 
 def test_a_batch_finds_the_same_as_its_mentions_one_by_one(workspace: Workspace) -> None:

@@ -20,7 +20,7 @@ from kglink.space.folder import SpaceFolder
 from kglink.space.layers import HIDDEN_FILE, LayeredSegment
 from kglink.space.manifest import ROW_KINDS
 from kglink.space.segment import Segment
-from kglink.space.segment_build import SpaceSource
+from kglink.space.segment_plan import SpaceSource
 from kglink.space.space import Space, SpaceNames, limited_space
 from kglink.store import IngestJob, Store
 from kglink.workspace import Workspace

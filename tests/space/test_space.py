@@ -24,11 +24,12 @@ from kglink.files import atomic
 from kglink.models.source import ModelInfo
 from kglink.plugins import IndexBackend, load_registry
 from kglink.records import Alias, Entity
-from kglink.space import segment_build
+from kglink.space import segment_vectors
 from kglink.space.build import BuildReport, SpaceBuild
 from kglink.space.folder import SpaceFolder, space_names
 from kglink.space.segment import Segment
-from kglink.space.segment_build import Block, Encoded, SpaceSource
+from kglink.space.segment_plan import SpaceSource
+from kglink.space.segment_vectors import Block, Encoded
 from kglink.space.space import Space, SpaceNames
 from kglink.store.entity_reader import FoldedEntity
 from kglink.text.entity_text import entity_text
@@ -185,7 +186,7 @@ def thirty() -> list[Entity]:
 @pytest.fixture
 def whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SpaceFolder:
     """A space of thirty entities that nothing interrupted, made four rows at a time."""
-    monkeypatch.setattr(segment_build, "CHUNK_ROWS", 4)
+    monkeypatch.setattr(segment_vectors, "CHUNK_ROWS", 4)
     made = SpaceFolder(tmp_path / "whole", "default")
     build(made, source("kb", *thirty()))
     return made
@@ -211,11 +212,11 @@ def test_blocks_that_come_back_in_any_order_are_kept(
     entities, broken = thirty(), folder
     encoder = HashEncoder()
 
-    def backwards(lost: int) -> segment_build.EncodeBlocks:
+    def backwards(lost: int) -> segment_vectors.EncodeBlocks:
         def encode(blocks: Iterator[Block]) -> Iterator[tuple[Block, Encoded]]:
             for block in reversed(list(blocks)):
                 if block.first != lost:
-                    yield block, segment_build.encode_block(encoder, block)
+                    yield block, segment_vectors.encode_block(encoder, block)
             if lost >= 0:
                 raise SpaceError("a block is lost")
 
@@ -244,8 +245,8 @@ def test_what_is_encoded_is_safe_after_some_seconds(
 
     def safe_rows(commit_every: float) -> list[int]:
         """How many rows of texts a kill would have left each time that the encoder was called."""
-        monkeypatch.setattr(segment_build, "CHUNK_ROWS", 4)
-        monkeypatch.setattr(segment_build, "COMMIT_EVERY", commit_every)
+        monkeypatch.setattr(segment_vectors, "CHUNK_ROWS", 4)
+        monkeypatch.setattr(segment_vectors, "COMMIT_EVERY", commit_every)
         found = []
 
         class Watching(HashEncoder):
@@ -268,7 +269,7 @@ def test_progress_counts_the_rows_of_an_interrupted_build(
     folder: SpaceFolder, monkeypatch: pytest.MonkeyPatch, texts: int, there: int
 ) -> None:
     """All of them at once, before the first new one: they must not count as quick work."""
-    monkeypatch.setattr(segment_build, "CHUNK_ROWS", 4)
+    monkeypatch.setattr(segment_vectors, "CHUNK_ROWS", 4)
     entities = thirty()
     with pytest.raises(KeyboardInterrupt):
         build(folder, source("kb", *entities), encoder=HashEncoder(fail_after=texts))

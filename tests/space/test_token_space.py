@@ -19,8 +19,8 @@ from kglink.models.runtime import TokenMatrices, as_bf16
 from kglink.models.settings import InputSettings
 from kglink.plugins import Encoded
 from kglink.records import Entity
-from kglink.space import segment_build, token_lists
-from kglink.space.segment_build import Block
+from kglink.space import segment_vectors, token_lists
+from kglink.space.segment_vectors import Block
 from kglink.space.token_rows import TokenRowsWriter
 from kglink.workspace import Workspace
 from store_support import job
@@ -217,7 +217,7 @@ def test_an_update_keeps_the_matrices_of_what_reads_the_same(
 def test_an_interrupted_build_goes_on_in_the_middle_of_the_tokens(
     folder: Path, monkeypatch: pytest.MonkeyPatch, stop_at: str
 ) -> None:
-    monkeypatch.setattr(segment_build, "CHUNK_ENTITIES", 16)
+    monkeypatch.setattr(segment_vectors, "CHUNK_ENTITIES", 16)
     with opened(folder, space__name="whole") as workspace:
         workspace.build(model="runs/cosine/model")
     real = Encoder.entity_matrices
@@ -259,7 +259,7 @@ def _tokens(space: Path) -> dict[str, bytes]:
 def test_blocks_of_a_large_kb_are_encoded_elsewhere(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(segment_build, "CHUNK_ENTITIES", 8)
+    monkeypatch.setattr(segment_vectors, "CHUNK_ENTITIES", 8)
     monkeypatch.setattr(token_lists, "LEAST_TOKENS", 1)
     steps: list[str] = []
     with opened(folder, space__name="here") as workspace:
@@ -272,7 +272,7 @@ def test_blocks_of_a_large_kb_are_encoded_elsewhere(
         work = pickle.loads(pickle.dumps(space.encode_job()))  # noqa: S301 - our own
         work.load()
 
-        def backwards(blocks: Iterator[Block]) -> Iterator[tuple[Block, segment_build.Encoded]]:
+        def backwards(blocks: Iterator[Block]) -> Iterator[tuple[Block, segment_vectors.Encoded]]:
             held = list(blocks)
             for block in held if held and held[0].kind == "tokens" else reversed(held):
                 yield block, work.do(block)

@@ -16,7 +16,7 @@ from conftest import Kglink
 from kglink.errors import ConfigError, ModelError, SpaceError, UsageError
 from kglink.models import Encoder
 from kglink.records import Entity
-from kglink.space import segment_build
+from kglink.space import segment_vectors
 from kglink.space.folder import SpaceFolder, space_names
 from kglink.space.manifest import SpaceManifest
 from store_support import job
@@ -270,7 +270,7 @@ def test_after_an_update_only_what_the_tower_reads_anew_is_encoded(folder: Path)
 def test_an_interrupted_build_of_a_trained_space_ends_in_the_same_bytes(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(segment_build, "CHUNK_ROWS", 16)
+    monkeypatch.setattr(segment_vectors, "CHUNK_ROWS", 16)
     with opened(folder, space__name="whole") as workspace:
         workspace.build(model="runs/one/model")
     real = Encoder.encode_entities
