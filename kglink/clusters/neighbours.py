@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kglink.arrays import FloatArray, IntArray
+from kglink.processor import import_faiss
 
 #: Up to this number, all vectors are compared with each other; it takes seconds.
 MOST_EXACT = 50_000
@@ -66,8 +67,7 @@ def _best(block: FloatArray, wanted: int) -> IntArray:
 
 
 def _by_cells(vectors: FloatArray, k: int, found: Neighbours) -> Neighbours:
-    import faiss
-
+    faiss = import_faiss()
     count, dim = vectors.shape
     cells = int(2 * count**0.5)
     quantizer = faiss.IndexFlatIP(dim)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from kglink.errors import ConfigError
+from kglink.processor import cpu_flags
 
 Precision = Literal["auto", "fp32", "bf16", "fp16", "int8"]
 
@@ -26,18 +27,6 @@ class Hardware:
     device: str
     precision: Precision
     threads: int
-
-
-def cpu_flags(cpuinfo: Path = Path("/proc/cpuinfo")) -> frozenset[str]:
-    """The instruction sets that the CPU reports; empty where the system does not say."""
-    if not cpuinfo.exists():
-        return frozenset()
-    with cpuinfo.open(encoding="utf-8", errors="replace") as lines:
-        for line in lines:
-            name, _, value = line.partition(":")
-            if name.strip() in {"flags", "Features"}:
-                return frozenset(value.split())
-    return frozenset()
 
 
 def usable_cores(

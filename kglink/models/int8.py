@@ -12,7 +12,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from kglink.models.hardware import cpu_flags
+from kglink.processor import cpu_flags
 
 #: Instruction sets that add products of bytes without overflow; others get weights of 7 bits.
 _EXACT = frozenset({"avx512_vnni", "avx_vnni", "amx_int8"})

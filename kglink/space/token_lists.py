@@ -20,8 +20,9 @@ from torch import Tensor
 from kglink.arrays import IntArray
 from kglink.files.atomic import atomic_file
 from kglink.files.tables import ColumnWriter, map_array, map_column, map_offsets
-from kglink.models.hardware import BF16_FLAGS, cpu_flags
+from kglink.models.hardware import BF16_FLAGS
 from kglink.models.runtime import TokenMatrices, as_bf16, maxima
+from kglink.processor import cpu_flags
 from kglink.space.manifest import space_errors
 from kglink.space.token_rows import TokenRows
 

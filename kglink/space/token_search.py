@@ -23,7 +23,7 @@ import torch.nn.functional as F  # noqa: N812 - the name that torch's documentat
 from torch import Tensor
 
 from kglink.arrays import FloatArray, IntArray
-from kglink.models.hardware import BF16_FLAGS, cpu_flags, usable_cores
+from kglink.models.hardware import BF16_FLAGS, usable_cores
 from kglink.models.runtime import (
     TokenMatrices,
     as_bf16,
@@ -31,6 +31,7 @@ from kglink.models.runtime import (
     single_threaded_workers,
 )
 from kglink.plugins import Encoded, RowRange, Scorer, SumOfMaxRule, TokenScorer
+from kglink.processor import cpu_flags
 from kglink.space.token_lists import TokenLists
 from kglink.space.token_rows import TokenRows, texts_between
 

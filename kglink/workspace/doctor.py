@@ -19,10 +19,11 @@ from rich.filesize import decimal
 from kglink.config import CONFIG_FILE
 from kglink.errors import KglinkError
 from kglink.models import Encoder, choose_hardware, resolve_model
-from kglink.models.hardware import BF16_FLAGS, cpu_flags
+from kglink.models.hardware import BF16_FLAGS
 from kglink.models.model_folder import TRAINED
 from kglink.models.opening import MINILM_NAMES
 from kglink.plugins import Plugin, load_registry
+from kglink.processor import cpu_flags
 from kglink.space.folder import SpaceFolder, space_names
 from kglink.workspace.folder import SCRATCH_FOLDER, SPACES_FOLDER, find_workspace, folder_size
 from kglink.workspace.joint_space import encoder_of, own_encoder

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 from pathlib import Path
 
 import pytest
 import torch
 
+from kglink import processor
 from kglink.errors import ConfigError
 from kglink.models import choose_hardware, hardware
 
@@ -42,8 +44,8 @@ def test_a_container_has_its_quota(four_cpus: Path, quota: str, cores: int) -> N
 def test_cpu_flags(tmp_path: Path) -> None:
     path = tmp_path / "cpuinfo"
     path.write_text("processor\t: 0\nflags\t\t: fpu avx512f avx512_bf16\nbugs\t: none\n")
-    assert hardware.cpu_flags(path) == {"fpu", "avx512f", "avx512_bf16"}
-    assert hardware.cpu_flags(tmp_path / "none") == frozenset()
+    assert processor.cpu_flags(path) == {"fpu", "avx512f", "avx512_bf16"}
+    assert processor.cpu_flags(tmp_path / "none") == frozenset()
 
 
 @pytest.mark.parametrize(
@@ -87,3 +89,41 @@ def test_a_gpu_with_a_number_is_that_of_the_whole_process(monkeypatch: pytest.Mo
     for device in ("auto", "cuda", "cuda:1"):
         choose_hardware(device, "fp16")
     assert chosen == [1]
+
+
+AVX2 = {"avx2", "fma"}
+AVX512 = AVX2 | {"avx512f", "avx512cd", "avx512bw", "avx512dq", "avx512vl"}
+
+
+@pytest.mark.parametrize(
+    ("flags", "kernel"),
+    [(AVX512, "SkylakeX"), (AVX512 - {"avx512bw"}, "Haswell"), (AVX2, "Haswell"), ({"neon"}, "")],
+)
+def test_faiss_gets_the_fastest_kernel_that_the_processor_has(
+    monkeypatch: pytest.MonkeyPatch, flags: set[str], kernel: str
+) -> None:
+    monkeypatch.setattr(processor, "cpu_flags", lambda: frozenset(flags))
+    asked: list[str] = []
+    monkeypatch.setattr(
+        "importlib.import_module",
+        lambda name: asked.append(os.environ.get("OPENBLAS_CORETYPE", "")),
+    )
+    monkeypatch.delenv("OPENBLAS_CORETYPE", raising=False)
+    processor.import_faiss()
+    assert "OPENBLAS_CORETYPE" not in os.environ
+    monkeypatch.setenv("OPENBLAS_CORETYPE", "Zen")
+    processor.import_faiss()
+    assert os.environ["OPENBLAS_CORETYPE"] == "Zen"
+    assert asked == [kernel, "Zen"]
+
+
+def test_the_openblas_of_faiss_has_that_kernel() -> None:
+    wanted = os.environ.get("OPENBLAS_CORETYPE") or processor.blas_kernel()
+    processor.import_faiss()
+    maps = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
+    paths = {line.split()[-1] for line in maps if "faiss_cpu.libs/libopenblas" in line}
+    if not paths or not wanted:
+        pytest.skip("faiss brings no OpenBLAS here, or it chooses its kernel")
+    named = ctypes.CDLL(paths.pop()).openblas_get_corename
+    named.restype = ctypes.c_char_p
+    assert named().decode() == wanted

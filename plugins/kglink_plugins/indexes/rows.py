@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import struct
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,6 +17,7 @@ from kglink.errors import SpaceError, UsageError
 from kglink.files.atomic import atomic_path
 from kglink.models.hardware import usable_cores
 from kglink.plugins import RowRange
+from kglink.processor import import_faiss
 
 
 def check_queries(queries: npt.ArrayLike, k: int, dim: int) -> FloatArray:
@@ -110,8 +110,7 @@ def spool_rows(batches: Iterable[npt.ArrayLike], dim: int, file: BinaryIO) -> Fl
     return np.memmap(file, np.float32, "r", shape=(rows, dim))
 
 
-#: The module, untyped: its stubs miss classes and keyword arguments that it has.
-faiss: Any = importlib.import_module("faiss")
+faiss = import_faiss()
 
 #: From this many queries on, a matrix product is faster than one scan per query. faiss 1.15 has
 #: 128,000 here, with which a batch of 64 queries takes six times as long.
