@@ -42,10 +42,10 @@ from kglink.text.language import language_of
 if TYPE_CHECKING:
     from kglink.store import Store
 
-#: Mentions are encoded and searched together, across documents, up to about this many.
+#: Mentions of a group of texts are encoded and searched together, up to about this many.
 BATCH_MENTIONS = 256
 BATCH_TEXTS = 1024
-#: Detectors read texts of about this many characters at once.
+#: Detectors read texts of about this many characters at once: a group.
 GROUP_CHARACTERS = 1 << 15
 #: Candidates per KB among which the best rival of the answer is looked for.
 LEAST_RIVALS = 4
@@ -279,7 +279,8 @@ class Linker:
                 if mentions >= BATCH_MENTIONS or len(batch) >= BATCH_TEXTS:
                     yield batch
                     batch, mentions = [], 0
-            yield batch
+            if batch:
+                yield batch
 
     def _mentions(self, source: TextInput, spans: Sequence[Span]) -> list[MentionInText]:
         """The mentions of a text in reading order: those that were given, else proposed ones."""
@@ -390,15 +391,21 @@ class Linker:
 
 
 def text_groups(texts: Iterable[TextInput]) -> Iterator[list[TextInput]]:
-    """Texts that detectors read together: about ``GROUP_CHARACTERS`` characters."""
+    """Texts that are read together: about ``GROUP_CHARACTERS`` characters.
+
+    Of texts whose mentions are given, with about ``BATCH_MENTIONS`` mentions.
+    """
     group: list[TextInput] = []
-    characters = 0
+    filled = 0.0
     for text in texts:
         group.append(text)
-        characters += len(text.text)
-        if characters >= GROUP_CHARACTERS or len(group) >= BATCH_TEXTS:
+        if text.spans is None:
+            filled += len(text.text) / GROUP_CHARACTERS
+        else:
+            filled += len(text.spans) / BATCH_MENTIONS
+        if filled >= 1 or len(group) >= BATCH_TEXTS:
             yield group
-            group, characters = [], 0
+            group, filled = [], 0.0
     yield group
 
 

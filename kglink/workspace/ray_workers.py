@@ -9,6 +9,7 @@ import socket
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import suppress
 from importlib.metadata import version
 from itertools import islice
 from types import TracebackType
@@ -116,7 +117,8 @@ class RayWorkers:
         trace: TracebackType | None,
     ) -> None:
         for worker in (*self._idle, *(worker for worker, _ in self._busy.values())):
-            self._ray.kill(worker)
+            with suppress(self._ray.exceptions.RayError):  # the cluster is lost, and they with it
+                self._ray.kill(worker)
         if self._is_ours:
             self._ray.shutdown()
             self._ray._private.worker._worker_logs_enabled = True
@@ -146,7 +148,7 @@ class RayWorkers:
                 news = list(self._news())
             except self._ray.exceptions.RayError as error:
                 raise SpaceError(
-                    f"the Ray cluster does not answer: {error}",
+                    f"the Ray cluster does not answer: {_in_short(error)}",
                     hint="The same command asks the cluster anew, and goes on.",
                 ) from error
             for chunk, answer in news:
@@ -214,9 +216,7 @@ class RayWorkers:
                 answer = self._ray.get(done)
             except self._ray.exceptions.RayError as error:
                 self._ray.kill(worker)
-                # Without the lines in which Ray says what it calls the worker.
-                said = (line for line in str(error).splitlines() if not line.startswith("\t"))
-                why = " ".join(said)[:_LONGEST_ERROR].rstrip()
+                why = _in_short(error)
                 if isinstance(step, Chunk):
                     self._tell(f"lost a worker of {step}: {why}")
                     yield step, Failed(f"its worker was lost: {why}")
@@ -267,6 +267,12 @@ class RayWorkers:
                 f"{self._lost_starts} workers were lost while they started: {why}",
                 hint="If memory ran out, use fewer workers (--workers N): each holds an encoder.",
             )
+
+
+def _in_short(error: Exception) -> str:
+    """What Ray says, without the lines in which it says what it calls the worker."""
+    said = (line for line in str(error).splitlines() if not line.startswith("\t"))
+    return " ".join(said)[:_LONGEST_ERROR].rstrip()
 
 
 def _worker_class() -> type:

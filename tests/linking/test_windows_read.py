@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from kglink.linking.candidates import MEAN_CONTEXT
+from kglink.linking.pipeline import text_groups
 from kglink.linking.reading import MentionReader, ReadMentions
-from kglink.records import MentionInText, TextInput
+from kglink.records import MentionInText, Span, TextInput
 from kglink.workspace import Workspace
 
 TEXT = "Heron counts the lamps at Skerrow Light; the amber glowed, and Heron left Zanzibar."
@@ -91,6 +92,14 @@ def test_texts_of_two_groups_are_never_read_together(
     texts = [TEXT, TEXT.replace("Zanzibar", "Kowloon")]
     assert len(list(linker.link(TextInput(text, text) for text in texts))) == 2
     assert [one for one in counting.texts if one] == [{text} for text in texts]
+
+
+def test_given_mentions_fill_a_group_and_not_the_length_of_their_texts() -> None:
+    long = "Heron " * 200
+    given = [TextInput(str(at), long, (Span(0, 5),)) for at in range(300)]
+    assert [len(group) for group in text_groups(given)] == [256, 44]
+    searched = [TextInput(str(at), long) for at in range(60)]
+    assert [len(group) for group in text_groups(searched)] == [28, 28, 4]
 
 
 def test_a_batch_finds_the_same_as_its_mentions_one_by_one(workspace: Workspace) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from kglink.errors import ConfigError
 from kglink.plugins import IndexSettings, RowRange, VectorIndex, load_registry
 from kglink.workspace.index import presets_of
 from kglink_plugins.indexes.factory import FactoryBackend, suitable_lists
@@ -187,6 +188,17 @@ def test_as_many_lists_are_looked_into_as_it_takes_to_find_the_nearest_rows(tmp_
         assert share >= 0.96
     assert lists["apart"] <= 12
     assert 40 < lists["everywhere"] < 76
+
+
+def test_a_graph_of_centres_finds_as_many_lists_as_are_asked_for() -> None:
+    index = built(VECTORS, factory="IVF64_HNSW8,Flat")
+    assert recall(index, None) > 0.96
+    assert recall(built(VECTORS, factory="IVF64_HNSW8,Flat", nprobe=64), None) == 1
+
+
+def test_lists_are_not_searched_by_distances() -> None:
+    with pytest.raises(ConfigError, match="cannot be searched by distances"):
+        built(VECTORS, factory="IVF8,Flat", distances=True)
 
 
 def test_a_file_keeps_how_many_lists_are_enough_whatever_it_was_opened_with(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ class FactoryBackend:
                     index.train(self._ready(self._sample(rows), longest))
                 for at in _blocks(len(rows)):
                     index.add(self._ready(rows[at], longest))
-                self._choose_lists(index, rows, longest)
+                self._choose_lists(index, rows)
         return _wrap(index, self._settings)
 
     def load(self, path: Path) -> VectorIndex:
@@ -105,6 +105,11 @@ class FactoryBackend:
                 f"faiss cannot make an index {factory!r} of dimension {dim}",
                 hint=f"Examples: SQfp16, SQ8, IVF{LISTS},Flat, IVF1024,Flat, HNSW32, Flat.",
             ) from error
+        if self._settings.distances and isinstance(_core(index), faiss.IndexIVF):
+            raise ConfigError(
+                f"{factory!r} cannot be searched by distances",
+                hint="`distances` is for graphs, such as HNSW32.",
+            )
         self._tune(index)
         return index
 
@@ -124,27 +129,30 @@ class FactoryBackend:
         rest = np.sqrt(np.maximum(longest - _squares(rows), 0))
         return np.ascontiguousarray(np.column_stack([rows, rest]), np.float32)
 
-    def _choose_lists(self, index: Any, rows: FloatArray, longest: float) -> None:
+    def _sample(self, rows: FloatArray) -> FloatArray:
+        """Rows for training, drawn from all of them and the same each time."""
+        if len(rows) <= self._settings.train_rows:
+            return np.ascontiguousarray(rows)  # nothing is copied
+        return np.ascontiguousarray(rows[_drawn(len(rows), self._settings.train_rows)])
+
+    @staticmethod
+    def _choose_lists(index: Any, rows: FloatArray) -> None:
         """Let an index of lists look into as many as it takes; its file keeps the number."""
         core = _core(index)
         if not isinstance(core, faiss.IndexIVF) or not len(rows):
             return
         drawn = _drawn(len(rows), _DRAWN)
-        queries = self._ready(np.ascontiguousarray(rows[drawn]), longest)
+        queries = np.ascontiguousarray(rows[drawn])
 
         def nearest(lists: int) -> IntArray:
-            core.nprobe = lists
-            found: IntArray = index.search(queries, _NEAREST + 1)[1]
+            params = _parameters(index, None, lists, wider=1)
+            found: IntArray = index.search(queries, _NEAREST + 1, params=params)[1]
             return np.where(found == drawn[:, None], -1, found)  # Each row finds itself.
 
         wanted, lists = nearest(core.nlist), min(_FEWEST_LISTS, core.nlist)
         while lists < core.nlist and _share(nearest(lists), wanted) < _SHARE:
             lists = min(math.ceil(1.4 * lists), core.nlist)
         core.nprobe = lists
-
-    def _sample(self, rows: FloatArray) -> FloatArray:
-        """Rows for training, drawn from all of them and the same each time."""
-        return np.ascontiguousarray(rows[_drawn(len(rows), self._settings.train_rows)])
 
 
 class FactoryIndex:
@@ -305,7 +313,10 @@ def _parameters(index: Any, selector: Any, lists: int, *, wider: float) -> Any:
         inner = _parameters(index.base_index, selector, lists, wider=wider)
         return faiss.IndexRefineSearchParameters(base_index_params=inner)
     if isinstance(index, faiss.IndexIVF):
-        return faiss.SearchParametersIVF(sel=selector, nprobe=lists)
+        coarse = None
+        if isinstance(faiss.downcast_index(index.quantizer), faiss.IndexHNSW):  # else it finds few
+            coarse = faiss.SearchParametersHNSW(efSearch=lists)
+        return faiss.SearchParametersIVF(sel=selector, nprobe=lists, quantizer_params=coarse)
     if isinstance(index, faiss.IndexHNSW):
         effort = min(index.ntotal, math.ceil(index.hnsw.efSearch * wider))
         return faiss.SearchParametersHNSW(sel=selector, efSearch=effort)
