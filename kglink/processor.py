@@ -32,7 +32,7 @@ def blas_kernel() -> str:
 
 
 def import_faiss() -> Any:
-    """The module faiss, untyped: its stubs miss classes and keyword arguments that it has.
+    """The module faiss, untyped: its type hints miss classes and arguments that it has.
 
     The OpenBLAS in its wheels is of 2021. It does not know newer processors, and takes a kernel of
     2004 for them: matrix products took 4 to 6 times as long. OPENBLAS_CORETYPE counts first.

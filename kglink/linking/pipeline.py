@@ -276,7 +276,7 @@ class Linker:
                 spans = next(proposed) if source.spans is None else source.spans
                 batch.append(_Text(source, self._mentions(source, spans)))
                 mentions += len(batch[-1].mentions)
-                if mentions >= BATCH_MENTIONS or len(batch) >= BATCH_TEXTS:
+                if mentions >= BATCH_MENTIONS:
                     yield batch
                     batch, mentions = [], 0
             if batch:

@@ -15,9 +15,8 @@ if TYPE_CHECKING:
     from kglink.store.entity_reader import Changes, FoldedEntity
 
 
+#: With this the names of folders begin in which a segment is made.
 DRAFT = ".draft-"
-
-
 #: How many rows of each kind a KB needs.
 Counts = dict[RowKind, int]
 

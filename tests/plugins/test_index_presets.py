@@ -36,9 +36,15 @@ def built(rows: FloatArray, **settings: Any) -> VectorIndex:
     return FactoryBackend(FactorySettings(**settings)).build([rows], rows.shape[1])
 
 
-def recall(index: VectorIndex, ranges: list[RowRange] | None) -> float:
-    wanted = FlatBackend().build([VECTORS], DIM).search(QUERIES, K, ranges)[1]
-    found = index.search(QUERIES, K, ranges)[1]
+def recall(
+    index: VectorIndex,
+    ranges: list[RowRange] | None,
+    rows: FloatArray = VECTORS,
+    queries: FloatArray = QUERIES,
+    k: int = K,
+) -> float:
+    wanted = FlatBackend().build([rows], DIM).search(queries, k, ranges)[1]
+    found = index.search(queries, k, ranges)[1]
     return float(np.mean([np.isin(*pair).mean() for pair in zip(wanted, found, strict=True)]))
 
 
@@ -182,10 +188,7 @@ def test_as_many_lists_are_looked_into_as_it_takes_to_find_the_nearest_rows(tmp_
         index.save(tmp_path / name)
         lists[name] = faiss.read_index(str(tmp_path / name)).nprobe
         asked = (rows[::20] + unit_rows(len(rows[::20]), 99) / 20).astype(np.float32)
-        wanted = FlatBackend().build([rows], DIM).search(asked, 64)[1]
-        found = index.search(asked, 64)[1]
-        share = np.mean([np.isin(*pair).mean() for pair in zip(wanted, found, strict=True)])
-        assert share >= 0.96
+        assert recall(index, None, rows, asked, 64) >= 0.96
     assert lists["apart"] <= 12
     assert 40 < lists["everywhere"] < 76
 
