@@ -9,7 +9,7 @@ import socket
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from itertools import islice
 from types import TracebackType
@@ -142,15 +142,10 @@ class RayWorkers:
             self.start()
         tries: Counter[int] = Counter()
         while waiting or self._is_working:
-            try:
+            with _errors_of(self._ray):
                 self._work_at(waiting)
                 take()  # the next chunks are made while the workers work
                 news = list(self._news())
-            except self._ray.exceptions.RayError as error:
-                raise SpaceError(
-                    f"the Ray cluster does not answer: {_in_short(error)}",
-                    hint="The same command asks the cluster anew, and goes on.",
-                ) from error
             for chunk, answer in news:
                 tries[chunk.number] += 1
                 if isinstance(answer, Failed) and tries[chunk.number] < TRIES:
@@ -181,8 +176,10 @@ class RayWorkers:
             raise UsageError("--engine ray needs Ray", hint=hint) from error
         self._is_ours = _connect(ray)
         self._ray = ray
-        self._given = ray.put(self._job)
-        gpus = 0 if self._job.device == "cpu" else int(ray.cluster_resources().get("GPU", 0))
+        with _errors_of(ray):
+            self._given = ray.put(self._job)
+            here = ray.cluster_resources()
+        gpus = 0 if self._job.device == "cpu" else int(here.get("GPU", 0))
         share = 1 / math.ceil(self._most / gpus) if gpus else 0  # of a GPU, which they may share
         self._needs = {"CPU": self._job.threads, "GPU": share}
         made = ray.remote(_worker_class())
@@ -269,6 +266,18 @@ class RayWorkers:
             )
 
 
+@contextmanager
+def _errors_of(ray: Any) -> Generator[None]:
+    """Ends the run with a message where the cluster is lost."""
+    try:
+        yield
+    except ray.exceptions.RayError as error:
+        raise SpaceError(
+            f"the Ray cluster does not answer: {_in_short(error)}",
+            hint="The same command asks the cluster anew, and goes on.",
+        ) from error
+
+
 def _in_short(error: Exception) -> str:
     """What Ray says, without the lines in which it says what it calls the worker."""
     said = (line for line in str(error).splitlines() if not line.startswith("\t"))
@@ -334,7 +343,7 @@ def _connect(ray: Any) -> bool:
         # Ray has no setting for this: it prints to stdout, into our JSON, that a node is lost.
         ray._private.worker._worker_logs_enabled = False
         ray.init(log_to_driver=False, logging_level="ERROR")
-    except (OSError, RuntimeError, ValueError) as error:
+    except (OSError, OverflowError, RuntimeError, ValueError) as error:
         raise UsageError(
             f"cannot connect to the Ray cluster {address}".rstrip() + f": {error}",
             hint="RAY_ADDRESS names its head, such as 10.0.0.1:6379.",
