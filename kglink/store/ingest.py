@@ -62,6 +62,8 @@ from kglink.store.writers import (
 MOST_GONE = 100
 
 _KB_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+#: What all KBs together are called where figures stand beside those of each KB.
+_ALL_KBS = frozenset({"joint", "judged_joint"})
 
 
 def check_kb_name(name: str) -> None:
@@ -75,6 +77,9 @@ def check_kb_name(name: str) -> None:
             "a letter or digit first",
             hint=f"For instance: {suggested_name(name)}",
         )
+    if name in _ALL_KBS:
+        hint = f"For instance: {name}_kb"
+        raise UsageError(f"{name!r} stands for all KBs together: take another name", hint=hint)
 
 
 def suggested_name(name: str) -> str:

@@ -51,7 +51,8 @@ _TITLES = frozenset((
 ))  # fmt: skip
 
 
-_NO_FIRST_NAMES = _TITLES | _NOT_FIRST
+#: Words with a capital before a name that are no first names.
+NO_FIRST_NAMES = _TITLES | _NOT_FIRST
 
 
 class Nicknamed(NamedTuple):
@@ -69,7 +70,7 @@ def nicknamed(text: str) -> Iterator[Nicknamed]:
             continue
         first, *nicks, last = found.groups()
         start = found.start()
-        while (word := first.split(" ")[0]).rstrip(".") in _NO_FIRST_NAMES and word != first:
+        while (word := first.split(" ")[0]).rstrip(".") in NO_FIRST_NAMES and word != first:
             first = first[len(word) + 1 :]
             start += len(word) + 1
         names = (f"{one} {last}" for one in (first, first.split(" ")[0], next(filter(None, nicks))))

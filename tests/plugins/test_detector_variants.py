@@ -190,6 +190,52 @@ def test_neighbours_say_whether_a_word_is_a_part_of_a_longer_name() -> None:
     assert facts("the people of Iowa", "Iowa")[0].of_before == 0
 
 
+@pytest.mark.parametrize(
+    ("text", "is_stranger"),
+    [
+        ("Then Neah Evans came. The next day Evans left.", 1),
+        ("The next day Evans left. Then came Neah Evans.", 1),
+        ("Then came Gil Evans. The next day Evans left.", 0),  # whom the KB has
+        ("They met in North Evans. The next day Evans grew.", 0),
+        ("The old Mr. Evans came. The next day Evans left.", 0),
+        ("Then came Neah's Evans. The next day Evans left.", 0),
+        ("The Evans came. The next day Evans left.", 0),
+        ("The next day Evans left.", 0),
+    ],
+)
+def test_the_last_word_of_a_name_that_no_kb_has_is_a_strangers(text: str, is_stranger: int) -> None:
+    places = detector("Evans", "Gil Evans").places(text)
+    at = text.index("day Evans") + len("day ")
+    assert {one.facts.stranger for one in places if one.start == at} == {is_stranger}
+
+
+def test_the_beginning_of_a_sentence_makes_no_name_of_words() -> None:
+    def article(text: str) -> float:
+        (found,) = (one for one in detector("The Band").places(text) if one.start == 0)
+        return found.facts.article
+
+    assert (article("The band played."), article("the band played.")) == (1, 1)
+    assert (article("The Band played."), article("the Band played.")) == (0, 1)
+
+
+def test_a_name_with_an_article_that_goes_on_is_a_part_of_a_longer_one() -> None:
+    def follows(text: str) -> list[float]:
+        places = detector("the North").places(text)
+        return [
+            one.facts.capital_after for one in places if text[one.start : one.end] == "the North"
+        ]
+
+    assert follows("He fished in the North Pacific Ocean.") == [1]
+    assert follows("He fought for the North, and won.") == [0]
+
+
+def test_no_letter_of_an_abbreviation_is_wrong() -> None:
+    known = detector("WSWW", "Ostrava")
+    assert [known.detect(text) != [] for text in ("near Ostrova", "on WZWW", "on WSWW")] == [
+        True, False, True,
+    ]  # fmt: skip
+
+
 def test_frequent_names_are_no_common_words() -> None:
     assert commonness("poland") == commonness("chicago") == 0
     assert commonness("terminal") > 0
@@ -389,6 +435,7 @@ def test_a_word_is_short_for_a_name_that_stands_before_it() -> None:
         ("It bought Home Depot, Inc. yesterday.", "Home Depot, Inc.", "Home Depot"),
         ("Shares of Home Depot Corp fell.", "Home Depot Corp", "Home Depot"),
         ("A Home Depot co-founder left.", "Home Depot", ""),
+        ("It bought Sunwear of Home Depot Inc., they said.", "Home Depot", ""),
     ],
 )
 def test_a_company_is_found_with_its_legal_form(text: str, found: str, name: str) -> None:

@@ -25,7 +25,13 @@ from kglink_plugins.detectors.dictionary.compiled import ARTICLE, Lexicon, guard
 from kglink_plugins.detectors.dictionary.english import MONTHS
 from kglink_plugins.detectors.dictionary.finder import DictionaryDetector
 from kglink_plugins.detectors.dictionary.guard import EXACT, Guard, begins_sentence
-from kglink_plugins.detectors.dictionary.variants import BRIDGES, Facts, Place, VariantFinder
+from kglink_plugins.detectors.dictionary.variants import (
+    BRIDGES,
+    OF_BEFORE,
+    Facts,
+    Place,
+    VariantFinder,
+)
 from kglink_plugins.plugin import DictionarySettings
 
 #: What belongs to a name although no KB writes it: "O'" before a name, and the dot of a short form
@@ -176,6 +182,9 @@ class NameDetector:
         """A place of a company once more, with its legal form: "[Home Depot Inc.]"."""
         legal = _LEGAL_BEHIND.match(text, place.end)
         if not (legal and place.facts.capital):
+            return
+        of = OF_BEFORE.search(text, max(0, place.start - _FURTHEST), place.start)
+        if of and not begins_sentence(text, of.start()):  # "Pacific Sunwear of [Ohio Inc.]"
             return
         name, bare = place.name, text[place.start : place.end]
         if name < 0 and bare in self._names:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from functools import cache, lru_cache
 from itertools import compress
 from typing import NamedTuple
@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from kglink.files.tables import places_in
 from kglink.text.fold import fold
+from kglink.text.full_names import NO_FIRST_NAMES, is_part_of_name
 from kglink.text.language import function_words, language_of
 from kglink.text.name_words import one_form
 from kglink_plugins.detectors.dictionary.bags import (
@@ -61,7 +62,7 @@ ENDINGS = {
     "nl": ("en", "e"),
 }
 _OF = r" (?:of|de|du|di|von)(?: the| la)? "
-_OF_BEFORE = re.compile(rf"\b[^\W\d_a-z]\w*{_OF}\Z")
+OF_BEFORE = re.compile(rf"\b[^\W\d_a-z]\w*{_OF}\Z")
 _OF_AFTER = re.compile(rf"{_OF}[^\W\d_a-z]")
 _SENTENCE = re.compile(r"[.!?;]\s")
 #: What joins the words of a name to others, "war in Iraq"; "of" and articles may belong to it.
@@ -118,7 +119,8 @@ class Facts(NamedTuple):
     number: float
     """It has a digit."""
     article: float
-    """It begins with an article in lower case, and no name is written so."""
+    """It begins with an article in lower case, or in a sentence's capital before words in lower
+    case, and no name is written so."""
     bridged: float
     """It is no name as it is written, and goes over a word such as "in" or "and"."""
     inside: float
@@ -135,6 +137,8 @@ class Facts(NamedTuple):
     """It has a capital, and so has the word that "of" joins it to: "University of [Iowa]"."""
     of_after: float
     """The same behind it: "[University] of Iowa"."""
+    stranger: float
+    """It is the last word of a longer name of the text that no KB has: "Evans" of "Neah Evans"."""
     glued: float
     """A hyphen joins it to another word, but not as in "Atlanta-based"."""
     letters: float
@@ -186,7 +190,10 @@ class VariantFinder:
                 yield place
         for (start, end), written in exact.items():
             if (start, end) not in found and (written == 1 or _is_one_name(text[start:end])):
-                yield Place(start, end, self.facts_as_written(text, start, end, written), _ITSELF)
+                article = ARTICLE.match(text, start, end)
+                is_part = is_part_of_name(text, article.end() if article else start, end)
+                facts = self.facts_as_written(text, start, end, written)
+                yield Place(start, end, facts._replace(capital_after=float(is_part)), _ITSELF)
 
     def _of_piece(
         self, text: str, words: TextWords, exact: Mapping[tuple[int, int], float]
@@ -195,7 +202,7 @@ class VariantFinder:
         if language == "auto":
             language = language_of(text[words.starts[0] : words.ends[-1]])
         heeded = _function_words(language)
-        hashes, misspelt = self._hashes(words, ENDINGS.get(language, ()))
+        hashes, misspelt = self._hashes(text, words, ENDINGS.get(language, ()))
         hits = [
             hit
             for hit in (*self._runs(words, hashes), *self._pairs(words, heeded))
@@ -218,6 +225,7 @@ class VariantFinder:
         wholes = [(hit.first, hit.stop) for hit in hits if hit.kind & WHOLE and not is_bridged(hit)]
         longest = _longest(wholes, len(words.forms))
         is_name = _names_of_text(text, words, heeded)
+        strangers = _strangers(text, words, hits, is_name)
         for hit in hits:
             start, end = words.starts[hit.first], words.ends[hit.stop - 1]
             yield Place(
@@ -233,16 +241,18 @@ class VariantFinder:
                         or (hit.first > 0 and longest[hit.first - 1] >= hit.stop)
                     ),
                     is_name=is_name,
+                    strangers=strangers,
                 ),
                 int(self._bags.bag_names[hit.bag]),
             )  # fmt: skip
 
     def _hashes(
-        self, words: TextWords, endings: Sequence[str]
+        self, text: str, words: TextWords, endings: Sequence[str]
     ) -> tuple[Hashes, npt.NDArray[np.bool_]]:
         """The hash of each word; of one that no name has that of the word that was meant.
 
-        That is the word without an ending of its language, or else without one wrong letter.
+        That is the word without an ending of its language, or else without one wrong letter. No
+        letter is wrong where all are capitals: WZWW is not WSWW.
         """
         hashes = np.array([form.hash for form in words.forms], dtype=np.uint64)
         unknown = ~places_in(self._bags.words, hashes)[1] & (hashes != 0)
@@ -252,7 +262,12 @@ class VariantFinder:
             stem = self._stem(form.folded, endings)
             if stem is not None:
                 hashes[at] = stem
-            elif form.common == 0 and len(form.word) >= LEAST_MISSPELT and form.word.isalpha():
+            elif (
+                form.common == 0
+                and len(form.word) >= LEAST_MISSPELT
+                and form.word.isalpha()
+                and not text[words.starts[at] : words.ends[at]].isupper()
+            ):
                 meant = self._corrected(form.word)
                 if meant is not None:
                     hashes[at], misspelt[at] = meant, True
@@ -329,7 +344,9 @@ class VariantFinder:
             written=written,
             words=0.25,
             article=float(
-                written < 1 and surface[0].islower() and ARTICLE.match(surface) is not None
+                written < 1
+                and (surface[0].islower() or (capital < 1 and surface[1:].islower()))
+                and ARTICLE.match(surface) is not None
             ),
             ends=1.0,
             agreed=Agreed.NOBODY_ASKED / Agreed.YES,
@@ -352,6 +369,7 @@ class VariantFinder:
         bridged: bool,
         inside: bool,
         is_name: Sequence[bool],
+        strangers: Set[str],
     ) -> Facts:
         bags = self._bags
         start, end = words.starts[hit.first], words.ends[hit.stop - 1]
@@ -401,9 +419,15 @@ class VariantFinder:
             capital_before=named[0],
             capital_after=named[1],
             of_before=float(
-                capital > 0 and bool(_OF_BEFORE.search(text, max(0, start - 40), start))
+                capital > 0 and bool(OF_BEFORE.search(text, max(0, start - 40), start))
             ),
             of_after=float(capital > 0 and bool(_OF_AFTER.match(text, end))),
+            stranger=float(
+                capital > 0
+                and not (named[0] or hit.kind & SHORT)
+                and words.forms[hit.first].folded in strangers
+                and not several
+            ),
             glued=float(
                 "-" in (text[start - 1 : start], text[end : end + 1])
                 and not (capital > 0 and _OF_A_PLACE.match(text, end))
@@ -470,6 +494,21 @@ def _names_of_text(text: str, words: TextWords, heeded: frozenset[str]) -> list[
         and not (form.common > _COMMON and begins_sentence(text, start))
         for start, capital, form in zip(words.starts, words.capital, words.forms, strict=True)
     ]
+
+
+def _strangers(
+    text: str, words: TextWords, hits: Sequence[Hit], is_name: Sequence[bool]
+) -> set[str]:
+    """The last words of what may be persons whose names no KB has."""
+    inside = {at for hit in hits if hit.stop - hit.first > 1 for at in range(hit.first, hit.stop)}
+    found = set()
+    for at in range(1, len(is_name)):
+        if is_name[at] and is_name[at - 1] and at not in inside:
+            first = text[words.starts[at - 1] : words.ends[at - 1]]
+            is_first = len(first) > 1 and first not in NO_FIRST_NAMES
+            if is_first and text[words.ends[at - 1] : words.starts[at]] == " ":
+                found.add(words.forms[at].folded)
+    return found
 
 
 def _goes_on(text: str, end: int, start: int) -> bool:
