@@ -74,6 +74,14 @@ def _is_language(start: int, end: int, text: str) -> bool:
 
 
 @cache
+def place_words() -> frozenset[str]:
+    """Places that everybody knows, their adjectives and their people, as they are written."""
+    words = _words()
+    known = {*words.adjectives, *words.people}
+    return frozenset(known | {f"{one}s" for one in known} | {*words.adjectives.values()})
+
+
+@cache
 def _words() -> _Words:
     table = files("kglink.text").joinpath("places.tsv").read_text(encoding="utf-8")
     found = _Words({}, {}, {})

@@ -200,12 +200,14 @@ def test_neighbours_say_whether_a_word_is_a_part_of_a_longer_name() -> None:
         ("The old Mr. Evans came. The next day Evans left.", 0),
         ("Then came Neah's Evans. The next day Evans left.", 0),
         ("The Evans came. The next day Evans left.", 0),
+        ("A Home Depot CEO left. The next day CEO was it.", 0),
+        ("Nazi Japan fell. The next day Japan rose.", 0),
         ("The next day Evans left.", 0),
     ],
 )
 def test_the_last_word_of_a_name_that_no_kb_has_is_a_strangers(text: str, is_stranger: int) -> None:
-    places = detector("Evans", "Gil Evans").places(text)
-    at = text.index("day Evans") + len("day ")
+    places = detector("Evans", "Gil Evans", "Japan", "CEO").places(text)
+    at = text.index("next day ") + len("next day ")
     assert {one.facts.stranger for one in places if one.start == at} == {is_stranger}
 
 

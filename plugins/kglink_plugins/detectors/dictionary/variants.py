@@ -17,6 +17,7 @@ from kglink.text.fold import fold
 from kglink.text.full_names import NO_FIRST_NAMES, is_part_of_name
 from kglink.text.language import function_words, language_of
 from kglink.text.name_words import one_form
+from kglink.text.places import place_words
 from kglink_plugins.detectors.dictionary.bags import (
     JOINED,
     LEAST_MISSPELT,
@@ -504,9 +505,10 @@ def _strangers(
     found = set()
     for at in range(1, len(is_name)):
         if is_name[at] and is_name[at - 1] and at not in inside:
-            first = text[words.starts[at - 1] : words.ends[at - 1]]
-            is_first = len(first) > 1 and first not in NO_FIRST_NAMES
-            if is_first and text[words.ends[at - 1] : words.starts[at]] == " ":
+            first, last = (text[words.starts[one] : words.ends[one]] for one in (at - 1, at))
+            is_person = len(first) > 1 and not (first in NO_FIRST_NAMES or last in place_words())
+            is_person = is_person and not last.isupper()  # "Home Depot CEO"
+            if is_person and text[words.ends[at - 1] : words.starts[at]] == " ":
                 found.add(words.forms[at].folded)
     return found
 
