@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from http.client import HTTPException
 from itertools import islice
@@ -16,6 +17,8 @@ from kglink.errors import KglinkError, UsageError
 
 #: Texts that go to the server in one request.
 _BATCH = 32
+#: Seconds before a busy server is asked again.
+_PAUSE = 0.5
 
 
 class ServerError(KglinkError):
@@ -30,21 +33,32 @@ class Client:
     """Asks a server as `Workspace` is asked; answers are the JSON of the command line."""
 
     def __init__(self, url: str, *, token: str = "", seconds: float = 120.0) -> None:
-        """``seconds`` is the longest that an answer may take."""
+        """``seconds`` is the longest that an answer may take.
+
+        A server that is busy is asked again until then.
+        """
         if urlsplit(url).scheme not in ("http", "https"):
             raise UsageError(f"{url!r} is no web address", hint="Such as http://127.0.0.1:8017.")
+        token = token.strip()
+        if not token.isascii():
+            raise UsageError("the token has letters that no header takes", hint="Use ASCII.")
         self._url = url.rstrip("/")
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._seconds = seconds
 
     def link(
-        self, texts: str | Iterable[str | Mapping[str, Any]], **options: object
+        self,
+        texts: str | Mapping[str, Any] | Iterable[str | Mapping[str, Any]],
+        **options: object,
     ) -> Iterator[dict[str, Any]]:
         """Link a text, or several; options are those of ``POST /link``, such as ``kbs=["a"]``.
 
         A text with an id, or with its mentions, is ``{"id", "text", "entities"}``.
         """
-        given = iter([texts] if isinstance(texts, str) else texts)
+        if hasattr(texts, "columns"):
+            hint = 'Give one of its columns, such as table["text"].'
+            raise UsageError("a table is no list of texts", hint=hint)
+        given = iter([texts] if isinstance(texts, (str, Mapping)) else texts)
         done = 0
         while batch := list(islice(given, _BATCH)):
             named = []
@@ -54,9 +68,16 @@ class Client:
             yield from self._ask("POST", "/link", {"texts": named, **options})
             done += len(batch)
 
-    def resolve(self, names: Sequence[str], **options: object) -> list[dict[str, Any] | None]:
-        """What names mean; options are those of ``POST /resolve``, such as ``context``."""
-        return list(self._ask("POST", "/resolve", {"names": list(names), **options}))
+    def resolve(
+        self, names: str | Iterable[object], **options: object
+    ) -> list[dict[str, Any] | None]:
+        """What names mean; options are those of ``POST /resolve``, such as ``context``.
+
+        What is no text, such as the empty cell of a column, means nothing.
+        """
+        given = [names] if isinstance(names, str) else names
+        asked = [one if isinstance(one, str) else None for one in given]
+        return list(self._ask("POST", "/resolve", {"names": asked, **options}))
 
     def explain(self, text: str, **options: object) -> list[dict[str, Any]]:
         """Why mentions of a text are linked as they are; ``surface`` or ``start`` and ``end``."""
@@ -120,18 +141,23 @@ class Client:
         data = body if value is None else json.dumps(value).encode()
         headers = {**self._headers, "Content-Type": kind}
         asked = Request(self._url + path, data, headers, method=method)  # noqa: S310 - checked
-        try:
-            with urlopen(asked, timeout=self._seconds) as answer:  # noqa: S310 - checked
-                return json.load(answer)
-        except HTTPError as error:
-            raise _refusal(error) from error
-        except (URLError, TimeoutError, ConnectionError, HTTPException) as error:
-            reason = getattr(error, "reason", error)
-            hint = "Is it running? kglink serve"
-            raise ServerError(0, f"{self._url} does not answer: {reason}", hint) from error
-        except ValueError as error:
-            hint = "Is it a server of kglink?"
-            raise ServerError(200, f"{self._url}{path} answers no JSON", hint) from error
+        until = time.monotonic() + self._seconds
+        while True:
+            try:
+                with urlopen(asked, timeout=self._seconds) as answer:  # noqa: S310 - checked
+                    return json.load(answer)
+            except HTTPError as error:
+                is_passing = "retry-after" in error.headers and body is None
+                if not is_passing or time.monotonic() > until:
+                    raise _refusal(error) from error
+                time.sleep(_PAUSE)
+            except (URLError, TimeoutError, ConnectionError, HTTPException) as error:
+                reason = getattr(error, "reason", error)
+                hint = "Is it running? kglink serve"
+                raise ServerError(0, f"{self._url} does not answer: {reason}", hint) from error
+            except ValueError as error:
+                hint = "Is it a server of kglink?"
+                raise ServerError(200, f"{self._url}{path} answers no JSON", hint) from error
 
 
 def _refusal(error: HTTPError) -> ServerError:

@@ -8,7 +8,8 @@ KglinkError                 what went wrong, where, and how to mend it (exit cod
 ├── SourceError             a file or stream that cannot be read as what it should be
 │   └── RecordError         one bad record in it (``--on-error skip`` passes over it)
 ├── StoreError              the entity store: locked, newer schema, full disk
-│   └── ShrinkError         an update that would remove most entities of a KB
+│   ├── ShrinkError         an update that would remove most entities of a KB
+│   └── KBBusyError         a KB that another process is changing
 ├── DamagedFileError        a file of kglink's own that is not as it was written
 ├── NewerFileError          a file that a newer kglink wrote
 ├── ModelError              weights that are missing, altered or of another kind
@@ -96,6 +97,10 @@ class RecordError(SourceError):
 
 class StoreError(KglinkError):
     """The entity store cannot do this: locked, of a newer schema, out of space."""
+
+
+class KBBusyError(StoreError):
+    """A KB that another process is changing."""
 
 
 class DamagedFileError(KglinkError):

@@ -17,7 +17,6 @@ from kglink_cli.console import note
 from kglink_cli.interrupts import stop_at_once
 from kglink_cli.session import open_workspace
 from kglink_doors.listening import (
-    LOOPBACK,
     Host,
     Limits,
     Port,
@@ -115,7 +114,7 @@ def mcp(
             with listen(host, port) as listening:
                 note("mcp", f"{address(listening, host)}/mcp")
                 app: Any = server.streamable_http_app(
-                    stateless_http=True, json_response=True, transport_security=_checks(host, token)
+                    stateless_http=True, json_response=True, transport_security=_checks(token)
                 )
                 config = uvicorn.Config(
                     _with_token(app, token) if token else app, log_level="warning", access_log=False
@@ -132,17 +131,17 @@ def mcp(
             server.run("stdio")
 
 
-def _checks(host: str, token: str) -> TransportSecuritySettings:
+def _checks(token: str) -> TransportSecuritySettings:
     """Refuse other names of this machine, by which a web page could reach it (DNS rebinding).
 
-    Where others can reach it, the token does that: a page does not know it.
+    Where there is a token, it does that: a page does not know it, and a proxy has its own name.
     """
     from mcp.server.transport_security import TransportSecuritySettings
 
     names = ("127.0.0.1", "localhost", "[::1]")
     return TransportSecuritySettings(
-        enable_dns_rebinding_protection=not token or host in LOOPBACK,
-        allowed_hosts=[f"{name}:*" for name in names],
+        enable_dns_rebinding_protection=not token,
+        allowed_hosts=[*names, *(f"{name}:*" for name in names)],
         allowed_origins=[f"http://{name}:*" for name in names],
     )
 

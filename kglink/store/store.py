@@ -11,7 +11,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 from sqlalchemy import URL, select
 from sqlalchemy.engine import Connection
 
-from kglink.errors import StoreError, UnknownNameError
+from kglink.errors import KBBusyError, UnknownNameError
 from kglink.records import Entity, OnProgress, Record
 from kglink.store import document_reader, entity_reader
 from kglink.store.branches import read_types, read_wanted
@@ -143,7 +143,7 @@ class Store(OverlapTable, VerdictTable, MemoryTable):
                     .where(kbs.c.name == name)
                 )
                 holders = [row[0] for row in self._db.rows(query)] or ["another process"]
-                raise StoreError(
+                raise KBBusyError(
                     f"KB {name!r} is being changed by {holders[0]}",
                     hint="Wait until it is done, or stop that process and run this again.",
                 )

@@ -46,6 +46,8 @@ class Place(BaseModel):
 class Text(BaseModel):
     """A text to link, as a line of JSON that `kglink link` reads."""
 
+    model_config = ConfigDict(coerce_numbers_to_str=True)
+
     text: str
     id: str = ""
     entities: list[Place] | None = Field(None, max_length=_MOST_GIVEN)

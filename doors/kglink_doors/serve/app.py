@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -17,6 +18,7 @@ from fastapi.responses import JSONResponse
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from kglink import Workspace
 from kglink.errors import KglinkError
@@ -27,6 +29,7 @@ from kglink_doors.serve.batches import Batches
 from kglink_doors.serve.errors import (
     FULL_DISK,
     FULL_DISK_SHAPE,
+    PASSING,
     error_shape,
     is_of_full_disk,
     status_of,
@@ -126,7 +129,7 @@ async def _answered(request: Request, error: Exception) -> Response:
             return error.response
         case KglinkError():
             status, shape = status_of(error), error_shape(error)
-            headers = {"retry-after": "1"} if status == 503 else None
+            headers = {"retry-after": "1"} if isinstance(error, PASSING) else None
         case RequestValidationError():
             first = error.errors()[0]
             what = f"{'.'.join(map(str, first['loc'])) or 'the request'}: {first['msg']}"
@@ -160,6 +163,33 @@ _GRACE = 30
 _SWITCH = 0.0005
 
 
+def _hears(seconds: float) -> type[H11Protocol]:
+    """The protocol that closes a connection whose request does not come within some seconds."""
+
+    class Hears(H11Protocol):
+        _timer: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            self._wait()
+
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            self._wait()
+
+        def _wait(self) -> None:
+            if self._timer is None:
+                self._timer = self.loop.call_later(seconds, self._close)
+
+        def _close(self) -> None:
+            self._timer = None
+            is_idle = self.timeout_keep_alive_task is not None  # that is uvicorn's own affair
+            if not is_idle and (self.cycle is None or self.cycle.response_complete):
+                self.transport.close()
+
+    return Hears
+
+
 def run(
     workspace: Workspace,
     host: str,
@@ -177,6 +207,7 @@ def run(
         log_level="warning",
         access_log=False,
         server_header=False,
+        http=_hears(limits.seconds),
         timeout_keep_alive=30,
         timeout_graceful_shutdown=_GRACE,
         h11_max_incomplete_event_size=64 * 1024,

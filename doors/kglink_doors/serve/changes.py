@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import re
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Annotated, Literal
@@ -13,7 +14,7 @@ from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
 from kglink import Alias, Entity, EntityId
-from kglink.errors import UnknownNameError, UsageError
+from kglink.errors import KBBusyError, UnknownNameError, UsageError
 from kglink.files.atomic import sync_file
 from kglink.records import CORRECTIONS
 from kglink.store.ingest import check_kb_name
@@ -22,6 +23,8 @@ from kglink_doors.serve.errors import TakenError
 from kglink_doors.serve.jobs import Job, report_path
 
 router = APIRouter()
+#: Seconds between two tries of a change.
+_PAUSE = 0.1
 
 
 class Said(Body):
@@ -67,11 +70,16 @@ def refuse_corrections(kb: str) -> None:
 
 @router.post("/corrections", tags=["corrections"], status_code=201)
 def correct(said: Said, here: Here) -> Response:
-    """Correct a place of a text: it is learnt before this answers."""
+    """Correct a place of a text: it is learnt before this answers.
+
+    ``replaced`` is what was said before of overlapping places, and holds no more.
+    """
+    before = [one for one in here.workspace.corrections() if one.text == said.text]
     done = here.workspace.correct(
         said.text, said.start, said.end, said.entity, is_mention=said.mention
     )
-    return json_response(done.as_json(), 201)
+    replaced = [one.as_json() for one in before if one.start < done.end and done.start < one.end]
+    return json_response({**done.as_json(), "replaced": replaced}, 201)
 
 
 @router.get("/corrections", tags=["corrections"])
@@ -90,11 +98,20 @@ def take_back(correction: str, here: Here) -> Response:
 def add_entity(kb: str, new: NewEntity, here: Here) -> Response:
     """Add an entity to a KB: the next text that is linked knows it."""
     refuse_corrections(kb)
-    if here.workspace.store.get_entities([EntityId(kb, new.key)]):
-        raise TakenError(f"{kb} has an entity {new.key!r}", hint="Choose another key.")
     names = tuple(Alias(one) for one in new.aliases)
     entity = Entity(new.key, new.title, new.description, new.type, aliases=names)
-    here.workspace.add_entity(kb, entity)
+    until = time.monotonic() + here.limits.seconds
+    while True:
+        try:
+            with here.adding:
+                if here.workspace.store.get_entities([EntityId(kb, new.key)]):
+                    raise TakenError(f"{kb} has an entity {new.key!r}", hint="Choose another key.")
+                here.workspace.add_entity(kb, entity)
+            break
+        except KBBusyError:  # by a job, or another process
+            if time.monotonic() > until:
+                raise
+            time.sleep(_PAUSE)
     here.workspace.build_if_stale(wait=False)
     return json_response(here.workspace.entity(EntityId(kb, new.key)).as_json(), 201)
 
@@ -173,6 +190,7 @@ async def upload(
     split: str = "",
     *,
     merge: bool = False,
+    allow_shrink: bool = False,
 ) -> Response:
     """Add or update a KB from the body, a file as `kglink add-kb` reads it; a job does it."""
     check_kb_name(kb)
@@ -181,8 +199,10 @@ async def upload(
     folder = here.jobs.draft()
     try:
         await _receive(request.stream(), folder / name)
-        options = {"kb": kb, "file": name, "adapter": adapter, "links_to": links_to}
-        job = here.jobs.add("add-kb", {**options, "split": split, "merge": merge}, folder)
+        options: dict[str, object] = {"kb": kb, "file": name, "adapter": adapter}
+        options |= {"links_to": links_to, "split": split}
+        options |= {"merge": merge, "allow_shrink": allow_shrink}
+        job = here.jobs.add("add-kb", options, folder)
     except BaseException:
         here.jobs.drop(folder)
         raise

@@ -7,9 +7,11 @@ import sqlite3
 from typing import Any
 
 from kglink.errors import (
+    KBBusyError,
     KglinkError,
     ShrinkError,
     SourceError,
+    SpaceBusyError,
     SpaceError,
     StoreError,
     UnknownNameError,
@@ -25,6 +27,8 @@ class TakenError(KglinkError):
     """A name that something has already."""
 
 
+#: What another try in a moment may not meet.
+PASSING = (BusyError, KBBusyError, SpaceBusyError)
 FULL_DISK = 507
 #: What is said of it: the error itself would tell the server's paths.
 FULL_DISK_SHAPE = {"error": "the server's disk is full", "fix": "Make room there, then ask again."}

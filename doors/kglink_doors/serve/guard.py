@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
 
 from kglink.text.printable import printable_line
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 #: What anybody may have: the page, which asks for the token, and whether the server is alive.
 OPEN = frozenset({"/", "/page.css", "/page.js", "/health"})
-_TOO_LARGE = 413
+_TOO_LARGE, _BUSY = 413, 503
 #: Seconds and bytes of a body that is too large, before its sender gets an answer.
 _READING_AWAY, _MOST_READ_AWAY = 2.0, 64 * 2**20
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -52,7 +53,8 @@ class Refused(HTTPException):
 
     def __init__(self, status: int, message: str, fix: str) -> None:
         super().__init__(status, message)
-        self.response = JSONResponse({"error": message, "fix": fix}, status)
+        headers = {"retry-after": "1"} if status == _BUSY else None
+        self.response = JSONResponse({"error": message, "fix": fix}, status, headers)
 
 
 class _TooLarge(Refused):
@@ -93,6 +95,8 @@ class Guard:
                 if refused.status_code == _TOO_LARGE:
                     await _read_away(receive)
                 await refused.response(scope, receive, answer)
+        except ClientDisconnect:  # nobody is left who could be answered
+            pass
         finally:
             self._at_work -= 1
             seconds = time.perf_counter() - began
@@ -124,7 +128,7 @@ class Guard:
             return Refused(401, "the token is missing or wrong", "Authorization: Bearer TOKEN")
         if method not in _SAFE and not _is_reconciliation(path):
             origin = headers.get("origin")
-            foreign = origin is not None and urlsplit(origin).netloc != headers.get("host")
+            foreign = origin is not None and _site_of(origin) != headers.get("host")
             if foreign or headers.get("sec-fetch-site") in ("cross-site", "same-site"):
                 return Refused(403, "a page of another site asks", "Ask from the server's page.")
         return None
@@ -140,7 +144,7 @@ class Guard:
         if most and length.isdecimal() and int(length[:15]) > most:
             return _TooLarge(most)
         if self._at_work > self._limits.waiting and path not in OPEN:
-            return Refused(503, f"{self._at_work:,} requests are at work", "Ask again later.")
+            return Refused(_BUSY, f"{self._at_work:,} requests are at work", "Ask again later.")
         return None
 
     def _more_headers(self, scope: Scope) -> dict[str, str]:
@@ -185,6 +189,13 @@ def _headers(scope: Scope) -> dict[str, str]:
 def _host_of(address: str) -> str:
     try:
         return urlsplit(address).hostname or ""
+    except ValueError:
+        return ""
+
+
+def _site_of(origin: str) -> str:
+    try:
+        return urlsplit(origin).netloc
     except ValueError:
         return ""
 

@@ -12,20 +12,21 @@ import shutil
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from kglink import Progress, Workspace
-from kglink.errors import KglinkError, SpaceBusyError, UnknownNameError
+from kglink.errors import KBBusyError, KglinkError, SpaceBusyError, UnknownNameError
 from kglink.files.atomic import LockedError, file_lock, write_atomically
 from kglink.space.build import BuildReport
 from kglink.workspace.folder import SCRATCH_FOLDER
 from kglink_cli.report_page.page import page_of
 from kglink_doors.serve.errors import BusyError, error_shape
 
+Done = TypeVar("Done")
 State = Literal["waiting", "running", "done", "failed", "cancelled"]
 KINDS = ("add-kb", "learn", "overlaps", "build", "report")
 #: Jobs that may wait, and jobs that are done and still listed.
@@ -77,24 +78,30 @@ class Job:
             raise _StoppedError
 
 
-def _built(workspace: Workspace, job: Job) -> BuildReport:
-    """The space, built while texts are linked; who publishes new names meanwhile goes first."""
+def _patiently(job: Job, do: Callable[[], Done]) -> Done:
+    """Do something; who changes the KB or publishes new names meanwhile goes first."""
     while True:
         try:
-            return workspace.build(progress=job.tell)
-        except SpaceBusyError:
-            job.tell(Progress("waiting for another build"))
+            return do()
+        except (KBBusyError, SpaceBusyError):
+            job.tell(Progress("waiting for another change"))
             time.sleep(_PAUSE)
 
 
 def _work(workspace: Workspace, job: Job) -> object:
     """Do a job; what comes of it is its answer."""
     options = dict(job.options)
+
+    def build() -> BuildReport:
+        return workspace.build(progress=job.tell)
+
     match job.kind:
         case "add-kb":
-            source = job.folder / options.pop("file")
-            added = workspace.add_kb(options.pop("kb"), source, **options, progress=job.tell)
-            _built(workspace, job)
+            kb, source = options.pop("kb"), job.folder / options.pop("file")
+            added = _patiently(
+                job, lambda: workspace.add_kb(kb, source, **options, progress=job.tell)
+            )
+            _patiently(job, build)
             return added.as_json()
         case "learn":
             return {"surfaces": workspace.learn(options["kb"], progress=job.tell)}
@@ -102,7 +109,7 @@ def _work(workspace: Workspace, job: Job) -> object:
             found = workspace.find_overlaps(progress=job.tell)
             return [{"left": one.left, "right": one.right, "kept": one.kept} for one in found]
         case "build":
-            built = _built(workspace, job)
+            built = _patiently(job, build)
             return {"encoded_rows": built.encoded_rows, "version": workspace.space().version}
 
     run = options["run"]

@@ -9,10 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Annotated, Any
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, quote
 
 from fastapi import APIRouter, Depends, Query, Request, Response
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
 from starlette.concurrency import run_in_threadpool
 
 from kglink import Entity, EntityId, LinkedDocument, Span, TextInput
@@ -48,12 +55,19 @@ class Property(BaseModel):
 class Cell(BaseModel):
     """A cell that is asked for."""
 
-    model_config = ConfigDict(extra="ignore")
+    model_config = ConfigDict(extra="ignore", coerce_numbers_to_str=True)
 
-    query: str = Field(min_length=1, max_length=10_000)
+    query: str = Field("", max_length=10_000)
     type: str | list[str] | None = None
-    limit: int = Field(5, ge=1, le=100)
+    limit: int = Field(5, ge=0)
     properties: list[Property] = Field([], max_length=100)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, given: object) -> object:
+        if isinstance(given, Mapping):
+            return {key: value for key, value in given.items() if value is not None}
+        return given
 
     @property
     def types(self) -> tuple[str, ...]:
@@ -83,6 +97,9 @@ class NamedKB:
         self.kb = here.workspace.kb(kb).name if kb else ""
         self.service = f"{str(request.base_url).rstrip('/')}/reconcile" + (f"/{kb}" if kb else "")
         self.server = str(request.base_url).rstrip("/")
+        token = request.query_params.get("token")
+        self.more = f"token={quote(token, safe='')}" if token else ""
+        """What goes behind the ``?`` of every address: table editors send no headers."""
 
     @property
     def kbs(self) -> tuple[str, ...]:
@@ -186,9 +203,12 @@ async def _answer(service: NamedKB, queries: str | None, extend: str | None) -> 
 
 def _manifest(service: NamedKB) -> dict[str, object]:
     def at(path: str) -> dict[str, str]:
-        return {"service_url": service.service, "service_path": path}
+        more = f"?{service.more}" if service.more else ""
+        return {"service_url": service.service, "service_path": f"{path}{more}"}
 
-    shown = f"{service.service}/preview?id={{{{id}}}}"
+    shown = f"{service.service}/preview?id={{{{id}}}}" + (
+        f"&{service.more}" if service.more else ""
+    )
     return {
         "versions": [VERSION],
         "name": f"kglink: {service.kb or 'all KBs'}",
@@ -223,10 +243,11 @@ async def _reconciled(service: NamedKB, queries: str) -> dict[str, object]:
         raise UsageError(f"{where}: {first['msg']}", hint=hint) from error
     if len(cells) > _MOST_QUERIES:
         raise UsageError(f"{len(cells):,} queries", hint=f"Ask {_MOST_QUERIES:,} at once at most.")
-    answers: dict[str, object] = {}
+    answers: dict[str, object] = {name: {"result": []} for name in cells}  # of an empty cell too
     scoring = (await run_in_threadpool(service.here.workspace.linker, service.kbs)).scoring
-    for types in dict.fromkeys(one.types for one in cells.values()):
-        cells_of_type = {name: one for name, one in cells.items() if one.types == types}
+    full = {name: one for name, one in cells.items() if one.query.strip()}
+    for types in dict.fromkeys(one.types for one in full.values()):
+        cells_of_type = {name: one for name, one in full.items() if one.types == types}
         texts, found = [one.input() for one in cells_of_type.values()], list[LinkedDocument]()
         here, options = service.here, LinkOptions(service.kbs, types)
         try:
@@ -234,11 +255,10 @@ async def _reconciled(service: NamedKB, queries: str) -> dict[str, object]:
                 part = texts[start : start + BATCH_TEXTS]
                 found += await here.batches.link(part, options, here.limits.seconds, patient=True)
         except UnknownNameError:  # nothing is of a type that no entity has
-            answers |= {name: {"result": []} for name in cells_of_type}
             continue
         for (name, cell), document in zip(cells_of_type.items(), found, strict=True):
             answers[name] = {"result": _results(service, document, scoring)[: cell.limit]}
-    return {name: answers[name] for name in cells}
+    return answers
 
 
 def _results(

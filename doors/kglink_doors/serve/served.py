@@ -7,7 +7,7 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar, cast
 
 from anyio import to_thread
@@ -90,6 +90,8 @@ class Served:
     jobs: Jobs
     metrics: Metrics
     limits: Limits
+    adding: threading.Lock = field(default_factory=threading.Lock)
+    """Entities are added one after the other."""
 
     async def in_time(self, work: Callable[[], T]) -> T:
         """What work in a thread gives; `TimeoutError` where it takes longer than a request may.

@@ -167,9 +167,12 @@
     $("undo").focus();
   };
   const undo = async () => {
-    const back = await ask("DELETE", `/corrections/${lastCorrection.id}`);
+    const { id, surface, text, replaced } = lastCorrection;
+    if (!replaced.length) await ask("DELETE", `/corrections/${id}`);
+    for (const { start, end, entity, mention } of replaced) // the first of them takes its place
+      await ask("POST", "/corrections", { text, start, end, entity, mention });
     await link();
-    status.append(` Taken back: “${back.surface}”.`);
+    status.append(` Taken back: “${surface}”.`);
   };
   const moved = (one, side, by) => {
     const next = { ...one, [side]: one[side] + by };
@@ -264,7 +267,10 @@
     if (selected.isCollapsed || !selected.rangeCount) return;
     const range = selected.getRangeAt(0);
     const [start, end] = [offsetAt(range.startContainer, range.startOffset), offsetAt(range.endContainer, range.endOffset)];
-    if (start !== null && end !== null && start < end && words(start, end).trim()) markPlace(start, end);
+    if (start === null || end === null || start >= end) return;
+    const word = words(start, end);
+    const count = (text) => Array.from(text).length;
+    if (word.trim()) markPlace(end - count(word.trimStart()), start + count(word.trimEnd())); // no blanks beside it
   });
   onSubmit("missed-form", () => {
     const wanted = Array.from($("missed").value.trim());
@@ -325,13 +331,14 @@
     const seen = one.mentions.examples.map((example) => make("li", {}, `… ${example.left}`, make("strong", {}, example.surface), `${example.right} …`));
     const address = /^https?:\/\//i.test(one.url || "") ? make("p", {}, make("a", { href: one.url, rel: "noopener noreferrer", target: "_blank" }, one.url)) : null;
     $("found").replaceChildren();
-    $("entity").replaceChildren(
+    const parts = [
       make("h3", {}, one.title), make("span", { class: "id" }, `${id}${one.type ? `  ${one.type}` : ""}`),
       make("p", {}, one.description), address,
       names ? make("p", { class: "soft" }, `Names: ${names}`) : null,
       ...list("Broader", one.parents.map(entityLink)), ...list("Narrower", one.children.map(entityLink)),
       ...list("In other KBs", same), ...list(`Mentions (${one.mentions.count})`, seen),
-    );
+    ];
+    $("entity").replaceChildren(...parts.filter((part) => part !== null));
     $("entity").focus();
   };
   onSubmit("search-form", async () => {
@@ -350,12 +357,22 @@
       return;
     }
     const side = ({ id, title, description }) => make("div", {}, make("strong", {}, title), make("span", { class: "id" }, id), make("p", {}, description));
-    const say = (verdict, text) => button(text, () => judge(verdict));
+    const say = (key, text) => button(text, verdicts[key]);
     $("pair").replaceChildren(
       make("div", { class: "sides" }, side(one.left), side(one.right)),
       make("p", { class: "soft" }, `${percent(one.probability)} probable`),
-      make("p", { class: "row" }, say("correct", "Same (y)"), say("wrong", "Different (n)"), say("unclear", "Unclear (u)"), button("Take back (z)", takeBack)),
+      make("p", { class: "row" }, say("y", "Same (y)"), say("n", "Different (n)"), say("u", "Unclear (u)"), say("z", "Take back (z)")),
     );
+  };
+  let asking = false; // one answer at a time: a key that is held answers no pair unseen
+  const alone = (act) => async () => {
+    if (asking) return;
+    asking = true;
+    try {
+      await act();
+    } finally {
+      asking = false;
+    }
   };
   const judge = async (verdict) => {
     const [one] = pairs;
@@ -377,7 +394,9 @@
     tell("Taken back.");
     await showPair();
   };
-  const verdicts = { y: () => judge("correct"), n: () => judge("wrong"), u: () => judge("unclear"), z: takeBack };
+  const verdicts = {
+    y: alone(() => judge("correct")), n: alone(() => judge("wrong")), u: alone(() => judge("unclear")), z: alone(takeBack),
+  };
   document.addEventListener("keydown", (event) => {
     const typing = event.target instanceof HTMLInputElement || event.target instanceof HTMLTextAreaElement;
     if (typing || $("view-review").hidden || event.ctrlKey || event.metaKey || event.altKey) return;
