@@ -89,6 +89,10 @@ def is_said(words: str, surface: str) -> bool:
     return like and words.split() == surface.split()
 
 
+#: A longer mention is refused where the file does not say its words.
+_LONGEST_UNSAID = 32_768
+
+
 def checked_span(
     text: str,
     offsets: Mapping[int, int],
@@ -107,7 +111,13 @@ def checked_span(
     if not 0 <= start < end:
         size = f"The text has {len(text):,} characters."
         raise BadValue(f"the span {place} does not lie in the text", f"{size} {hint}")
-    surface = text[start:end]
+    if said is None and end - start > _LONGEST_UNSAID:  # many of them would copy the text so often
+        raise BadValue(
+            f"a mention of {end - start:,} characters, and {_LONGEST_UNSAID:,} are the most",
+            "A mention is a name or a few words.",
+        )
+    longest = 2 * len(said) + 100 if isinstance(said, str) else _LONGEST_UNSAID
+    surface = text[start : min(end, start + longest)]
     if said is not None and not (isinstance(said, str) and fits(said, surface)):
         given = shortened(said) if isinstance(said, str) else described(said)
         raise BadValue(

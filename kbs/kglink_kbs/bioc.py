@@ -105,6 +105,7 @@ class BiocAdapter:
         self._settings = settings
         self._types = frozenset(listed(settings.types))
         self._codes = [code.casefold() for code in listed(settings.codes)]
+        self._read = frozenset({"type", "nil", "kb", "key", "confidence", "cluster", *self._codes})
 
     def read(self, source: Source, problems: Problems) -> Iterator[Record]:
         """Yield the documents in their order; relations are passed over."""
@@ -151,8 +152,9 @@ class BiocAdapter:
         self, part: _Part, found: Mapping[int, int], problems: Problems, annotation: _Fields
     ) -> Mention | None:
         infons = {
-            key.casefold(): plain_text(value, f"the infon {key}")
+            name: plain_text(value, f"the infon {key}")
             for key, value in object_of(annotation.get("infons"), "infons").items()
+            if (name := key.casefold()) in self._read  # others may be of any kind
         }
         kind = infons.get("type", "")
         if self._types and kind not in self._types:

@@ -160,7 +160,7 @@ def _type(templates: list[str], page: Mapping[str, Any]) -> str:
             return kind
     given = page.get("descriptions", page.get("description"))
     if isinstance(given, dict):
-        given = given.get(page.get("language"))
+        given = given.get(one_line(page.get("language"), "language"))
     if isinstance(given, list):
         given = given[0] if given else ""
     return one_line(given, "description")[:80] if isinstance(given, str) else ""
@@ -169,7 +169,7 @@ def _type(templates: list[str], page: Mapping[str, Any]) -> str:
 def _redirects(value: object, title: str, namespaces: tuple[int, ...]) -> tuple[Alias, ...]:
     """The titles of the redirects from the kept namespaces."""
     redirects = [object_of(item, "a redirect") for item in list_of(value, "redirect")]
-    kept = (one for one in redirects if one.get("namespace", 0) in namespaces)
+    kept = (one for one in redirects if (one.get("namespace") or 0) in namespaces)
     surfaces = dict.fromkeys(one_line(one.get("title"), "redirect") for one in kept)
     surfaces.pop("", None)
     surfaces.pop(title, None)

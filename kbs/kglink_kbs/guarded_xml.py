@@ -15,6 +15,8 @@ _PIECE = 2**20
 _LONGEST_TAG = 8 * 2**20
 #: ...and keeps every name that it has seen.
 _MOST_NAMES = 10_000
+#: A longer address of names would be kept once for each of them.
+_LONGEST_NAMESPACE = 1000
 #: Nothing that we read is nested as deeply.
 MOST_DEPTH = 1000
 
@@ -34,6 +36,16 @@ def parse_pieces(
         yield
     parser.Parse(b"", True)
     yield
+
+
+def refuse_long_namespaces(parser: XMLParserType, refuse: Callable[[str], SourceError]) -> None:
+    """Refuse namespaces of long addresses, which the XML library puts before each name."""
+
+    def declared(prefix: str | None, address: str | None) -> None:
+        if len(address or "") > _LONGEST_NAMESPACE:
+            raise refuse(f"has an XML namespace of {len(address or ''):,} characters")
+
+    parser.StartNamespaceDeclHandler = declared
 
 
 def refuse_entities(parser: XMLParserType, refuse: Callable[[str], SourceError]) -> None:

@@ -12,6 +12,7 @@ from kglink.sources import Problems, Source, check_text
 from kglink.sources.encoding import convert_hint
 from kglink_kbs.values import described
 
+_OF_NUMBERS = frozenset("0123456789.eE+-")
 _READ = 2**18
 _BOM = b"\xef\xbb\xbf"
 
@@ -143,7 +144,8 @@ class JsonWalk:
                     self._move(getattr(error, "pos", self._start))
                     raise self.broken(getattr(error, "msg", str(error))) from error
             else:
-                if end < len(self._text) or self._ended:
+                # A number may go on behind what was read: "1" of "1.5".
+                if self._ended or (end < len(self._text) and self._text[end] not in _OF_NUMBERS):
                     self._move(end)
                     return value
             self._more(size)

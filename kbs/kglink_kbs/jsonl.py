@@ -98,12 +98,14 @@ def _document(fields: Fields) -> Document:
     def mention(value: object) -> Mention:
         fields = object_of(value, "a mention")
         start, end = (whole_number(fields.get(name), name) for name in ("start", "end"))
-        if not start < end <= len(text) or text[start:end] != fields.get("text"):
+        surface = _text(fields, "text")
+        fits = start < end <= len(text) and end - start == len(surface)
+        if not fits or not text.startswith(surface, start):
             raise BadValue(f"the surface of a mention does not stand at {start}..{end}")
         golds = None if fields.get("gold") is None else _list(fields, "gold", gold)
         unique = None if golds is None else tuple(dict.fromkeys(golds))
         quality = _text(fields, "quality")
-        return Mention(start, end, text[start:end], unique, _text(fields, "type"), quality)
+        return Mention(start, end, surface, unique, _text(fields, "type"), quality)
 
     def gold(value: object) -> EntityId:
         fields = object_of(value, "a gold")

@@ -25,8 +25,11 @@ from kglink_kbs.values import BadValue, shortened
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _ESCAPED = {"n": "\n", "t": "\t", "W": " "}
 _QUOTED = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)"', re.DOTALL)
-_COMMENT = re.compile(r"(?:^|\s)!")
-_MODIFIERS = re.compile(r'\s\{\s*[\w:./#-]+\s*=\s*"[^{}]*"\s*\}$')
+_TEXT = r'"[^"\\]*(?:\\.[^"\\]*)*"'
+#: A comment begins behind it, but not in quotes.
+_BEFORE_COMMENT = re.compile(rf"(?>{_TEXT}|.)*?(?=(?:^|\s)!)", re.DOTALL)
+_KEY = r"[\w:./#-]+\s*=\s*"
+_MODIFIERS = re.compile(rf"\s\{{\s*{_KEY}{_TEXT}(?:\s*,\s*(?:{_KEY})?{_TEXT})*\s*\}}$", re.DOTALL)
 _LABEL = re.compile(r'\s"')
 
 
@@ -39,8 +42,8 @@ def unescaped(text: str) -> str:
 
 def bare_text(value: str) -> str:
     """A value without quotes: comment and modifiers cut off, escapes undone."""
-    if "!" in value and (comment := _COMMENT.search(value)):
-        value = value[: comment.start()].rstrip()
+    if "!" in value and (bare := _BEFORE_COMMENT.match(value)):
+        value = bare[0].rstrip()
     if value.endswith("}"):
         value = _MODIFIERS.sub("", value)
     return unescaped(value).strip()

@@ -28,6 +28,7 @@ from rdflib.term import BNode, Literal
 from kglink.errors import SourceError
 from kglink.sources import Problems, Source
 from kglink.sources.encoding import not_utf8
+from kglink_kbs.guarded_xml import refuse_long_namespaces
 from kglink_kbs.rdf import Resources, Syntax, Value
 from kglink_kbs.values import described
 
@@ -54,6 +55,7 @@ _FAULTS = (
 #: Relative addresses need one to be relative to; what begins with it stays relative.
 _BASE = "https://source.invalid/"
 _READ = 2**20
+_LONGEST_IRI = 10_000
 
 _TRIPLE = re.compile(
     # No blank label holds < or >; were they let in, a line of labels would be matched in n^2 ways.
@@ -125,6 +127,10 @@ class _Kept(Store):
     def add(self, triple: _TripleType, context: Any, quoted: bool = False) -> None:
         """Keep ``triple`` if its predicate is one of ours."""
         subject, predicate, object_ = triple
+        if (
+            isinstance(subject, str) and len(subject) > _LONGEST_IRI
+        ):  # a long prefix stands before each name again
+            raise ValueError(f"an IRI of {len(subject):,} characters")
         field = self._fields.get(str(predicate))
         if field is None or not isinstance(subject, (URIRef, BNode)):
             return
@@ -257,6 +263,7 @@ def _is_wanted(line: bytes, predicates: frozenset[bytes]) -> bool:
     if parts[1] in predicates:
         return True
     triple = parts[0].startswith((b"<", b"_:")) and parts[1][:1] == b"<" and parts[1][-1:] == b">"
+    triple = triple and b"><" not in parts[1]  # the object may stand right behind it
     return not (triple and parts[2].rstrip().endswith(b".")) and not parts[0].startswith(b"#")
 
 
@@ -317,7 +324,11 @@ class GuardedParser(ExpatParser):
         super().reset()
         parser: XMLParserType = vars(self)["_parser"]
         parser.EntityDeclHandler = self._entity
+        refuse_long_namespaces(parser, self._refuse)
         parser.ExternalEntityRefHandler = self._external
+
+    def _refuse(self, what: str) -> SourceError:
+        return SourceError(f"{self._label} {what}", hint="Write the file with short addresses.")
 
     def _entity(self, name: str, is_parameter: bool, value: str | None, *of: str | None) -> None:
         if value is None:  # the arguments are those of expat

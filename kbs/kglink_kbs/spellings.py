@@ -188,15 +188,17 @@ _ARTICLE_NUMBER = re.compile(
 )
 
 
-@lru_cache(4096)
 def is_article_number(folded: str) -> bool:
     """Whether a folded name is one of an article's, item's, part's or model's number.
 
     Such as "Artikel-Nr.", "Manufacturer part number", "N° d'article" or "codice prodotto".
     """
-    return len(folded) <= _LONGEST_NUMBER_NAME and (
-        folded in ("sku", "mpn") or bool(_ARTICLE_NUMBER.fullmatch(folded))
-    )
+    return len(folded) <= _LONGEST_NUMBER_NAME and _names_article_number(folded)
+
+
+@lru_cache(4096)
+def _names_article_number(folded: str) -> bool:
+    return folded in ("sku", "mpn") or bool(_ARTICLE_NUMBER.fullmatch(folded))
 
 
 @cache
@@ -249,17 +251,23 @@ def value_at(record: object, path: Path) -> object:
     return record
 
 
+#: The names of a record are remembered up to so many characters.
+_LONGEST_SHAPE = 10_000
+
+
 class Shapes:
     """Remembers where the fields lie in records of the same names: most files have one shape."""
 
     def __init__(self, spellings: Spellings, chosen: Mapping[str, str] | None = None) -> None:
         # Names that are made from data would grow without end.
-        self._of_shape = lru_cache(1000)(partial(find_fields, spellings=spellings, chosen=chosen))
+        self._find = partial(find_fields, spellings=spellings, chosen=chosen)
+        self._of_shape = lru_cache(1000)(self._find)
         self._nested = any("." in name for name in (chosen or {}).values())
 
     def fields(self, record: Mapping[str, object]) -> dict[str, Path]:
         """Where each field lies in ``record``."""
-        return self._of_shape(tuple(record))
+        is_long = sum(map(len, record)) > _LONGEST_SHAPE
+        return self._find(record) if is_long else self._of_shape(tuple(record))
 
     def values(self, record: Mapping[str, object]) -> dict[str, object]:
         """The value of each field that ``record`` has."""

@@ -180,7 +180,7 @@ def whole_number(value: object, what: str) -> int:
 def offset_number(value: object, what: str) -> int:
     """A whole number, or a text of digits, as XML and some tools have it."""
     if isinstance(value, str) and re.fullmatch("[0-9]{1,12}", value.strip()):
-        return int(value)
+        return int(value.strip())
     return whole_number(value, what)
 
 

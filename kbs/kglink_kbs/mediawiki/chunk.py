@@ -138,7 +138,7 @@ class _Chunk:
     def take(self, page: RawPage) -> None:
         """Read one page."""
         ns, title = self._reader.titles.page(page.title)
-        if page.ns.lstrip("-").isdecimal():
+        if re.fullmatch(r"-?[0-9]{1,6}", page.ns):
             ns = int(page.ns)
             title = page.title if ns == MAIN else title
         if ns not in self._reader.kept:

@@ -12,6 +12,7 @@ from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
 
 from kglink.errors import SourceError
+from kglink_kbs.guarded_xml import refuse_long_namespaces
 from kglink_kbs.mediawiki.languages import (
     CANONICAL_NAMESPACES,
     FILE,
@@ -54,6 +55,14 @@ class Site:
         return (self.base + "/" if before.endswith(":/") else before + slash) + name
 
 
+#: Facts of a site go into every row that is made of its pages.
+_LONGEST_FACT, _MOST_ELEMENTS = 1000, 2000
+
+
+def _words(text: str | None) -> str:
+    return " ".join((text or "").split())
+
+
 def read_site(header: bytes, label: str) -> Site:
     """The site of a dump from its beginning, up to the first page."""
     tree, elements = TreeBuilder(), list[Element]()
@@ -61,8 +70,13 @@ def read_site(header: bytes, label: str) -> Site:
     def start(name: str, attributes: dict[str, str]) -> None:
         elements.append(tree.start(name.rpartition(" ")[2], attributes))
 
+    def refuse(what: str) -> SourceError:
+        hint = "Export or download it again; no wiki makes such a file."
+        return SourceError(f"{label} {what}", hint=hint)
+
     parser = expat.ParserCreate(namespace_separator=" ")
     refuse_declarations(parser, label)
+    refuse_long_namespaces(parser, refuse)
     parser.buffer_text = True
     parser.StartElementHandler = start
     parser.EndElementHandler = lambda name: tree.end(name.rpartition(" ")[2])
@@ -83,10 +97,14 @@ def read_site(header: bytes, label: str) -> Site:
             f"{label} is no MediaWiki export: its root element is <{root[:60]}>",
             hint="An export begins with <mediawiki ...>; kglink plugins lists other formats.",
         )
-    facts = {one.tag: (one.text or "").strip() for one in reversed(elements)}  # the first counts
+    facts = {one.tag: _words(one.text) for one in reversed(elements)}  # the first counts
+    longest = max(map(len, facts.values()), default=0)
+    if longest > _LONGEST_FACT or len(elements) > _MOST_ELEMENTS:
+        raise refuse(f"holds {len(elements):,} elements before its first page, the longest of "
+                     f"{longest:,} characters")  # fmt: skip
     case = facts.get("case") or "first-letter"
     spaces = tuple(
-        Namespace(int(key), (one.text or "").strip(), (one.get("case") or case) == "case-sensitive")
+        Namespace(int(key), _words(one.text), (one.get("case") or case) == "case-sensitive")
         for one in elements
         if one.tag == "namespace" and re.fullmatch(r"-?[0-9]{1,6}", key := one.get("key", ""))
     )
@@ -131,8 +149,11 @@ class Titles:
         if main is not None:
             self._main_keeps_case = main.case_sensitive
         self._foreign = SISTER_PROJECTS | {prefix.lower().strip(": ") for prefix in interwiki}
-        self.target: Callable[[str], Target] = lru_cache(_CACHE_SIZE)(self._read)
+        self._target: Callable[[str], Target] = lru_cache(_CACHE_SIZE)(self._read)
+
+    def target(self, raw: str) -> Target:
         """What ``[[raw]]`` points to."""
+        return _TEXT if len(raw) > _LONGEST else self._target(raw)
 
     def page(self, title: str) -> tuple[int, str]:
         """Namespace and normalised title of a page by its full title, as exports write it."""
@@ -145,7 +166,7 @@ class Titles:
     def _read(self, raw: str) -> Target:
         text = _spaced(_decoded(raw).partition("#")[0])
         plain = text.lstrip(": ")
-        if not plain or len(raw) > _LONGEST:
+        if not plain:
             return _TEXT
         shown = text.startswith(":")
         prefix, colon, rest = plain.partition(":")

@@ -91,11 +91,13 @@ def link_pattern(language: str) -> re.Pattern[str]:
 def find_links(text: str, titles: Titles, pattern: re.Pattern[str]) -> Iterator[tuple[str, str]]:
     """The full title and the shown text of every link to an article in ``text``.
 
+    The shown text is empty where it is too long for a name.
     `without_opaque` has taken out of it what is no wikitext.
     """
     for raw, label, trail in pattern.findall(text):
         if title := titles.target(raw).title:
-            yield title, shown_text(raw, label, trail)
+            shown = shown_text(raw, label, trail)
+            yield title, shown if len(shown) <= MOST_ANCHOR else ""
 
 
 def shown_text(raw: str, label: str, trail: str) -> str:

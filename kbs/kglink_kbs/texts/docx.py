@@ -14,7 +14,7 @@ from kglink.records import Document
 from kglink.sources import Source, SourceHead
 from kglink.sources.values import text_too_long
 from kglink_kbs.archives import archive_names, opened_files
-from kglink_kbs.guarded_xml import MOST_DEPTH, parse_pieces
+from kglink_kbs.guarded_xml import MOST_DEPTH, parse_pieces, refuse_long_namespaces
 from kglink_kbs.texts.plain import TextSettings, document_of_parts
 
 _MAIN = "word/document.xml"
@@ -63,6 +63,7 @@ class _Paragraphs:
     def read(self, part: Source) -> str:
         """The text of the part."""
         parser = expat.ParserCreate(namespace_separator=" ")
+        refuse_long_namespaces(parser, self._made_to_do_harm)
         parser.StartElementHandler = self._start
         parser.EndElementHandler = self._end
         parser.CharacterDataHandler = self._characters

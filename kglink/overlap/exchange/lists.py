@@ -21,7 +21,7 @@ from kglink.errors import RecordError, SourceError
 from kglink.records import EntityId, Verdict
 from kglink.sources import Problems, Source
 from kglink.sources.sssom import NEEDED, SAME, SssomReader, SssomRow, first_columns, unquoted
-from kglink.sources.values import Line
+from kglink.sources.values import MAX_REASONS, OTHER_REASONS, Line
 from kglink.text.codes import code_of, spellings
 from kglink.text.printable import MOST_SHOWN, printable
 
@@ -179,7 +179,8 @@ class PairList:
 
                 reason = self._unusable(row, said("mapping_tool"))
                 if reason:
-                    self.left_out[reason] += 1
+                    is_new = len(self.left_out) < MAX_REASONS or reason in self.left_out
+                    self.left_out[reason if is_new else OTHER_REASONS] += 1
                     continue
                 yield ListedPair(
                     row.place,
@@ -197,7 +198,7 @@ class PairList:
         if row.joins_nothing:
             return "terms without a counterpart"
         if row.predicate not in SAME:
-            return f"rows of the predicate {row.predicate}"
+            return f"rows of the predicate {printable(row.predicate, MOST_SHOWN)}"
         if tool == TOOL and row.values.get("mapping_justification") != MANUAL:
             return "proposals of kglink that nobody judged"
         if row.confidence < self.min_confidence:
