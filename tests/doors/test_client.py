@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from kglink import Client, Workspace
@@ -42,8 +43,12 @@ def test_a_client_is_asked_as_a_workspace_is(
     assert found
     assert found["id"] == "lanternfall:isolde_heron"
     said = client.correct("A heron.", 2, 7, None)
+    assert said.pop("replaced") == []
     assert client.corrections() == [said]
     assert client.take_back(said["id"]) == said
+    assert client.resolve(["Isolde Heron", float("nan")]) == [found, None]
+    assert client.resolve("Isolde Heron") == [found]
+    assert [one["id"] for one in client.link({"id": "y", "text": "A heron."})] == ["y"]
     path = tmp_path / "birds.csv"
     path.write_text("id,name\nq,Quetzal\n", encoding="utf-8")
     job = client.add_kb("birds", path)
@@ -53,6 +58,44 @@ def test_a_client_is_asked_as_a_workspace_is(
         list(client.link("x", kbs=["nobody"]))
     assert refused.value.status == 404
     assert "There is" in refused.value.hint
+
+
+def test_what_a_client_refuses_before_it_asks() -> None:
+    client = Client("http://127.0.0.1:9", token="secret\n")  # noqa: S106 - of no server
+    with pytest.raises(UsageError, match="a table is no list of texts"):
+        list(client.link(pd.DataFrame({"text": ["A heron."]})))
+    with pytest.raises(ServerError, match="does not answer"):  # the token is one that may be sent
+        client.kbs()
+    with pytest.raises(UsageError, match="letters that no header takes"):
+        Client("http://127.0.0.1:9", token="\N{EURO SIGN}" * 20)
+
+
+def test_a_busy_server_is_asked_again() -> None:
+    asked: list[str] = []
+
+    class Busy(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            is_busy = len(asked) < 3
+            body = b'{"error": "busy", "fix": "later"}' if is_busy else b"[]"
+            self.send_response(503 if is_busy else 200)
+            if is_busy:
+                self.send_header("retry-after", "0")
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Busy) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        assert (Client(url).kbs(), len(asked)) == ([], 3)
+        asked.clear()
+        with pytest.raises(ServerError, match="busy"):
+            Client(url, seconds=0.01).kbs()
+        server.shutdown()
 
 
 def test_a_server_that_is_none() -> None:

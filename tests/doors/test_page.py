@@ -92,6 +92,16 @@ def test_link_correct_see_it_applied_and_undo(page: Any) -> None:
     page.click("nav a:has-text('Corrections')")
     page.wait_for_selector("#corrected li")
     assert "Juno" in page.inner_text("#corrected") or "juno_halley" in page.inner_text("#corrected")
+    page.click("nav a:has-text('Link')")
+    link(page, TEXT)
+    page.click("#linked .m:has-text('Halley')")
+    page.click("#mention button:has-text('Nothing in any KB')")
+    page.wait_for_selector("#undo")
+    page.click("#undo")  # brings back what was said before
+    page.wait_for_selector("#status:has-text('Taken back')")
+    assert answers(page)["Halley"] == "Juno Halley, lanternfall"
+    page.click("nav a:has-text('Corrections')")
+    page.wait_for_selector("#corrected li")
     page.click("#corrected button")
     page.wait_for_selector("#corrected li", state="detached")
     page.click("nav a:has-text('Link')")
@@ -206,6 +216,11 @@ def test_browse_and_review(page: Any) -> None:
         page.wait_for_selector(f"#status:has-text('{number} answered')")
     page.keyboard.press("z")
     page.wait_for_selector("#status:has-text('Taken back.')")
+    press = 'document.dispatchEvent(new KeyboardEvent("keydown", { key }))'
+    page.evaluate(f'for (const key of "ynyn") {press}')  # keys at once answer one pair
+    page.wait_for_selector("#status:has-text('correct. 10 answered')")
+    page.wait_for_timeout(500)
+    assert "10 answered" in page.inner_text("#status")
 
 
 def test_upload_a_kb(page: Any, tmp_path: Path) -> None:

@@ -116,8 +116,8 @@ def test_pages_of_this_machine_may_ask(server: Server) -> None:
     [
         ("/reconcile/nobody", {"queries": {"a": {"query": "x"}}}, 404, "nobody"),
         ("/reconcile", {"queries": []}, 400, "queries"),
-        ("/reconcile", {"queries": {"a": {"query": ""}}}, 400, "a.query"),
-        ("/reconcile", {"queries": {"a": {"query": "x", "limit": 0}}}, 400, "a.limit"),
+        ("/reconcile", {"queries": {"a": {"query": []}}}, 400, "a.query"),
+        ("/reconcile", {"queries": {"a": {"query": "x", "limit": -1}}}, 400, "a.limit"),
         ("/reconcile", {"extend": {"ids": 5}}, 400, "extend"),
         ("/reconcile", {"extend": {"ids": [], "properties": [{"id": "x"}]}}, 404, "property 'x'"),
     ],
@@ -125,6 +125,20 @@ def test_pages_of_this_machine_may_ask(server: Server) -> None:
 def test_bad_forms(server: Server, path: str, fields: Any, status: int, words: str) -> None:
     answer = server.ask("POST", path, form(**fields))
     assert (answer.status, words in answer.json["error"]) == (status, True), answer
+
+
+def test_an_empty_cell_has_no_candidates_and_spoils_no_other(server: Server) -> None:
+    queries = {
+        "a": {"query": ""},
+        "b": {"query": None, "limit": None, "properties": None},
+        "c": {"query": " "},
+        "d": {"query": "heron", "limit": 500},
+        "e": {"query": 1866},
+    }
+    told = server.ask("POST", "/reconcile/lanternfall", form(queries=queries)).json
+    assert [told[one]["result"] for one in "abc"] == [[], [], []]
+    assert told["d"]["result"]
+    assert told.keys() == queries.keys()
 
 
 @pytest.mark.filterwarnings("ignore:The inplace keyword")

@@ -150,10 +150,24 @@ def test_a_correction_is_learnt_and_taken_back(server: Server) -> None:
     said = server.ask("POST", "/corrections", {**place, "entity": "encyclopedia:mercury_god"})
     assert said.status == 201
     assert (answer()["key"], answer()["confidence"]) == ("mercury_god", 1)
-    assert said.json in server.ask("GET", "/corrections").json
+    kept = {key: value for key, value in said.json.items() if key != "replaced"}
+    assert (kept in server.ask("GET", "/corrections").json, said.json["replaced"]) == (True, [])
+    again = server.ask("POST", "/corrections", {**place, "entity": None})
+    assert again.json["replaced"] == [kept]
+    assert server.ask("POST", "/corrections", {**place, "entity": kept["entity"]}).status == 201
     assert server.ask("DELETE", f"/corrections/{said.json['id']}").status == 200
     assert answer() == before
     assert server.ask("DELETE", f"/corrections/{said.json['id']}").status == 404
+
+
+def test_entities_that_are_added_at_once_wait_for_each_other(server: Server) -> None:
+    def add(key: str) -> int:
+        new = {"key": key, "title": f"Vane {key}"}
+        return server.ask("POST", "/entities/lanternfall", new).status
+
+    with ThreadPoolExecutor(6) as pool:
+        assert list(pool.map(add, "abcabc")).count(201) == 3
+    assert add("a") == 409
 
 
 def test_verdicts_and_a_new_entity(server: Server) -> None:
@@ -314,6 +328,9 @@ def test_a_body_that_does_not_come(demo_master: Path) -> None:
                 b"Content-Type: application/json\r\n\r\n{"
             )
             assert b" 408 " in sent.recv(65536)
+        with socket.create_connection((host, int(port)), 30) as sent:
+            sent.sendall(b"GET / HTTP/1.1\r\n")  # and nothing more
+            assert sent.recv(65536) == b""
         refused = server.ask("POST", "/jobs", {"kind": "build"})
         assert (refused.status, refused.json["error"]) == (403, "this server changes nothing")
         assert server.ask("POST", "/link", {"text": "A heron."}).status in (200, 504)
@@ -458,6 +475,13 @@ def test_a_token_that_is_missing_or_wrong(demo_copy: Path) -> None:
             assert answer.json["fix"] == "Authorization: Bearer TOKEN"
         known = {"Authorization": f"Bearer {secret}"}
         assert server.ask("GET", "/kbs", headers=known).status == 200
+        # Table editors have the token in the address, and send it to all that the manifest names.
+        manifest = server.ask("GET", f"/reconcile/lanternfall?token={secret}").json
+        for service in (*manifest["suggest"].values(), manifest["extend"]["propose_properties"]):
+            path = (service["service_url"] + service["service_path"]).removeprefix(server.url)
+            assert server.ask("GET", path).status == 200
+        shown = manifest["preview"]["url"].removeprefix(server.url)
+        assert server.ask("GET", shown.replace("{{id}}", "grey_heron")).status == 200
 
 
 @pytest.mark.slow

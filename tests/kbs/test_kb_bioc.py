@@ -205,3 +205,20 @@ def test_what_stands_in_other_tags_is_read_too() -> None:
     within = XML.replace("<passage>", "<part><passage>").replace("</passage>", "</passage></part>")
     assert within != XML
     assert read(within) == read(XML) == [DOCUMENT]
+
+
+def test_infons_that_nobody_reads_may_be_of_any_kind() -> None:
+    document = json.loads(JSON)
+    for passage in document["documents"][0]["passages"]:
+        for one in passage.get("annotations", ()):
+            one["infons"] |= {"valid": True, "normalized": [9], "biotype": {}}
+    assert read(json.dumps(document)) == read(JSON)
+
+
+def test_a_number_that_a_read_cuts_is_whole() -> None:
+    document = json.loads(JSON)
+    plain = json.dumps(document | {"note": "", "version": 1.5})
+    assert [
+        read(plain.replace('"note": ""', f'"note": "{"x" * (2**18 - len(plain) + more)}"'))
+        for more in range(6)
+    ] == [read(JSON)] * 6

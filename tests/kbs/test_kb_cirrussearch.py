@@ -156,3 +156,11 @@ def test_nothing_but_our_errors_comes_out(pages: list[dict[str, Any]], paired: b
             assert problems.on_error == "stop"
         except KglinkError:
             pass
+
+
+def test_nulls_and_lists_where_others_have_texts() -> None:
+    (found,) = read(pair("1", title="A", namespace=0, redirect=[{"title": "B", "namespace": None}]))
+    assert [one.surface for one in found.aliases] == ["B"]
+    problems = Problems("skip")
+    assert read(pair("1", title="A", namespace=0, language=["en"], descriptions={}), problems) == []
+    assert problems.total == 1

@@ -419,3 +419,10 @@ def test_real_mentions(name: str, realdata: Path) -> None:
         assert set(mention.gold) == gold
     if problems.total:
         assert "line 2415: the surface does not stand at its offsets" in problems.examples[0]
+
+
+def test_many_long_mentions_whose_words_are_not_said_are_refused() -> None:
+    size = 2**18
+    spans = [{"start": at, "end": size, "gold": "k:1"} for at in range(2000)]
+    error = refusal({"id": "d", "text": "x" * size, "mentions": spans})
+    assert error.reason == f"a mention of {size:,} characters, and 32,768 are the most"

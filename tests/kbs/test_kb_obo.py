@@ -183,6 +183,8 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
         ("name: Yahoo! fever", "Yahoo! fever"),
         ("name: a \\! b ! c", "a ! b"),
         ('name: x {source="y", "z"}', "x"),
+        ('name: x {source="y ! z", note="{}"} ! comment', "x"),
+        ('name: 5" pipe ! comment', '5" pipe'),
         ("name: 2-{amino} acid", "2-{amino} acid"),
         ("name: a\\Wb\\tc", "a b c"),
         ("name:no space", "no space"),

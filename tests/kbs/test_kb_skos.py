@@ -607,3 +607,20 @@ pieces = st.sampled_from(
 def test_arbitrary_statements(words: list[str]) -> None:
     header = TURTLE[: TURTLE.index("x:fruits")]
     check_any(lambda: adapter(syntax="turtle"), sniff, (header + " ".join(words)).encode())
+
+
+def test_long_addresses_that_stand_before_each_name_are_refused() -> None:
+    long = "http://x.org/" + "a" * 20_000
+    turtle = f'@prefix p: <{long}#> . p:a <http://www.w3.org/2004/02/skos/core#prefLabel> "A" .'
+    with pytest.raises(SourceError, match="an IRI of 20,"):
+        read(turtle)
+    with pytest.raises(SourceError, match="an XML namespace of 20,"):
+        read(rdf_xml(f'<p:x xmlns:p="{long}"/>'))
+
+
+def test_a_triple_without_a_space_behind_its_predicate_is_read() -> None:
+    line = "<http://x.org/a> <http://www.w3.org/2004/02/skos/core#broader><http://x.org/b> ."
+    label = '<http://x.org/a> <http://www.w3.org/2004/02/skos/core#prefLabel> "A" .'
+    (found,) = read(f"{label}\n{line}\n")
+    assert isinstance(found, Entity)
+    assert found.parents

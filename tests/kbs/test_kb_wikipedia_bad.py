@@ -147,3 +147,41 @@ def test_a_bad_page_in_a_folder_of_parts_is_told_with_its_file(tmp_path: Path) -
     with pytest.raises(RecordError) as error:
         list(adapter().read(Source.open_path(tmp_path), Problems()))
     assert error.value.where.startswith("two.xml, page 'Ada'")
+
+
+def test_what_a_site_says_of_itself_is_short() -> None:
+    long = "x" * 2000
+    assert (
+        "the longest of 2,0"
+        in told(SAMPLE.replace("<sitename>", f"<base>{long}</base><sitename>")).message
+    )
+    address = "http://www.mediawiki.org/xml/export-0.11/"
+    assert "an XML namespace of 2,0" in told(SAMPLE.replace(address, address + long)).message
+    many = '<namespace key="14" case="first-letter">C</namespace>' * 3000
+    assert (
+        "elements before its first page" in told(SAMPLE.replace("<case>", many + "<case>")).message
+    )
+
+
+@pytest.mark.parametrize("number", ["--5", "5" * 5000, "²"])
+def test_a_number_of_a_namespace_that_is_none_is_that_of_the_title(number: str) -> None:
+    strange = export(page("1", "Ada", "Ada was a writer.")).replace(
+        "<ns>0</ns>", f"<ns>{number}</ns>"
+    )
+    assert list(entities(read(strange))) == ["1"]
+
+
+def test_a_name_of_a_namespace_stands_on_one_line() -> None:
+    wiki = export(
+        page("1", "Cat egory:Writers", "All.", ns=14), page("2", "Ada", "Ada was a writer.")
+    )
+    broken = wiki.replace(">Category<", ">Cat&#9;egory<")
+    assert "2" in entities(read(broken, categories=True))
+
+
+def test_texts_of_links_that_are_no_names_are_not_kept() -> None:
+    wiki = export(
+        page("1", "Ada", "A."), page("2", "B", f"See [[Ada|{'x' * 5000}]] and [[Ada|her]].")
+    )
+    surfaces = {one.surface for one in entities(read(wiki))["1"].aliases}
+    assert surfaces == {"her"}
