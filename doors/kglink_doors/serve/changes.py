@@ -5,7 +5,8 @@ from __future__ import annotations
 import heapq
 import re
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -14,7 +15,7 @@ from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
 from kglink import Alias, Entity, EntityId
-from kglink.errors import KBBusyError, UnknownNameError, UsageError
+from kglink.errors import KBBusyError, SpaceBusyError, UnknownNameError, UsageError
 from kglink.files.atomic import sync_file
 from kglink.records import CORRECTIONS
 from kglink.store.ingest import check_kb_name
@@ -68,6 +69,20 @@ def refuse_corrections(kb: str) -> None:
         raise UsageError(f"{CORRECTIONS!r} holds what was corrected", hint="POST /corrections")
 
 
+def _patiently(do: Callable[[], object], seconds: float) -> None:
+    """Do something, again for some seconds while a job or another process changes the KB."""
+    until = time.monotonic() + seconds
+    while True:
+        try:
+            do()
+        except (KBBusyError, SpaceBusyError):
+            if time.monotonic() > until:
+                raise
+            time.sleep(_PAUSE)
+        else:
+            return
+
+
 @router.post("/corrections", tags=["corrections"], status_code=201)
 def correct(said: Said, here: Here) -> Response:
     """Correct a place of a text: it is learnt before this answers.
@@ -100,19 +115,15 @@ def add_entity(kb: str, new: NewEntity, here: Here) -> Response:
     refuse_corrections(kb)
     names = tuple(Alias(one) for one in new.aliases)
     entity = Entity(new.key, new.title, new.description, new.type, aliases=names)
-    until = time.monotonic() + here.limits.seconds
-    while True:
-        try:
-            with here.adding:
-                if here.workspace.store.get_entities([EntityId(kb, new.key)]):
-                    raise TakenError(f"{kb} has an entity {new.key!r}", hint="Choose another key.")
-                here.workspace.add_entity(kb, entity)
-            break
-        except KBBusyError:  # by a job, or another process
-            if time.monotonic() > until:
-                raise
-            time.sleep(_PAUSE)
-    here.workspace.build_if_stale(wait=False)
+
+    def add() -> None:
+        if here.workspace.store.get_entities([EntityId(kb, new.key)]):
+            raise TakenError(f"{kb} has an entity {new.key!r}", hint="Choose another key.")
+        here.workspace.add_entity(kb, entity)
+
+    with here.adding:
+        _patiently(add, here.limits.seconds)
+        _patiently(partial(here.workspace.build_if_stale, wait=False), here.limits.seconds)
     return json_response(here.workspace.entity(EntityId(kb, new.key)).as_json(), 201)
 
 
