@@ -53,7 +53,7 @@ MOST: dict[str, Size] = {
     "cli/kglink_cli": Size(7_915, 34, 22),
     # Wikis as they are: subpages by the tails that repeat, prose in templates, types from boxes
     # and categories.
-    # Pieces of dumps are parsed where the scratch folder is not seen; what long names cost is bounded.
+    # Pieces of dumps are parsed where the scratch folder is not seen. Long names have bounds.
     "kbs/kglink_kbs": Size(10_422, 50, 112),
     "doors/kglink_doors": Size(2_770, 16, 36),
     # Types of arrays are said once.
