@@ -206,9 +206,13 @@ def test_neighbours_say_whether_a_word_is_a_part_of_a_longer_name() -> None:
     ],
 )
 def test_the_last_word_of_a_name_that_no_kb_has_is_a_strangers(text: str, is_stranger: int) -> None:
-    places = detector("Evans", "Gil Evans", "Japan", "CEO").places(text)
+    known = "Evans", "Gil Evans", "Japan", "CEO"
+    many = [f"Lantern{number}" for number in range(3000)]
     at = text.index("next day ") + len("next day ")
-    assert {one.facts.stranger for one in places if one.start == at} == {is_stranger}
+    places = [one for one in detector(*known, *many).places(text) if one.start == at]
+    assert {one.facts.stranger > 0 for one in places} == {bool(is_stranger)}
+    # What a small KB calls Evans may well be she.
+    assert all(one.facts.stranger == 0 for one in detector(*known).places(text))
 
 
 def test_the_beginning_of_a_sentence_makes_no_name_of_words() -> None:

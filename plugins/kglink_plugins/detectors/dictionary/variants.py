@@ -139,7 +139,8 @@ class Facts(NamedTuple):
     of_after: float
     """The same behind it: "[University] of Iowa"."""
     stranger: float
-    """It is the last word of a longer name of the text that no KB has: "Evans" of "Neah Evans"."""
+    """It is the last word of a longer name of the text that no KB has, "Evans" of "Neah Evans", and
+    the KBs have many names: what a small KB calls Evans may well be she."""
     glued: float
     """A hyphen joins it to another word, but not as in "Atlanta-based"."""
     letters: float
@@ -395,6 +396,11 @@ class VariantFinder:
                 goes_on = _goes_on(text, words.ends[gap], words.starts[gap + 1])
                 close[side] = float(joined)
                 named[side] = float(capital > 0 and is_name[other] and goes_on)
+        is_stranger = (
+            capital > 0
+            and not (several or named[0] or hit.kind & SHORT)
+            and words.forms[hit.first].folded in strangers
+        )
         return Facts(
             written=written,
             variant=float(whole and not written),
@@ -423,12 +429,7 @@ class VariantFinder:
                 capital > 0 and bool(OF_BEFORE.search(text, max(0, start - 40), start))
             ),
             of_after=float(capital > 0 and bool(_OF_AFTER.match(text, end))),
-            stranger=float(
-                capital > 0
-                and not (named[0] or hit.kind & SHORT)
-                and words.forms[hit.first].folded in strangers
-                and not several
-            ),
+            stranger=max(0.0, 1 - 2 * few) if is_stranger else 0.0,
             glued=float(
                 "-" in (text[start - 1 : start], text[end : end + 1])
                 and not (capital > 0 and _OF_A_PLACE.match(text, end))
