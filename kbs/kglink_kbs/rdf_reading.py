@@ -127,9 +127,8 @@ class _Kept(Store):
     def add(self, triple: _TripleType, context: Any, quoted: bool = False) -> None:
         """Keep ``triple`` if its predicate is one of ours."""
         subject, predicate, object_ = triple
-        if (
-            isinstance(subject, str) and len(subject) > _LONGEST_IRI
-        ):  # a long prefix stands before each name again
+        # A long prefix stands before each name again.
+        if isinstance(subject, str) and len(subject) > _LONGEST_IRI:
             raise ValueError(f"an IRI of {len(subject):,} characters")
         field = self._fields.get(str(predicate))
         if field is None or not isinstance(subject, (URIRef, BNode)):

@@ -206,9 +206,8 @@ def _manifest(service: NamedKB) -> dict[str, object]:
         more = f"?{service.more}" if service.more else ""
         return {"service_url": service.service, "service_path": f"{path}{more}"}
 
-    shown = f"{service.service}/preview?id={{{{id}}}}" + (
-        f"&{service.more}" if service.more else ""
-    )
+    more = f"&{service.more}" if service.more else ""
+    shown = f"{service.service}/preview?id={{{{id}}}}{more}"
     return {
         "versions": [VERSION],
         "name": f"kglink: {service.kb or 'all KBs'}",
