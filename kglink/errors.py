@@ -16,6 +16,7 @@ KglinkError                 what went wrong, where, and how to mend it (exit cod
 ├── TrainingError           fine-tuning that cannot go on: a loss that is no number, memory
 └── SpaceError              a space that is missing, of another model, or cannot be written
     ├── SpaceBusyError      a space that another process is building
+    ├── KBChangedError      a KB that was changed while a space was made of it
     └── DamagedSpaceError   a space whose files are not as they were written
 """
 
@@ -137,6 +138,10 @@ class SpaceError(KglinkError):
 
 class SpaceBusyError(SpaceError):
     """A space that another process is building."""
+
+
+class KBChangedError(SpaceError):
+    """A KB that was changed while a space was made of it."""
 
 
 class DamagedSpaceError(SpaceError):

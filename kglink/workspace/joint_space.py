@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from kglink.config import AUTO, EncoderSection, ResolvedSettings, SpaceSection
-from kglink.errors import DamagedSpaceError, KBBusyError, ModelError, SpaceError, UsageError
+from kglink.errors import DamagedSpaceError, KBChangedError, ModelError, SpaceError, UsageError
 from kglink.models import DEFAULT_MODEL, Encoder
 from kglink.models.hardware import Precision
 from kglink.models.static_folder import STATIC
@@ -217,7 +217,7 @@ class WorkspaceSpace:
         """The store with that revision of a KB."""
         with self.store.snapshot() as seen:
             if info.revision not in (one.revision for one in seen.kbs() if one.name == info.name):
-                raise KBBusyError(
+                raise KBChangedError(
                     f"KB {info.name!r} was changed or removed just before it was read",
                     hint="Run the same command again.",
                 )

@@ -15,12 +15,12 @@ from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
 from kglink import Alias, Entity, EntityId
-from kglink.errors import KBBusyError, SpaceBusyError, UnknownNameError, UsageError
+from kglink.errors import UnknownNameError, UsageError
 from kglink.files.atomic import sync_file
 from kglink.records import CORRECTIONS
 from kglink.store.ingest import check_kb_name
 from kglink_doors.serve.answers import Body, Here, Names, json_response
-from kglink_doors.serve.errors import TakenError
+from kglink_doors.serve.errors import PASSING, TakenError
 from kglink_doors.serve.jobs import Job, report_path
 
 router = APIRouter()
@@ -75,7 +75,7 @@ def _patiently(do: Callable[[], object], seconds: float) -> None:
     while True:
         try:
             do()
-        except (KBBusyError, SpaceBusyError):
+        except PASSING:
             if time.monotonic() > until:
                 raise
             time.sleep(_PAUSE)

@@ -8,6 +8,7 @@ from typing import Any
 
 from kglink.errors import (
     KBBusyError,
+    KBChangedError,
     KglinkError,
     ShrinkError,
     SourceError,
@@ -28,7 +29,7 @@ class TakenError(KglinkError):
 
 
 #: What another try in a moment may not meet.
-PASSING = (BusyError, KBBusyError, SpaceBusyError)
+PASSING = (BusyError, KBBusyError, KBChangedError, SpaceBusyError)
 FULL_DISK = 507
 #: What is said of it: the error itself would tell the server's paths.
 FULL_DISK_SHAPE = {"error": "the server's disk is full", "fix": "Make room there, then ask again."}

@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from kglink import Progress, Workspace
-from kglink.errors import KBBusyError, KglinkError, SpaceBusyError, UnknownNameError
+from kglink.errors import KglinkError, UnknownNameError
 from kglink.files.atomic import LockedError, file_lock, write_atomically
 from kglink.space.build import BuildReport
 from kglink.workspace.folder import SCRATCH_FOLDER
 from kglink_cli.report_page.page import page_of
-from kglink_doors.serve.errors import BusyError, error_shape
+from kglink_doors.serve.errors import PASSING, BusyError, error_shape
 
 Done = TypeVar("Done")
 State = Literal["waiting", "running", "done", "failed", "cancelled"]
@@ -83,7 +83,7 @@ def _patiently(job: Job, do: Callable[[], Done]) -> Done:
     while True:
         try:
             return do()
-        except (KBBusyError, SpaceBusyError):
+        except PASSING:
             job.tell(Progress("waiting for another change"))
             time.sleep(_PAUSE)
 
