@@ -24,8 +24,8 @@ from kglink_kbs.values import BadValue, shortened
 
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _ESCAPED = {"n": "\n", "t": "\t", "W": " "}
-_QUOTED = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)"', re.DOTALL)
-_TEXT = r'"[^"\\]*(?:\\.[^"\\]*)*"'
+_WORDS = r'[^"\\]*(?:\\.[^"\\]*)*'
+_QUOTED, _TEXT = re.compile(f'"({_WORDS})"', re.DOTALL), f'"{_WORDS}"'
 #: A comment begins behind it, but not in quotes.
 _BEFORE_COMMENT = re.compile(rf"(?>{_TEXT}|.)*?(?=(?:^|\s)!)", re.DOTALL)
 _KEY = r"[\w:./#-]+\s*=\s*"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import heapq
 import re
-import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
@@ -20,12 +19,10 @@ from kglink.files.atomic import sync_file
 from kglink.records import CORRECTIONS
 from kglink.store.ingest import check_kb_name
 from kglink_doors.serve.answers import Body, Here, Names, json_response
-from kglink_doors.serve.errors import PASSING, TakenError
+from kglink_doors.serve.errors import TakenError, patiently
 from kglink_doors.serve.jobs import Job, report_path
 
 router = APIRouter()
-#: Seconds between two tries of a change.
-_PAUSE = 0.1
 
 
 class Said(Body):
@@ -69,20 +66,6 @@ def refuse_corrections(kb: str) -> None:
         raise UsageError(f"{CORRECTIONS!r} holds what was corrected", hint="POST /corrections")
 
 
-def _patiently(do: Callable[[], object], seconds: float) -> None:
-    """Do something, again for some seconds while a job or another process changes the KB."""
-    until = time.monotonic() + seconds
-    while True:
-        try:
-            do()
-        except PASSING:
-            if time.monotonic() > until:
-                raise
-            time.sleep(_PAUSE)
-        else:
-            return
-
-
 @router.post("/corrections", tags=["corrections"], status_code=201)
 def correct(said: Said, here: Here) -> Response:
     """Correct a place of a text: it is learnt before this answers.
@@ -122,8 +105,9 @@ def add_entity(kb: str, new: NewEntity, here: Here) -> Response:
         here.workspace.add_entity(kb, entity)
 
     with here.adding:
-        _patiently(add, here.limits.seconds)
-        _patiently(partial(here.workspace.build_if_stale, wait=False), here.limits.seconds)
+        patiently(add, seconds=here.limits.seconds)
+        build = partial(here.workspace.build_if_stale, wait=False)
+        patiently(build, seconds=here.limits.seconds)
     return json_response(here.workspace.entity(EntityId(kb, new.key)).as_json(), 201)
 
 

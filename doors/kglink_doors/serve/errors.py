@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import errno
+import math
 import sqlite3
-from typing import Any
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from kglink.errors import (
     KBBusyError,
@@ -30,6 +33,26 @@ class TakenError(KglinkError):
 
 #: What another try in a moment may not meet.
 PASSING = (BusyError, KBBusyError, KBChangedError, SpaceBusyError)
+#: Seconds before it is tried.
+_PAUSE = 0.2
+Done = TypeVar("Done")
+
+
+def patiently(
+    do: Callable[[], Done], *, seconds: float = math.inf, tell: Callable[[], object] = lambda: None
+) -> Done:
+    """Do something, again while others build the space or change the KB; ``tell`` says so."""
+    until = time.monotonic() + seconds
+    while True:
+        try:
+            return do()
+        except PASSING:
+            if time.monotonic() > until:
+                raise
+            tell()
+            time.sleep(_PAUSE)
+
+
 FULL_DISK = 507
 #: What is said of it: the error itself would tell the server's paths.
 FULL_DISK_SHAPE = {"error": "the server's disk is full", "fix": "Make room there, then ask again."}

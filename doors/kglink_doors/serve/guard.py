@@ -15,7 +15,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import SplitResult, parse_qs, urlsplit
 
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
@@ -128,7 +128,7 @@ class Guard:
             return Refused(401, "the token is missing or wrong", "Authorization: Bearer TOKEN")
         if method not in _SAFE and not _is_reconciliation(path):
             origin = headers.get("origin")
-            foreign = origin is not None and _site_of(origin) != headers.get("host")
+            foreign = origin is not None and _parts_of(origin).netloc != headers.get("host")
             if foreign or headers.get("sec-fetch-site") in ("cross-site", "same-site"):
                 return Refused(403, "a page of another site asks", "Ask from the server's page.")
         return None
@@ -187,17 +187,14 @@ def _headers(scope: Scope) -> dict[str, str]:
 
 
 def _host_of(address: str) -> str:
-    try:
-        return urlsplit(address).hostname or ""
-    except ValueError:
-        return ""
+    return _parts_of(address).hostname or ""
 
 
-def _site_of(origin: str) -> str:
+def _parts_of(address: str) -> SplitResult:
     try:
-        return urlsplit(origin).netloc
+        return urlsplit(address)
     except ValueError:
-        return ""
+        return urlsplit("")
 
 
 class _Body:

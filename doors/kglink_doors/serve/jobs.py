@@ -10,23 +10,21 @@ import json
 import secrets
 import shutil
 import threading
-import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from kglink import Progress, Workspace
 from kglink.errors import KglinkError, UnknownNameError
 from kglink.files.atomic import LockedError, file_lock, write_atomically
-from kglink.space.build import BuildReport
 from kglink.workspace.folder import SCRATCH_FOLDER
 from kglink_cli.report_page.page import page_of
-from kglink_doors.serve.errors import PASSING, BusyError, error_shape
+from kglink_doors.serve.errors import BusyError, error_shape, patiently
 
-Done = TypeVar("Done")
 State = Literal["waiting", "running", "done", "failed", "cancelled"]
 KINDS = ("add-kb", "learn", "overlaps", "build", "report")
 #: Jobs that may wait, and jobs that are done and still listed.
@@ -35,7 +33,6 @@ _MOST_TOLD = 100
 _FILE = "job.json"
 #: Seconds that a job has left to come to its next step.
 _GRACE = 10
-_PAUSE = 0.2
 
 
 class _StoppedError(Exception):
@@ -78,30 +75,17 @@ class Job:
             raise _StoppedError
 
 
-def _patiently(job: Job, do: Callable[[], Done]) -> Done:
-    """Do something; who changes the KB or publishes new names meanwhile goes first."""
-    while True:
-        try:
-            return do()
-        except PASSING:
-            job.tell(Progress("waiting for another change"))
-            time.sleep(_PAUSE)
-
-
 def _work(workspace: Workspace, job: Job) -> object:
     """Do a job; what comes of it is its answer."""
     options = dict(job.options)
-
-    def build() -> BuildReport:
-        return workspace.build(progress=job.tell)
+    build = partial(workspace.build, progress=job.tell)
+    again = partial(patiently, tell=lambda: job.tell(Progress("waiting for another change")))
 
     match job.kind:
         case "add-kb":
             kb, source = options.pop("kb"), job.folder / options.pop("file")
-            added = _patiently(
-                job, lambda: workspace.add_kb(kb, source, **options, progress=job.tell)
-            )
-            _patiently(job, build)
+            added = again(partial(workspace.add_kb, kb, source, **options, progress=job.tell))
+            again(build)
             return added.as_json()
         case "learn":
             return {"surfaces": workspace.learn(options["kb"], progress=job.tell)}
@@ -109,7 +93,7 @@ def _work(workspace: Workspace, job: Job) -> object:
             found = workspace.find_overlaps(progress=job.tell)
             return [{"left": one.left, "right": one.right, "kept": one.kept} for one in found]
         case "build":
-            built = _patiently(job, build)
+            built = again(build)
             return {"encoded_rows": built.encoded_rows, "version": workspace.space().version}
 
     run = options["run"]

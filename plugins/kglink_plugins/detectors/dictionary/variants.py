@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence, Set
 from functools import cache, lru_cache
-from itertools import compress
+from itertools import chain, compress
 from typing import NamedTuple
 
 import numpy as np
@@ -217,7 +217,9 @@ class VariantFinder:
         others = [(hit.first, hit.stop) for hit in hits if _has_another_number(hit, words)]
         other = _longest(others, len(words.forms))
         hits = [hit for hit in hits if hit.kind & PART != hit.kind or other[hit.first] < hit.stop]
-        hits = _with_short_forms(hits, words, hashes)
+        longer = (range(hit.first, hit.stop) for hit in hits if hit.stop - hit.first > 1)
+        inside = frozenset(chain.from_iterable(longer))
+        hits = _with_short_forms(hits, words, hashes, inside)
         bridges = np.concatenate([[0], np.cumsum([one.folded in BRIDGES for one in words.forms])])
 
         def is_bridged(hit: Hit) -> bool:
@@ -227,7 +229,7 @@ class VariantFinder:
         wholes = [(hit.first, hit.stop) for hit in hits if hit.kind & WHOLE and not is_bridged(hit)]
         longest = _longest(wholes, len(words.forms))
         is_name = _names_of_text(text, words, heeded)
-        strangers = _strangers(text, words, hits, is_name)
+        strangers = _strangers(text, words, inside, is_name)
         for hit in hits:
             start, end = words.starts[hit.first], words.ends[hit.stop - 1]
             yield Place(
@@ -465,7 +467,9 @@ def _is_spaced_otherwise(kind: int, forms: Sequence[Form]) -> bool:
     return is_mixed and bool(kind & JOINED) == (len(forms) == 1)
 
 
-def _with_short_forms(hits: Sequence[Hit], words: TextWords, hashes: Hashes) -> list[Hit]:
+def _with_short_forms(
+    hits: Sequence[Hit], words: TextWords, hashes: Hashes, inside: Set[int]
+) -> list[Hit]:
     """The hits, and words with a capital that are short for a name of several words before them.
 
     "The Heron" after "Isolde Heron": the name's first or last word, taken for the whole name.
@@ -477,7 +481,6 @@ def _with_short_forms(hits: Sequence[Hit], words: TextWords, hashes: Hashes) -> 
                 named.setdefault(int(hashes[at]), hit)
     if not named:
         return list(hits)
-    inside = {at for hit in hits if hit.stop - hit.first > 1 for at in range(hit.first, hit.stop)}
     short: dict[int, Hit] = {}
     for at, value in enumerate(hashes.tolist()):
         full = named.get(value)
@@ -498,11 +501,8 @@ def _names_of_text(text: str, words: TextWords, heeded: frozenset[str]) -> list[
     ]
 
 
-def _strangers(
-    text: str, words: TextWords, hits: Sequence[Hit], is_name: Sequence[bool]
-) -> set[str]:
-    """The last words of what may be persons whose names no KB has."""
-    inside = {at for hit in hits if hit.stop - hit.first > 1 for at in range(hit.first, hit.stop)}
+def _strangers(text: str, words: TextWords, inside: Set[int], is_name: Sequence[bool]) -> set[str]:
+    """The last words of what may be persons whose names no KB has: not of those ``inside`` one."""
     found = set()
     for at in range(1, len(is_name)):
         if is_name[at] and is_name[at - 1] and at not in inside:
