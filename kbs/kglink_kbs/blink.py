@@ -22,7 +22,7 @@ _TITLES = ("label_title", "Wikipedia_title", "wikipedia_title")
 #: Fields that say what is meant: read here, and by nobody else.
 _LABELS = frozenset({"label", "label_id", *_PAGE_IDS, *_TITLES})
 _PAGE_ID = re.compile(r"[?&]curid=(\d+)$")
-_FILE = re.compile(r"(?:.*/)?([^/]+?)\.jsonl(?:\.(?:gz|bz2|zst))?")
+_FILE = re.compile(r"(?:.*/)?([^/]+?)\.jsonl(?:\.(?:gz|bz2|zst|xz))?")
 _SPLITS: Mapping[str, Split] = {"train": "train", "valid": "dev", "dev": "dev", "test": "test"}
 
 

@@ -226,7 +226,7 @@ def _by_name(source: Source, found: Mapping[str, Source]) -> dict[str, Source]:
     files: dict[str, Source] = {}
     for path, file in found.items():
         name = PurePosixPath(path).name
-        for suffix in (".gz", ".bz2", ".zst"):
+        for suffix in (".gz", ".bz2", ".zst", ".xz"):
             name = name.removesuffix(suffix)
         if name in files and name.endswith(".tsv"):
             raise SourceError(

@@ -176,7 +176,7 @@ def _files(source: Source, *, needs_types: bool) -> dict[str, Source]:
         found = {}
         for file in source.files("*.RRF*"):
             name, _, suffix = file.name.rpartition("/")[2].partition(".RRF")
-            if f"{name}.RRF" in _COLUMNS and suffix in ("", ".gz", ".bz2", ".zst"):
+            if f"{name}.RRF" in _COLUMNS and suffix in ("", ".gz", ".bz2", ".zst", ".xz"):
                 found.setdefault(f"{name}.RRF", file)
     wanted = [_CONCEPTS, *([_TYPES] if needs_types else [])]
     for name in wanted:

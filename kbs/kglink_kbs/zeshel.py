@@ -29,7 +29,7 @@ from kglink_kbs.values import (
 
 HELD_OUT = ("heldout_train_seen", "heldout_train_unseen")
 _SPLITS: Mapping[str, Split] = {"train": "train", "val": "dev", "test": "test"}
-_FILE = re.compile(r"(documents|mentions)/([^/]+?)\.json(?:\.(?:gz|bz2|zst))?")
+_FILE = re.compile(r"(documents|mentions)/([^/]+?)\.json(?:\.(?:gz|bz2|zst|xz))?")
 _WORD = re.compile(r"\S+")  # what `str.split` splits into, with its place
 _PAGE_FIELDS = frozenset({"document_id", "title", "text"})
 

@@ -6,6 +6,7 @@ to, and counts what the guard against bombs needs; the readers of the standard l
 
 from __future__ import annotations
 
+import lzma
 import re
 import shlex
 import sys
@@ -30,6 +31,10 @@ MAGIC_BYTES = 16
 #: Small, so that progress, which counts what is read, is not far ahead of what is unpacked.
 _READ = 2**14
 _PIECE = 2**18
+#: What an xz stream may want of memory: its header says how much, up to 4 GiB; xz -9 writes 65 MiB.
+_XZ_MEMORY = 2**28
+#: What `lzma` says where that is not enough.
+_IS_LIMITED = "Memory usage limit"
 
 
 class _Decoder(Protocol):
@@ -65,6 +70,10 @@ class _Gzip:
         return piece
 
 
+def _xz() -> _Decoder:
+    return lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_XZ_MEMORY)
+
+
 class Compression(NamedTuple):
     """A kind of compression that is read on the fly."""
 
@@ -89,13 +98,13 @@ KINDS = (
         (".zst", ".zstd"),
         zstd.ZstdDecompressor,
     ),
+    Compression("xz", re.compile(rb"\xfd7zXZ\x00"), (".xz",), _xz),
     Compression("7z", re.compile(rb"7z\xbc\xaf\x27\x1c"), (".7z",), None),
 )
 #: The first bytes of a zip archive, which some adapters read and no line reader does.
 ZIP_MAGIC = b"PK\x03\x04"
 #: Kinds of archives that are not read: name, signature, and the command that unpacks one.
 _FOREIGN = (
-    ("xz", b"\xfd7zXZ\x00", "xz -dc"),
     ("zip", ZIP_MAGIC, "unzip -p"),
     ("7z", b"7z\xbc\xaf\x27\x1c", "7z x -so"),  # in another packed file
     ("lz4", b"\x04\x22\x4d\x18", "lz4 -dc"),
@@ -174,6 +183,10 @@ class Decompressed(Unpacked):
                         )
                 try:
                     piece = decoder.decompress(data, _PIECE)
+                except lzma.LZMAError as error:
+                    raise (
+                        self._wants_memory() if _IS_LIMITED in str(error) else self._damaged(error)
+                    ) from error
                 except (zlib.error, zstd.ZstdError, OSError, ValueError) as error:
                     raise self._damaged(error) from error
                 data = b""
@@ -182,6 +195,12 @@ class Decompressed(Unpacked):
             data = decoder.unused_data.lstrip(b"\0")  # some tapes and tools pad with zeros
             while not data and (more := self._take()):
                 data = more.lstrip(b"\0")
+
+    def _wants_memory(self) -> SourceError:
+        return SourceError(
+            f"{self._name} needs over {_XZ_MEMORY >> 20} MiB of memory to be unpacked",
+            hint=f"Pipe it in: xz -dc {shlex.quote(self._name)} | kglink ... -",
+        )
 
     def _take(self) -> bytes:
         data = self._raw.read(_READ)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import json
+import lzma
 import random
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -53,6 +54,7 @@ PACKERS: tuple[Callable[[bytes], bytes], ...] = (
     gzip.compress,
     bz2.compress,
     zstd.compress,
+    lzma.compress,
 )
 
 NAMES = (
