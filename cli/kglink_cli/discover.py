@@ -110,11 +110,14 @@ def promote(
     if as_json:
         shown = {one: {**one._asdict(), "title": title} for one, title in titles.items()}
         each = {"entities": done.entities, "renamed": done.renamed}
-        print_json({name: [shown[one] for one in ids] for name, ids in each.items()})
+        kept = {name: [shown[one] for one in ids] for name, ids in each.items()}
+        print_json({**kept, "removed": [one._asdict() for one in done.removed]})
         return
     for one in (*done.entities, *done.renamed):
         say(f"{printable(str(one))}  {printable(titles[one])}")
-    if not (done.entities or done.renamed):
+    for one in done.removed:
+        note("removed", f"{printable(str(one))}: it is accepted no longer")
+    if not (done.entities or done.renamed or done.removed):
         note("nothing", "was accepted yet: kglink discover --review")
 
 

@@ -15,6 +15,8 @@ from kglink.errors import SourceError
 #: The most that a sheet of Excel holds.
 MOST_ROWS, MOST_COLUMNS = 1_048_576, 16_384
 _PIECE = 1 << 16
+#: What XML cannot hold, of what `printable_line` leaves.
+_NOT_IN_XML = dict.fromkeys((0xFFFE, 0xFFFF), "\ufffd")
 #: Added cells of one row, by its number; none: nothing is added.
 CellsOf = Callable[[int], Sequence[str | float]]
 
@@ -130,7 +132,9 @@ def _written(row: int, first: int, cells: Sequence[str | float], prefix: str) ->
     for column, cell in enumerate(cells, first):
         place = f'<{prefix}c r="{get_column_letter(column)}{row}"'
         if isinstance(cell, str) and cell:
-            text = f'<{prefix}t xml:space="preserve">{escape(cell)}</{prefix}t>'
+            text = (
+                f'<{prefix}t xml:space="preserve">{escape(cell.translate(_NOT_IN_XML))}</{prefix}t>'
+            )
             made.append(f'{place} t="inlineStr"><{prefix}is>{text}</{prefix}is></{prefix}c>')
         elif not isinstance(cell, str):
             made.append(f"{place}><{prefix}v>{cell!r}</{prefix}v></{prefix}c>")

@@ -137,7 +137,15 @@ class TextTable:
         return b"".join(line.raw for line in before) + kept + tail
 
     def _encoded(self, text: str) -> bytes:
-        return text.encode(self._encoding, errors="replace")
+        try:
+            return text.encode(self._encoding)
+        except UnicodeEncodeError as error:
+            cell = text[error.start : error.end]
+            raise UsageError(
+                f"{self._source.label}: {cell!r} of the answers cannot be written in "
+                f"{self._encoding}",
+                hint="Convert the table to UTF-8 first.",
+            ) from error
 
     # ----------------------------------------------------------------------------- reading
     def _rows(self) -> Iterator[tuple[list[_Line], list[str]]]:
@@ -355,6 +363,11 @@ class XlsxTable:
                     f"{source.label} unpacks to {size / 2**20:,.0f} MB, and "
                     f"{_MOST_UNPACKED >> 20} MB are the most",
                     hint="Save it as CSV or Parquet, which may be of any size.",
+                )
+            if (damaged := archive.testzip()) is not None:
+                raise SourceError(
+                    f"{source.label} is damaged in its part {damaged!r}",
+                    hint="Save it again with the program that made it, or as CSV.",
                 )
             if "xl/workbook.xml" not in archive.namelist():
                 raise SourceError(

@@ -138,8 +138,10 @@ class Problems:
         keep: int = 20,
         *,
         on_note: OnNote = lambda label, text: None,
+        how_to_skip: str = _SKIP,
     ) -> None:
         self.on_error = on_error
+        self._how_to_skip = how_to_skip
         self.counts: Counter[str] = Counter()
         self.examples: list[str] = []
         self.mended: Counter[str] = Counter()
@@ -156,10 +158,10 @@ class Problems:
     def report(self, error: RecordError) -> None:
         """Raise ``error`` and say how to pass over it, or count it and keep it as an example."""
         if self.on_error == "stop":
-            if "--on-error" not in error.hint:
+            if self._how_to_skip and "--on-error" not in error.hint:
                 # A hint may end in a command: without a full stop ours would go on with it.
                 stop = "." if error.hint and error.hint[-1] not in ".?!" else ""
-                error.hint = f"{error.hint}{stop} {_SKIP}".lstrip()
+                error.hint = f"{error.hint}{stop} {self._how_to_skip}".lstrip()
             raise error
         self.leave_out(error)
 

@@ -14,6 +14,7 @@ from kglink.workspace.discoveries import (
     DiscoveryVerdict,
     KeptDiscoveries,
     changing,
+    end_of_merges,
     folded_names,
     read_discoveries,
     write_discoveries,
@@ -50,6 +51,8 @@ class Promoted:
     """Discoveries that are entities now."""
     renamed: tuple[EntityId, ...]
     """Entities of KBs that have new names now."""
+    removed: tuple[EntityId, ...] = ()
+    """Discoveries that were entities, and are accepted no longer."""
 
 
 def discover(
@@ -87,7 +90,8 @@ def discover(
         known = {name: one.id for one in kept.found for name in folded_names(one)}
         found = discoveries(unknown, searching.encoder.encode, known)
         ids = {one.id for one in found}
-        judged = [one for one in kept.found if one.id in kept.answers and one.id not in ids]
+        spoken_of = {*kept.answers, *(said.into for said in kept.answers.values())}
+        judged = [one for one in kept.found if one.id in spoken_of - ids]
         now = KeptDiscoveries(found=(*found, *judged), answers=kept.answers)
         write_discoveries(opened.folder, now)
     return [JudgedDiscovery(one, kept.answers.get(one.id)) for one in found]
@@ -144,7 +148,7 @@ def promote(
     """Make entities of what was accepted, in KB ``kb``, and index them: the next `link` has them.
 
     What was merged gives them its names; what was linked gives its names to the entity that it is.
-    Promoting again changes nothing.
+    What was promoted before and is accepted no longer is removed. Promoting again changes nothing.
 
     >>> [one.kb for one in workspace.promote().entities]
     ['discovered']
@@ -170,6 +174,9 @@ def promote(
     entities = [_entity(name, parts) for name, parts in sorted(own.items())]
     if entities:
         add_kb(opened, kb, entities, merge=True, progress=progress)
+    removed = tuple(opened.store.get_entities(EntityId(kb, one) for one in found if one not in own))
+    if removed:
+        opened.store.remove_entities(kb, [one.key for one in removed])
     known = opened.store.get_entities(list(linked))
     renamed = []
     for entity, names in linked.items():
@@ -178,7 +185,7 @@ def promote(
             records = _read_renamed(opened, entity, names)
             add_kb(opened, entity.kb, records, merge=True, progress=progress)
     build_if_stale(opened)
-    return Promoted(tuple(EntityId(kb, one.key) for one in entities), tuple(renamed))
+    return Promoted(tuple(EntityId(kb, one.key) for one in entities), tuple(renamed), removed)
 
 
 _LIST_HINT = "List them: kglink discover"
@@ -203,10 +210,7 @@ def _checked(
 
 def _goal(name: str, answers: Mapping[str, DiscoveryVerdict]) -> DiscoveryVerdict | None:
     """What becomes of a discovery: accepted as the one that it is merged with, or linked."""
-    said: DiscoveryVerdict | None = answers[name]
-    while said is not None and said.answer == "merge":
-        name = said.into
-        said = answers.get(name)
+    name, said = end_of_merges(name, answers)
     if said is None or said.answer == "reject":
         return None
     return said if said.answer == "link" else DiscoveryVerdict(answer="accept", into=name)

@@ -72,11 +72,21 @@ def names_of_discoveries(folder: Path) -> dict[str, str]:
     kept = read_discoveries(folder)
     ids: dict[str, set[str]] = defaultdict(set)
     for one in kept.found:
-        said = kept.answers.get(one.id)
+        goal, said = end_of_merges(one.id, kept.answers)
         if said is None or said.answer != "reject":
             for name in folded_names(one):
-                ids[name].add(said.into if said and said.answer == "merge" else one.id)
+                ids[name].add(goal)
     return {name: min(several) for name, several in ids.items() if len(several) == 1}
+
+
+def end_of_merges(
+    name: str, answers: Mapping[str, DiscoveryVerdict]
+) -> tuple[str, DiscoveryVerdict | None]:
+    """The discovery that one is at last merged with, or itself; and what was said of that."""
+    said = answers.get(name)
+    while said is not None and said.answer == "merge":
+        name, said = said.into, answers.get(said.into)
+    return name, said
 
 
 def folded_names(one: Discovery) -> set[str]:

@@ -13,7 +13,10 @@ from conftest import ROOT, Kglink
 
 from kglink.errors import KglinkError, UnknownNameError, UsageError
 from kglink.linking.discovery import Discovery
+from kglink.text.fold import fold
 from kglink.workspace import Workspace
+from kglink.workspace.discover import Promoted
+from kglink.workspace.discoveries import names_of_discoveries
 from review_support import Terminal
 
 LETTERS = ROOT / "docs" / "examples" / "harbour-letters"
@@ -129,6 +132,36 @@ def test_merged_and_linked_discoveries_give_their_names(world: Path, kglink: Kgl
         names = {one.surface for one in workspace.entity("encyclopedia:cornwall").entity.aliases}
         assert "Brittany" in names
     assert json.loads(kglink("promote", "--kb", "people", "--json").out)["renamed"] == []
+
+
+def test_another_answer_takes_back_what_was_promoted(world: Path, kglink: Kglink) -> None:
+    found = listed(kglink)
+    teague, doctor = found["Alwyn Teague"]["id"], found["Dr Ottilie Pemberthy"]["id"]
+    kglink("discover", f"--answer={teague}=accept", f"--answer={doctor}=accept")
+    assert len(json.loads(kglink("promote", "--json").out)["entities"]) == 2
+    kglink("discover", f"--answer={teague}={doctor}")
+    done = json.loads(kglink("promote", "--json").out)
+    assert [one["key"] for one in done["removed"]] == [teague]
+    kglink("discover", f"--answer={doctor}=reject")
+    ran = kglink("promote")
+    assert f"discovered:{doctor}: it is accepted no longer" in ran.err
+    with Workspace.open(world) as workspace:
+        assert list(workspace.entities("discovered")) == []
+        assert workspace.promote() == Promoted((), ())
+
+
+def test_merges_are_followed_to_their_end(world: Path) -> None:
+    with Workspace.open(world) as workspace:
+        first, second, third = (one.discovery for one in workspace.discovered()[:3])
+        workspace.judge_discovery(first.id, "merge", second.id)
+        workspace.judge_discovery(second.id, "merge", third.id)
+        names = names_of_discoveries(world)
+        assert {names[fold(one.title)] for one in (first, second, third)} == {third.id}
+        workspace.discover(["Nothing of note is here."])
+        kept = {one.discovery.id for one in workspace.discovered()}
+        assert kept >= {first.id, second.id, third.id}  # also the one that nobody judged
+        workspace.judge_discovery(third.id, "reject")
+        assert fold(first.title) not in names_of_discoveries(world)
 
 
 def test_answers_that_mean_nothing_are_refused(world: Path) -> None:

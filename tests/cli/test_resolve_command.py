@@ -29,6 +29,7 @@ from kglink.sources import Source
 from kglink.workspace import Workspace, init_workspace
 from kglink.workspace import resolve as resolving
 from kglink.workspace.resolve import Cells, Resolver, Row
+from kglink_cli.sheet_xml import with_cells
 from kglink_cli.table_files import opened_table
 
 ADDED = ["status", "id", "title", "probability", "also", "candidates"]
@@ -139,9 +140,12 @@ def test_an_encoding_that_is_named_stays(kglink: Kglink, tmp_path: Path) -> None
     assert heron == f"Heron,é,{RIGHT}"
     assert swan == "Łabędź,x,match,birds:ł,Łabędź,0.93,,"
     raw = "bird,côté\nHeron,é\nLabedz,x\n".encode("cp1252")
-    out = resolved(kglink, tmp_path, raw, "--encoding", "cp1252", name="u.csv")
-    assert out.decode("cp1252").splitlines()[2].startswith("Labedz,x,")
-    assert "?" in out.decode("cp1252")  # cp1252 has no such letters
+    (tmp_path / "u.csv").write_bytes(raw)
+    how = ("--encoding", "cp1252", "-o", tmp_path / "u-out.csv")
+    ran = kglink("resolve", "--column", "bird", tmp_path / "u.csv", *how, code=2)
+    assert "of the answers cannot be written in cp1252" in ran.err
+    assert "Convert the table to UTF-8 first" in ran.err
+    assert not (tmp_path / "u-out.csv").exists()
 
 
 def test_a_packed_table_stays_packed(kglink: Kglink, tmp_path: Path) -> None:
@@ -363,6 +367,24 @@ def test_a_hostile_workbook_is_refused(
     ran = kglink("resolve", "--column", "bird", table, "-o", tmp_path / "o.xlsx", code=1)
     assert said in ran.err
     assert [path.name for path in tmp_path.iterdir()] == ["t.xlsx"]
+
+
+def test_a_damaged_part_of_a_workbook_is_found_at_once(kglink: Kglink, tmp_path: Path) -> None:
+    workbook(["bird"], ["Heron"]).save(tmp_path / "t.xlsx")
+    with zipfile.ZipFile(tmp_path / "t.xlsx", "a", zipfile.ZIP_STORED) as archive:
+        archive.writestr("xl/media/image1.png", b"a picture of a heron")
+    raw = (tmp_path / "t.xlsx").read_bytes().replace(b"a picture of", b"a pictuRe of")
+    (tmp_path / "t.xlsx").write_bytes(raw)
+    table, out = tmp_path / "t.xlsx", tmp_path / "o.xlsx"
+    ran = kglink("resolve", "--column", "bird", table, "-o", out, code=1)
+    assert "is damaged in its part 'xl/media/image1.png'" in ran.err
+    assert not out.exists()
+
+
+def test_a_cell_holds_nothing_that_xml_does_not() -> None:
+    rows = b'<worksheet><sheetData><row r="1"><c r="A1"/></row></sheetData></worksheet>'
+    made = b"".join(with_cells(io.BytesIO(rows), "t.xlsx", 2, lambda row: ["a\uffffb\ufffe"]))
+    assert ">a\ufffdb\ufffd<".encode() in made
 
 
 def test_a_zip_archive_is_no_workbook(kglink: Kglink, tmp_path: Path) -> None:

@@ -381,6 +381,11 @@ def test_the_paper_s_table() -> None:
     ]
     with pytest.raises(UsageError, match="cannot stand in a plain table"):
         write_paper([pair("a:1", "b:x\ty")], known("a:1", "b:x\ty").get_entities, io.StringIO())
+    for key in ("x  y", "x\xa0y", "x\u3000y"):  # they would come back as x y
+        with pytest.raises(UsageError, match="cannot stand in a plain table"):
+            write_paper(
+                [pair("a:1", f"b:{key}")], known("a:1", f"b:{key}").get_entities, io.StringIO()
+            )
 
 
 # ---------------------------------------------------------------------------------- reading
@@ -457,10 +462,27 @@ def test_what_all_rows_share_may_stand_in_the_head() -> None:
             [("1", "x", "wrong"), ("2", "y", "unclear"), ("3", "z", "correct")],
         ),
         ('"a ""b"""\tx\n', [('a "b"', "x", "correct")]),
+        (
+            "left\tright\tverdict\n#1\tx\twrong\n# a remark\n2\ty\t\n",
+            [("#1", "x", "wrong"), ("2", "y", "correct")],
+        ),
     ],
 )  # fmt: skip
 def test_plain_lists(text: str, expected: list[tuple[str, str, str]]) -> None:
     assert [(one.left, one.right, one.verdict) for one in listed(text)] == expected
+
+
+def test_a_long_head_of_sssom_is_a_head() -> None:
+    head = "".join(f'#  P{number}: "http://example.org/{number}/"\n' for number in range(4_000))
+    assert len(head) > 2**16
+    (one,) = listed(sssom(row("a:1", "b:2"), head=f"#curie_map:\n{head}"))
+    assert (one.left, one.right) == ("a:1", "b:2")
+
+
+def test_no_hint_names_an_option_that_overlap_lacks() -> None:
+    with pytest.raises(RecordError, match="confidence is '2'") as refused:
+        list(listed(sssom(row("a", "b", confidence="2"))))
+    assert "--on-error" not in refused.value.hint
 
 
 @pytest.mark.parametrize(

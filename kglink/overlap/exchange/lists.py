@@ -169,7 +169,7 @@ class PairList:
     def __iter__(self) -> Iterator[ListedPair]:
         self.left_out.clear()
         if _is_sssom(self.source):
-            reader = SssomReader(self.source, Problems())
+            reader = SssomReader(self.source, Problems(how_to_skip=""))
             self.prefixes, head = reader.prefixes, reader.values
             for row in reader:
 
@@ -211,16 +211,15 @@ def _is_sssom(source: Source) -> bool:
     head = source.head
     if ".sssom." in head.name or head.name.endswith(".sssom"):
         return True
-    return not first_columns(head).isdisjoint(NEEDED)
+    columns = first_columns(head)
+    return not columns.isdisjoint(NEEDED) or (columns == {""} and b"#curie_map:" in head.head)
 
 
 def _table(source: Source) -> Iterator[ListedPair]:
     """The paper's table, or two columns; a column ``verdict`` may say what each pair is."""
-    read = source.lines(Problems())
-    lines: Iterator[Line] = (
-        line for line in read if line.text.strip() and not line.text.startswith("#")
-    )
-    first = next(lines, None)
+    read = source.lines(Problems(how_to_skip=""))
+    lines: Iterator[Line] = (line for line in read if line.text.strip())
+    first = next((line for line in lines if not line.text.startswith("#")), None)
     if first is None:
         raise SourceError(f"{source.label} holds no pairs", hint=_FORMATS)
     cells = _cells(first)
@@ -229,10 +228,13 @@ def _table(source: Source) -> Iterator[ListedPair]:
     columns = {name: at for at, name in reversed([*enumerate(names)])}
     if ends is None:
         lines = chain([first], lines)
+        cells = cells[:2]
         names, ends, columns = [], ("left", "right"), {"left": 0, "right": 1}
     for line in lines:
         place = source.where(line.number)
         row = _cells(line)
+        if line.text.startswith("#") and len(row) != len(cells):  # else it is a key that begins so
+            continue
         if not names and len(row) != 2:
             raise RecordError(f"{len(row)} columns without a header", where=place, hint=_FORMATS)
         if names and len(row) != len(cells):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import tempfile
 import uuid
 from collections.abc import Iterable, Iterator
@@ -20,7 +19,6 @@ from kglink.text.printable import printable, spreadsheet_cell
 BATCH = 500
 #: The name space of the numbers of our mapping sets.
 _SETS = uuid.UUID("6f0f6a3e-6f4a-5d3e-9d0e-3c1f2b1a7c55")
-_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 #: What SSSOM says where nobody said under which licence a set may be used.
 NO_LICENCE = "https://w3id.org/sssom/license/unspecified"
 
@@ -92,7 +90,9 @@ def write_paper(overlaps: Iterable[Overlap], get_entities: GetEntities, out: Tex
     for overlap, left, right in _with_entities(overlaps, get_entities):
         cosine = cosine_of(overlap)
         ids = [str(overlap.left), str(overlap.right)]
-        for one in filter(_CONTROLS.search, ids):
+        for one in ids:
+            if printable(one) == one:
+                continue
             raise UsageError(
                 f"{one!r} cannot stand in a plain table", hint="Export to a .sssom.tsv file."
             )
