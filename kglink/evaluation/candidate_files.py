@@ -17,6 +17,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from math import isfinite, nan
 from pathlib import Path
+from sys import float_info
 from typing import Any, Literal, NamedTuple
 from urllib.parse import quote, unquote
 
@@ -325,7 +326,7 @@ def _named(path: Path, number: int, record: Mapping[str, Any], name: str) -> lis
 def _scores(path: Path, number: int, record: Mapping[str, Any], count: int) -> Sequence[float]:
     scores = record.get("scores") or ()
     numbers = isinstance(scores, list | tuple) and all(
-        type(one) in (int, float) and isfinite(one) for one in scores
+        type(one) in (int, float) and abs(one) <= float_info.max for one in scores
     )
     if not numbers or (scores and len(scores) != count):
         raise unreadable(path, f"line {number} has not a score for each candidate", HINT)
@@ -343,7 +344,7 @@ def kind_of(path: Path) -> Kind | None:
         return "run"
     try:
         record = json.loads(first)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not isinstance(record, dict):
         return None

@@ -215,14 +215,8 @@ class AnswerComparison(_Beside):
         named = f"the document {text.source.id!r} with the same text and mentions"
         number, record = self._next(_identity_of_text(text), named)
         try:
-            theirs = [
-                Answer(
-                    *(int(one["start"]), int(one["end"])),
-                    EntityId(one["kb"], one["key"]) if one["kb"] is not None else None,
-                )
-                for one in record["predicted"]
-            ]
-        except (KeyError, TypeError, ValueError) as error:
+            theirs = [_answer_of(one) for one in record["predicted"]]
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise unreadable(self.path, f"line {number} has no answers") from error
         self._judged.append((text, answers, theirs))
 
@@ -273,6 +267,15 @@ def _identity_of_text(text: JudgedText) -> dict[str, object]:
     return {"docs": source.docs, "id": source.id, "text": source.text, "gold": gold}
 
 
+def _answer_of(kept: Mapping[str, Any]) -> Answer:
+    start, end, kb, key = (kept[name] for name in ("start", "end", "kb", "key"))
+    if kb is None:
+        return Answer(int(start), int(end), None)
+    if not (isinstance(kb, str) and isinstance(key, str)):
+        raise TypeError("an entity is named by texts")
+    return Answer(int(start), int(end), EntityId(kb, key))
+
+
 def read_lines(path: Path, hint: str) -> Iterator[tuple[int, dict[str, Any]]]:
     """The records of a file of JSON lines with their numbers; ``hint`` says what else to name."""
     with Source.open_path(path) as source:
@@ -281,7 +284,7 @@ def read_lines(path: Path, hint: str) -> Iterator[tuple[int, dict[str, Any]]]:
                 continue
             try:
                 record = json.loads(line.text)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 why = f"line {line.number} is not JSON ({error})"
                 raise unreadable(path, why, hint) from error
             if not isinstance(record, dict):

@@ -184,9 +184,10 @@ def told_elsewhere(mentions: Sequence[UnknownMention]) -> list[UnknownMention]:
 def sentence_of(text: str, start: int, end: int) -> str:
     """The sentence around a mention, or of a very long one what stands nearest."""
     near = max(0, start - 2 * _LONGEST_SENTENCE)
-    ends = (one.end() for one in _SENTENCE_END.finditer(text, near))
+    far = min(len(text), end + 2 * _LONGEST_SENTENCE)
+    ends = (one.end() for one in _SENTENCE_END.finditer(text, near, far))
     first = max(takewhile(lambda end: end <= start, ends), default=near)
-    found = _SENTENCE_END.search(text, end)
+    found = _SENTENCE_END.search(text, end, far)
     last = found.start() + (text[found.start()] in ".!?") if found else len(text)
     room = max(0, _LONGEST_SENTENCE - (end - start)) // 2
     first, last = max(first, start - room), min(last, end + room)

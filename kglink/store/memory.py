@@ -32,7 +32,12 @@ from kglink.records import (
     Progress,
 )
 from kglink.store.database import NEVER_STORED, Database, chunks, pages
-from kglink.store.document_reader import GoldRow, learning_split, read_annotated
+from kglink.store.document_reader import (
+    GoldRow,
+    count_documents,
+    learning_split,
+    read_annotated,
+)
 from kglink.store.kbs import kb_ids
 from kglink.store.kinds import Kind, count_kinds, kind_of
 from kglink.store.likeness import MOST_WORDS, Likeness, SourceWords, words_of
@@ -249,7 +254,7 @@ class MemoryTable:
         wanted = {one.source: one.split for one in self.learnt()} | dict(learnt)
         with Occurrences() as seen:
             with self._db.read() as connection:
-                sources = _sources(connection, wanted, forgotten)
+                sources = _sources(connection, wanted, learnt, forgotten)
                 names = [one.name for one in sources]
                 kept = self._query().where(memories.c.source.not_in([*names, *forgotten]))
 
@@ -432,9 +437,15 @@ def _read_meaning(row: Sequence[Any]) -> Meaning:
 
 
 def _sources(
-    connection: Connection, wanted: Mapping[str, str], forgotten: Collection[str]
+    connection: Connection,
+    wanted: Mapping[str, str],
+    learnt: Collection[str],
+    forgotten: Collection[str],
 ) -> list[_Source]:
-    """The sources that the store holds, in an order of their own."""
+    """The sources that the store holds, in an order of their own.
+
+    One that is not learnt now, and has lost its documents, stays as it was counted.
+    """
     numbers = kb_ids(connection)
     k = kbs_table.c
     found = []
@@ -444,6 +455,8 @@ def _sources(
         linked = json_of(links_to, list, "kbs.links_to")
         witnesses = Witnesses.of(connection, numbers[name], linked)
         split = learning_split(connection, name, wanted[name])
+        if name not in learnt and not count_documents(connection, name, split):
+            continue
         times = CORRECTED if name == CORRECTIONS else 1.0
         found.append(_Source(name, wanted[name], split, revision, witnesses, times))
     return found

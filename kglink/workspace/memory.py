@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kglink.errors import UnknownNameError, UsageError
 from kglink.evaluation.annotated import annotation_of, merged_texts, nil_places, with_nil
-from kglink.evaluation.retrieval import check_annotated
+from kglink.evaluation.retrieval import check_annotated, check_documents
 from kglink.files.atomic import file_lock
 from kglink.files.digest import text_digest
 from kglink.linking.corrected import NOT_A_MENTION, corrected_documents, corrected_texts
@@ -62,7 +62,7 @@ def learn(
     """
     names = named(docs)
     for name in names:
-        _check_source(opened, name)
+        _check_source(opened, name, split)
     opened.store.learn(dict.fromkeys(names, split), _unmarked_of(opened), progress=progress)
     known = opened.store.memory_sources()
     return sum(known[name] for name in names)
@@ -116,7 +116,7 @@ def judged_documents(opened: Opened, names: Sequence[str], split: str) -> list[D
     """The documents of some sources; mentions whose golds no KB of the space has are NIL."""
     kbs = opened.space().kbs()
     for name in names:
-        _check_source(opened, name)
+        _check_source(opened, name, split)
     found: list[Document] = []
     for name in names:
         documents = opened.store.documents(name, opened.store.learning_split(name, split))
@@ -145,7 +145,9 @@ def _unmarked_of(opened: Opened) -> Unmarked:
     ) -> Places | None:
         if source == CORRECTIONS:
             # The places of a corrected text that somebody said are no mentions.
-            return lambda text: ((one.start, one.end) for one in text.mentions if one.gold is None)
+            return lambda text: (
+                (one.start, one.end) for one in text.mentions if one.type == NOT_A_MENTION
+            )
         sample = islice(opened.store.documents(source, split), _JUDGED_BY)
         if annotation_of(merged_texts(source, sample)).partial:
             return None
@@ -164,14 +166,16 @@ def _unmarked_of(opened: Opened) -> Unmarked:
     return unmarked
 
 
-def _check_source(opened: Opened, name: str) -> None:
-    """Refuse what is no KB of annotated documents, such as a file."""
+def _check_source(opened: Opened, name: str, split: str) -> None:
+    """Refuse what is no KB of annotated documents, such as a file; and a split that it lacks."""
     if Path(name).exists() and name not in (info.name for info in opened.store.kbs()):
         raise UsageError(
             f"{name!r} is a file, and no name of a KB of annotated documents",
             hint=f"Add it first: `kglink add-kb NAME {shlex.quote(name)} --links-to KB`; its NAME "
             "is then what is learnt from.",
         )
+    if split:
+        check_documents(opened.store, [name], split)
     check_annotated(opened.store, name)
 
 

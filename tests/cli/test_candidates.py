@@ -168,6 +168,7 @@ def test_a_mention_may_have_no_candidates(
         ({"candidates": "docs:1"}, "line 3 has no list of candidates"),
         ({"candidates": ["encyclopedia:a"] * 2, "scores": []}, "names a candidate twice"),
         ({"scores": [1.0]}, "line 3 has not a score for each candidate"),
+        ({"scores": [10**400] * 3}, "line 3 has not a score for each candidate"),
         ({"start": "four"}, "line 3 has no start"),
         ({"document": None}, "line 3 has no document"),
     ],

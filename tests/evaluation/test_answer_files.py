@@ -235,8 +235,18 @@ def test_other_mentions_and_other_kinds_of_evaluation_are_refused(tmp_path: Path
         AnswerComparison(path, retrieval)
 
 
-def test_kept_answers_that_are_damaged_are_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("whole", "broken"),
+    [
+        ('"end": 13, "text": "Bob", "kb"', '"kb"'),
+        ('"end": 13, "text": "Bob", "kb"', '"end": Infinity, "text": "Bob", "kb"'),
+        ('"text": "Ada", "kb": "a", "key": "1"', '"text": "Ada", "kb": "a", "key": ["1"]'),
+    ],
+)
+def test_kept_answers_that_are_damaged_are_refused(tmp_path: Path, whole: str, broken: str) -> None:
     path = keep(tmp_path / "kept.jsonl", HERE, JUDGED)
-    path.write_text(path.read_text("utf-8").replace('"end": 13, "text": "Bob", "kb"', '"kb"'))
+    kept = path.read_text("utf-8")
+    assert whole in kept
+    path.write_text(kept.replace(whole, broken))
     with pytest.raises(UsageError, match="line 2 has no answers"):
         compared(path)

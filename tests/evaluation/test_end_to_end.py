@@ -192,6 +192,16 @@ def test_calibration_of_texts_that_are_annotated_in_part_asks_their_mentions_alo
     assert found.ece == pytest.approx((0.05 + 0.15 + 0.35 + 0.35) / 4)
 
 
+def test_answers_of_kbs_that_are_not_judged_are_neither_right_nor_wrong() -> None:
+    words = "Cork and Dora"
+    text = merged_texts("docs", [annotated("x", words, Cork=("a:1",))])
+    given = [[answer(words, "Cork", "a:1", 0.9), answer(words, "Dora", "b:1", 0.8)]]
+    found = evaluate_answers(text, ("a",), lambda _: iter(given)).joint
+    assert found.calibration.answers == 1
+    assert found.calibration.ece == pytest.approx(0.1)
+    assert {(one.links, one.wrong) for one in found.operating_points()} == {(1000, 0)}
+
+
 def test_what_thresholds_keep_of_a_thousand_texts() -> None:
     # Of four texts: links of .95 and .85 right, of .75, .55 and .35 wrong; NIL is no link.
     points = {one.threshold: (one.links, one.right) for one in report().joint.operating_points()}

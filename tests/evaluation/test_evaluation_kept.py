@@ -160,6 +160,7 @@ def test_other_mentions_are_refused(tmp_path: Path) -> None:
     [
         ("", "is empty", SourceError),
         ("what\n", "line 1 is not JSON", UsageError),
+        ("[" * 200_000 + "\n", "line 1 is not JSON", UsageError),
         ("[1]\n", "no record", UsageError),
         ('{"format": 9}\n', "--keep", UsageError),
         ('{"format": 1, "docs": ["docs"]}\n', "--keep", UsageError),

@@ -8,7 +8,7 @@ import pytest
 
 from kglink import Span, TextInput, Workspace
 from kglink.errors import UnknownNameError, UsageError
-from kglink.records import CORRECTIONS
+from kglink.records import CORRECTIONS, Entity
 
 TEXT = "A kite was seen above Halley, and \N{PILE OF POO} Mercury rose with the kite."
 
@@ -45,6 +45,16 @@ def test_a_correction_holds_in_its_text_and_teaches_others(workspace: Workspace)
     after = answers(workspace, TEXT)[at], answers(workspace, other)[place(other, "Halley")]
     assert after == before
     assert all(info.name != CORRECTIONS for info in workspace.kbs())
+
+
+def test_a_correction_to_an_entity_that_is_gone_says_nothing(tmp_path: Path) -> None:
+    with Workspace.open(tmp_path / "w", create=True) as workspace:
+        workspace.add_kb("gods", [Entity("mercury", "Mercurius"), Entity("mars", "Mars")])
+        workspace.correct("They saw Mercurius.", 9, 18, "gods:mercury")
+        workspace.add_kb("gods", [Entity("hermes", "Mercurius"), Entity("mars", "Mars")])
+        workspace.correct("Zog went.", 0, 3, None)
+        other = "I like Mercurius a lot."
+        assert answers(workspace, other) == {place(other, "Mercurius"): "gods:hermes"}
 
 
 def test_nothing_no_mention_and_another_border(workspace: Workspace) -> None:

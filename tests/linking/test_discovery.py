@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 
@@ -105,3 +107,11 @@ def test_a_sentence_is_that_of_the_mention() -> None:
     assert sentence_of(text, start, start + 4) == "Then 3.5 metres of rope"
     long = "word " * 500
     assert len(sentence_of(long, 1000, 1004)) <= 300
+
+
+def test_a_text_without_ends_of_sentences_is_read_near_its_mentions() -> None:
+    text = "Zogul of blah, " * 200_000
+    began = time.process_time()
+    for start in range(0, 15 * 2_000, 15):
+        assert sentence_of(text, start, start + 5).count("Zogul") >= 10
+    assert time.process_time() - began < 5

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import cycle, permutations
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from conftest import Kglink
 from sqlalchemy import select
 
+from kglink.errors import UsageError
 from kglink.records import NO_MENTION, Document, Entity, EntityId, Mention
 from kglink.store.database import Database, Row
 from kglink.store.schema import memories
@@ -97,6 +99,20 @@ def test_what_changes_in_between_is_counted_as_it_is(
         workspace.forget(SOURCES)
         workspace.learn(SOURCES)
         assert rows(workspace) == found
+
+
+def test_what_was_learnt_from_a_split_stays_when_the_split_is_gone(workspace: Workspace) -> None:
+    (one,) = TEXTS["a"]
+    with workspace:
+        workspace.add_kb("a", [replace(one, split="dev")])
+        workspace.learn("a", split="dev")
+        own = rows(workspace)
+        workspace.add_kb("a", [replace(one, split="test")])
+        workspace.learn("b")
+        assert own
+        assert [row for row in rows(workspace) if row[4] == "a"] == own
+        with pytest.raises(UsageError, match="'a' has no documents in the split 'dev'"):
+            workspace.learn("a", split="dev")
 
 
 def test_what_was_learnt_from_a_source_stays_when_it_is_removed(workspace: Workspace) -> None:

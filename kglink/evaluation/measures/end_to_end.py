@@ -265,7 +265,7 @@ class PoolScores:
             score.add(*_counts(mentions, places, strict=name == "strict"))
         for name, score in self.links.items():
             score.add(*_counts(text.golds, links, strict=name == "strict", entity=True))
-        for one in answers:
+        for one in (*links, *(one for one in answers if one.entity is None)):
             place = one.start, one.end
             right = text.right_at.get(place)
             if right is None and self._complete and one.entity and place not in text.unknown:
