@@ -174,7 +174,8 @@ def promote(
     entities = [_entity(name, parts) for name, parts in sorted(own.items())]
     if entities:
         add_kb(opened, kb, entities, merge=True, progress=progress)
-    removed = tuple(opened.store.get_entities(EntityId(kb, one) for one in found if one not in own))
+    others = [EntityId(kb, one) for one in kept.answers if one not in own]
+    removed = tuple(opened.store.get_entities(others))
     if removed:
         opened.store.remove_entities(kb, [one.key for one in removed])
     known = opened.store.get_entities(list(linked))

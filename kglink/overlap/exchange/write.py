@@ -91,11 +91,10 @@ def write_paper(overlaps: Iterable[Overlap], get_entities: GetEntities, out: Tex
         cosine = cosine_of(overlap)
         ids = [str(overlap.left), str(overlap.right)]
         for one in ids:
-            if printable(one) == one:
-                continue
-            raise UsageError(
-                f"{one!r} cannot stand in a plain table", hint="Export to a .sssom.tsv file."
-            )
+            if printable(one) != one:
+                raise UsageError(
+                    f"{one!r} cannot stand in a plain table", hint="Export to a .sssom.tsv file."
+                )
         titles = [_label(one.title) for one in (left, right)]
         cells = [*ids, *titles, "" if cosine is None else f"{cosine:.4f}"]
         out.write("\t".join(_cell(cell) for cell in cells) + "\n")
