@@ -176,7 +176,8 @@ def _check_source(opened: Opened, name: str, split: str) -> None:
         )
     if split:
         check_documents(opened.store, [name], split)
-    check_annotated(opened.store, name)
+    else:
+        check_annotated(opened.store, name)
 
 
 def fit_clusterer(
