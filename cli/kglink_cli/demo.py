@@ -83,6 +83,9 @@ def demo(
         for report in workspace.find_overlaps():
             say(f"{pair_name(report)}   {found_text(report)}")
         steps["overlap"] = _measured(workspace)
+        _show(f"kglink learn {DOCUMENTS}   # what names meant in the documents of the split train")
+        say(f"{workspace.learn(DOCUMENTS)} surfaces are remembered")
+        steps["learn"] = _measured(workspace)
         page = html or made / "demo.html"
         _show(f"kglink link text.txt   # and as a page: --format html -o {page}")
         source = TextInput("text.txt", (data / "text.txt").read_text(encoding="utf-8"))
@@ -91,9 +94,6 @@ def demo(
         with whole_file(workspace, page) as out:
             workspace.registry.create("exporter", "kglink/html").export(linked, out)
         say("", f"{time.monotonic() - began:.1f} s from nothing to the linked text")
-        _show(f"kglink learn {DOCUMENTS}   # what names meant in the documents of the split train")
-        say(f"{workspace.learn(DOCUMENTS)} surfaces are remembered")
-        steps["learn"] = _measured(workspace)
         _show(f"kglink eval --docs {DOCUMENTS} --split test --end-to-end   # what users get")
         raw = workspace.evaluate_end_to_end(DOCUMENTS, split="test", complete=True)
         write_tables([end_to_end_table(raw)])

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 #: So often must memory have seen a name, for each further thing that it may mean, to be half
 #: believed.
 _DOUBT = 20
+#: In small letters a surface means as often as this what it meant with a capital: "cormorant" is
+#: seldom the ship of that name.
+_CAPITAL_AS_SMALL = 0.25
 
 
 class Memory(Protocol):
@@ -48,8 +51,10 @@ class Weighed(NamedTuple):
     times: float
 
 
-def weighed(meanings: Sequence[Meaning], likeness: Likeness) -> list[Weighed]:
-    """The meanings of one surface for a text.
+def weighed(
+    meanings: Sequence[Meaning], likeness: Likeness, *, is_small: bool = False
+) -> list[Weighed]:
+    """The meanings of one surface for a text; ``is_small``: it begins with a small letter there.
 
     The most alike of the sources that know the surface counts as it is, and the others count as
     much less as they are less alike: a foreign source speaks where no other does.
@@ -60,7 +65,8 @@ def weighed(meanings: Sequence[Meaning], likeness: Likeness) -> list[Weighed]:
     for one in meanings:
         share = weights.get(one.source, 1.0) / most if most else 1.0
         what = one.folded, one.entity
-        summed[what] = summed.get(what, 0.0) + one.times * share
+        small = one.small + _CAPITAL_AS_SMALL * (one.times - one.small)
+        summed[what] = summed.get(what, 0.0) + (small if is_small else one.times) * share
     return [Weighed(*what, times) for what, times in summed.items() if times]
 
 
@@ -110,7 +116,11 @@ class Recalled:
         self._meanings = meanings or {}
         self._like = like or {}
         self._trust_in_like = trust_in_like
-        self._weighed = cache(lambda key, of: weighed(self._meanings.get(key, ()), of))
+        self._weighed = cache(
+            lambda key, of, is_small=False: weighed(
+                self._meanings.get(key, ()), of, is_small=is_small
+            )
+        )
 
     @classmethod
     def of(
@@ -131,7 +141,8 @@ class Recalled:
         """What it says in a KB of a mention: of its words, and of what they are short for."""
         said = Said({}, {}, 0.0)
         for surface in surfaces:
-            own = remembered(self._weighed(surface.key, likeness), surface.folded, segment.kb)
+            meant = self._weighed(surface.key, likeness, surface.text[:1].islower())
+            own = remembered(meant, surface.folded, segment.kb)
             _keep_best(said.own, own, segment, 1.0)
             said = said._replace(nil=max(said.nil, own.get("", 0.0)))
             for one in self._like.get(surface.text, ()):

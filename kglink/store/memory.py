@@ -56,6 +56,7 @@ from kglink.store.values import json_of
 from kglink.text.codes import code_of
 from kglink.text.fold import fold
 from kglink.text.name_words import name_key
+from kglink.text.sentences import begins_sentence
 
 #: A KB is believed where it has entities for this share of such codes.
 LEAST_FOUND = 0.1
@@ -185,26 +186,33 @@ class _Source(NamedTuple):
     """How many mentions each of its places counts."""
 
 
-def meanings(mention: Mention, kbs: Collection[str] = (), times: float = 1.0) -> Iterator[Meaning]:
-    """What an annotated mention says of its surface, in documents that are annotated with KBs.
+def meanings(
+    text: str, mention: Mention, kbs: Collection[str] = (), times: float = 1.0
+) -> Iterator[Meaning]:
+    """What an annotated mention of a text says of its surface; the text is annotated with KBs.
 
     It counts as so many mentions.
     """
+    place = mention.start, mention.end
     if mention.gold is None:
         return
     golds = mention.gold or (NIL,)
     in_kb = Counter(one.kb for one in golds)
     for one in golds:
         if one.kb or one == NIL:  # a gold that nobody found names no entity
-            yield _meaning(mention.surface, one, times / in_kb[one.kb])
+            yield _meaning(text, place, one, times / in_kb[one.kb])
     for kb in kbs if mention.gold else ():
         if kb not in in_kb:
-            yield _meaning(mention.surface, EntityId(kb, ""), times)
+            yield _meaning(text, place, EntityId(kb, ""), times)
 
 
-def _meaning(surface: str, entity: EntityId, times: float) -> Meaning:
+def _meaning(text: str, place: tuple[int, int], entity: EntityId, times: float) -> Meaning:
+    start, end = place
+    surface = text[start:end]
     folded = fold(surface) or surface
-    return Meaning(name_key(folded), folded, entity, times, surface)
+    # What begins a sentence may be a word that is written small elsewhere.
+    is_small = surface[:1].islower() or begins_sentence(text, start)
+    return Meaning(name_key(folded), folded, entity, times, surface, times * is_small)
 
 
 class _SourcesOfMemory(NamedTuple):
@@ -274,7 +282,10 @@ class MemoryTable:
                         "key, xref or title.",
                     )
             rows = (
-                (one.key, one.folded, *one.entity, names[number], one.times, one.surface)
+                (
+                    *(one.key, one.folded, *one.entity, names[number]),
+                    *(one.times, one.surface, one.small),
+                )
                 for number, one in seen.summed()
             )
             with self._db.write() as connection:
@@ -321,7 +332,8 @@ class MemoryTable:
                 progress(Progress(f"reading {one.name}", done))
                 words[one.name].update(words_of(document.text))
                 for mention, rows in zip(document.mentions, meant, strict=True):
-                    said = meanings(mention, one.witnesses.lacking(rows), one.times)
+                    lacking = one.witnesses.lacking(rows)
+                    said = meanings(document.text, mention, lacking, one.times)
                     seen.add(number, document.text, (mention.start, mention.end), said)
         for number, agreement in seen.agreements().items():
             if is_random(agreement) and sources[number].name != CORRECTIONS:
@@ -335,9 +347,9 @@ class MemoryTable:
             annotated = read_annotated(connection, one.name, one.split)
             for done, (document, _) in enumerate(annotated, 1):
                 progress(Progress(f"counting {one.name}", done))
-                for start, end in places(document):
-                    none = _meaning(document.text[start:end], NO_MENTION, one.times)
-                    seen.add(number, document.text, (start, end), [none])
+                for place in places(document):
+                    none = _meaning(document.text, place, NO_MENTION, one.times)
+                    seen.add(number, document.text, place, [none])
         return words
 
     def learnt(self) -> list[Learnt]:
@@ -419,8 +431,8 @@ class MemoryTable:
         """Meanings: those of each source, or summed over all."""
         m = memories.c
         parts = (m.key, m.folded, m.kb, m.entity, *source)
-        columns = (*parts[:4], func.sum(m.count), func.min(m.surface), *source)
-        return select(*columns).group_by(*parts)
+        counts = func.sum(m.count), func.min(m.surface), func.sum(m.small)
+        return select(*parts[:4], *counts, *source).group_by(*parts)
 
     def _read(self, query: Select[Any], *source: Column[str]) -> list[Meaning]:
         m = memories.c
@@ -429,9 +441,10 @@ class MemoryTable:
 
 
 def _read_meaning(row: Sequence[Any]) -> Meaning:
-    key, folded, kb, entity, times, text, *source = row
+    key, folded, kb, entity, times, surface, small, *source = row
     return Meaning(
-        *(str(key), str(folded), EntityId(str(kb), str(entity)), float(times), str(text)),
+        *(str(key), str(folded), EntityId(str(kb), str(entity))),
+        *(float(times), str(surface), float(small)),
         *map(str, source),
     )
 
@@ -467,16 +480,18 @@ class PartOfMemory:
 
     def __init__(self, whole: MemoryTable, documents: Iterable[Document]) -> None:
         self._whole = whole
-        #: By surface and entity what the documents say, each for the source that it is most like.
-        self._less: dict[tuple[str, str, EntityId], dict[str, float]] = {}
+        #: By surface and entity what the documents say, each for the source that it is most like:
+        #: how often, and how often in small letters.
+        self._less: dict[tuple[str, str, EntityId], dict[str, tuple[float, float]]] = {}
         kbs, known = whole.memory_kbs(), list(documents)
         likenesses = whole.likeness(document.text for document in known)
         for document, likeness in zip(known, likenesses, strict=True):
             source = max(likeness, key=lambda one: one[1])[0] if likeness else ""
             for mention in document.mentions:
-                for one in meanings(mention, kbs):
+                for one in meanings(document.text, mention, kbs):
                     less = self._less.setdefault(one[:3], {})
-                    less[source] = less.get(source, 0.0) + one.times
+                    times, small = less.get(source, (0.0, 0.0))
+                    less[source] = times + one.times, small + one.small
 
     def likeness(self, texts: Iterable[str]) -> list[Likeness]:
         """The weights of the sources of memory, as in the whole memory."""
@@ -506,12 +521,24 @@ class PartOfMemory:
     def _elsewhere(self, meanings: Iterable[Meaning]) -> Iterator[Meaning]:
         for what, group in groupby(meanings, key=lambda one: one[:3]):
             rows, less = list(group), self._less.get(what, {})
-            # First of the source that a document is most like, the rest of any that says the same.
-            own = [min(one.times, less.get(one.source, 0.0)) for one in rows]
-            rest = sum(less.values()) - sum(own)
-            for one, taken in zip(rows, own, strict=True):
-                more = min(rest, one.times - taken)
-                rest -= more
-                times = one.times - taken - more
+            often = _left(
+                [(one.source, one.times) for one in rows], {k: n for k, (n, _) in less.items()}
+            )
+            small = _left(
+                [(one.source, one.small) for one in rows], {k: n for k, (_, n) in less.items()}
+            )
+            for one, times, few in zip(rows, often, small, strict=True):
                 if times > _NOTHING:
-                    yield one._replace(times=times)
+                    yield one._replace(times=times, small=min(few, times))
+
+
+def _left(counts: Sequence[tuple[str, float]], less: Mapping[str, float]) -> list[float]:
+    """What is left of the counts of some sources, each less its own and then the rest of any."""
+    own = [min(count, less.get(source, 0.0)) for source, count in counts]
+    rest = sum(less.values()) - sum(own)
+    left = []
+    for (_, count), taken in zip(counts, own, strict=True):
+        more = min(rest, count - taken)
+        rest -= more
+        left.append(count - taken - more)
+    return left

@@ -53,6 +53,12 @@ STEPS: dict[str, tuple[str, ...]] = {
             AND entities.id < (CAST(kbs.id AS BIGINT) + 1) * 4294967296
         )""",
     ),
+    "0006": (
+        # How often a surface had no capital of its own, as far as one spelling tells.
+        "ALTER TABLE memories ADD COLUMN small FLOAT NOT NULL DEFAULT 0",
+        """UPDATE memories SET small = count
+        WHERE substr(surface, 1, 1) <> upper(substr(surface, 1, 1))""",
+    ),
 }
 
 

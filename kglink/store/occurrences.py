@@ -16,24 +16,26 @@ _SCHEMA = """
 CREATE TABLE said (
   text INTEGER, start INTEGER, end INTEGER, kb TEXT, entity TEXT, source INTEGER,
   key TEXT NOT NULL, folded TEXT NOT NULL, times REAL NOT NULL, surface TEXT NOT NULL,
+  small REAL NOT NULL,
   PRIMARY KEY (text, start, end, kb, entity, source)
 ) WITHOUT ROWID;
 CREATE VIEW marked AS SELECT * FROM said WHERE kb <> '' OR entity <> '-';
 CREATE VIEW placed AS
-  SELECT text, start, end, kb, entity, min(source) AS source, key, folded, times, surface
+  SELECT text, start, end, kb, entity, min(source) AS source, key, folded, times, surface,
+    small
   FROM said WHERE kb <> '' OR entity <> '-' OR NOT EXISTS (
     SELECT 1 FROM marked WHERE marked.text = said.text
     AND marked.start < said.end AND said.start < marked.end
   ) GROUP BY text, start, end, kb, entity;
 """
-_ADD = "INSERT OR IGNORE INTO said VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_ADD = "INSERT OR IGNORE INTO said VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _KNOWN = """
-SELECT key, folded, kb, entity, sum(times), min(surface) FROM placed
+SELECT key, folded, kb, entity, sum(times), min(surface), sum(small) FROM placed
 WHERE kb <> '' OR entity <> '-'
 GROUP BY key, folded, kb, entity ORDER BY key, folded, kb, entity
 """
 _SUMMED = """
-SELECT key, folded, kb, entity, source, sum(times), min(surface) FROM placed
+SELECT source, key, folded, kb, entity, sum(times), min(surface), sum(small) FROM placed
 GROUP BY key, folded, kb, entity, source ORDER BY key, folded, kb, entity, source
 """
 # For each source: how many mentions have words that stand in several of its texts, how often these
@@ -72,7 +74,9 @@ class Meaning(NamedTuple):
     Where documents are annotated with several KBs, a mention that means something in one of them
     alone means nothing in the others: an entity of a KB with an empty key. ``key`` is one for all
     inflections of ``folded``; ``surface`` is one of its spellings. A mention with several right
-    answers in one KB counts a part for each. ``source`` is empty where it was summed over all.
+    answers in one KB counts a part for each. ``small``: how many of the times it had no capital of
+    its own, but a small letter, or the capital that begins a sentence. ``source`` is empty where it
+    was summed over all.
     """
 
     key: str
@@ -80,6 +84,7 @@ class Meaning(NamedTuple):
     entity: EntityId
     times: float
     surface: str
+    small: float
     source: str = ""
 
 
@@ -128,20 +133,23 @@ class Occurrences:
         self._db.executemany(
             _ADD,
             (
-                (number, *place, *one.entity, source, one.key, one.folded, one.times, one.surface)
+                (
+                    *(number, *place, *one.entity, source),
+                    *(one.key, one.folded, one.times, one.surface, one.small),
+                )
                 for one in said
             ),
         )
 
     def known(self) -> Iterator[Meaning]:
         """How often each surface meant each entity, NIL included, in order."""
-        for key, folded, kb, entity, times, surface in self._db.execute(_KNOWN):
-            yield Meaning(key, folded, EntityId(kb, entity), times, surface)
+        for key, folded, kb, entity, *counted in self._db.execute(_KNOWN):
+            yield Meaning(key, folded, EntityId(kb, entity), *counted)
 
     def summed(self) -> Iterator[tuple[int, Meaning]]:
         """The same and what was no mention, for each source: what is in no source before it."""
-        for key, folded, kb, entity, source, times, surface in self._db.execute(_SUMMED):
-            yield source, Meaning(key, folded, EntityId(kb, entity), times, surface)
+        for source, key, folded, kb, entity, *counted in self._db.execute(_SUMMED):
+            yield source, Meaning(key, folded, EntityId(kb, entity), *counted)
 
     def agreements(self) -> dict[int, Agreement]:
         """How far each source agrees with itself, of those with words in several texts."""

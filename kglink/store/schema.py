@@ -41,7 +41,7 @@ from sqlalchemy.types import TypeEngine
 
 #: The schema that this code reads and writes, to which the last step of `kglink.store.migrations`
 #: leads. A new store is made by `make_tables` and has it at once.
-SCHEMA_VERSION = "0005"
+SCHEMA_VERSION = "0006"
 VERSION_TABLE = "kglink_schema"
 
 #: Longest key and document id, and longest folded name that is indexed: what fits into an index
@@ -261,6 +261,7 @@ memories = _keyed_table(
     *_key("key", "folded", "kb", "entity", "source"),
     *_columns(Float(53), "count"),
     *_columns(Text, "surface"),  # as it was written, once of all times
+    *_columns(Float(53), "small"),  # how many of the count had no capital of their own
     Index("ix_memories_source", "source"),
 )
 

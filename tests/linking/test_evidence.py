@@ -21,9 +21,9 @@ BIRD, PERSON = EntityId("k", "bird"), EntityId("k", "person")
 
 def test_sources_weigh_as_a_text_is_like_them() -> None:
     told = [
-        Meaning("heron", "heron", BIRD, 4, "heron", "ponds"),
-        Meaning("heron", "heron", PERSON, 2, "Heron", "novels"),
-        Meaning("heron", "herons", BIRD, 1, "herons", "novels"),
+        Meaning("heron", "heron", BIRD, 4, "heron", 4, "ponds"),
+        Meaning("heron", "heron", PERSON, 2, "Heron", 0, "novels"),
+        Meaning("heron", "herons", BIRD, 1, "herons", 1, "novels"),
     ]
     once = Weighed("herons", BIRD, 1.0)
     heron = [Weighed("heron", BIRD, 4.0), Weighed("heron", PERSON, 2.0)]
@@ -36,6 +36,9 @@ def test_sources_weigh_as_a_text_is_like_them() -> None:
     assert weighed(told[1:], (("novels", 0.0), ("ponds", 1.0))) == [heron[1], once]
     # So does a source whose words nobody counted, such as corrections.
     assert weighed(told, (("novels", 0.0),)) == heron[:1]
+    # In small letters the name of a person means a quarter as often what it meant with a capital.
+    small = [heron[0], Weighed("heron", PERSON, 0.5), once]
+    assert weighed(told, (), is_small=True) == small
 
 
 def test_memory_by_hand() -> None:

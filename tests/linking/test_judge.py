@@ -27,7 +27,9 @@ class Told:
 
     def __init__(self, *told: tuple[str, EntityId, float], kinds: Sequence[Kind] = ()) -> None:
         self.of_kind = kinds
-        self.told = [Meaning(name_key(name), name, one, times, name) for name, one, times in told]
+        self.told = [
+            Meaning(name_key(name), name, one, times, name, times) for name, one, times in told
+        ]
 
     def likeness(self, texts: Iterable[str]) -> Sequence[Likeness]:
         return [()] * len(list(texts))

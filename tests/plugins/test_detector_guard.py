@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from alias_names import found, score
-from kglink_plugins.detectors.dictionary.guard import among_capitals, begins_sentence
+from kglink.text.sentences import begins_sentence
+from kglink_plugins.detectors.dictionary.guard import among_capitals
 
 
 @pytest.mark.parametrize(

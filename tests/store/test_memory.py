@@ -77,14 +77,24 @@ def test_each_mention_counts_once_for_each_kb_that_it_has_an_answer_in() -> None
     found = {
         (one.key, one.folded, one.entity): one.times
         for mention in ONE.mentions
-        for one in meanings(mention, ["x", "y"])
+        for one in meanings(ONE.text, mention, ["x", "y"])
     }
     assert found == {
         ("tumor", "tumours", A): 1, ("tumor", "tumours", EntityId("y", "")): 1,
         ("tumor", "tumor", A): 0.5, ("tumor", "tumor", B): 0.5, ("tumor", "tumor", C): 1,
         ("pain", "pain", NIL): 1,
     }  # fmt: skip
-    assert not list(meanings(Mention(0, 1, "x", (EntityId("", "unknown"),))))
+    assert not list(meanings("x", Mention(0, 1, "x", (EntityId("", "unknown"),))))
+
+
+def test_a_capital_that_begins_a_sentence_is_none_of_its_own() -> None:
+    text = "Tumor cells. The Tumor of a tumor. (Tumor)"
+    told = [
+        (one.times, one.small)
+        for at in (0, 17, 28, 36)
+        for one in meanings(text, Mention(at, at + 5, text[at : at + 5], (A,)), times=10)
+    ]
+    assert told == [(10, 10), (10, 0), (10, 10), (10, 10)]
 
 
 def test_learning_again_takes_the_place_of_what_was_there(store: Store) -> None:

@@ -56,9 +56,9 @@ def shape(url: str) -> dict[str, object]:
 @pytest.fixture
 def newer(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[str, ...]]:
     """This kglink with one more schema; its steps."""
-    steps = STEPS | {"0006": FURTHER}
+    steps = STEPS | {"0007": FURTHER}
     monkeypatch.setattr(migrations, "STEPS", steps)
-    monkeypatch.setattr(database, "SCHEMA_VERSION", "0006")
+    monkeypatch.setattr(database, "SCHEMA_VERSION", "0007")
     return steps
 
 
@@ -82,7 +82,7 @@ def test_an_older_store_is_brought_up_to_date_and_loses_nothing(
 def test_an_older_store_is_only_changed_as_a_whole(
     old: str, newer: dict[str, tuple[str, ...]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    newer["0006"] = (*FURTHER, "no statement at all")
+    newer["0007"] = (*FURTHER, "no statement at all")
     with pytest.raises(DBAPIError):
         Store.open(old)
     monkeypatch.undo()
@@ -99,7 +99,7 @@ def test_a_newer_store_is_refused_by_this_kglink(
 ) -> None:
     Store.open(old).close()
     monkeypatch.undo()
-    with pytest.raises(StoreError, match="schema 0006, this kglink reads up to 0005"):
+    with pytest.raises(StoreError, match="schema 0007, this kglink reads up to 0006"):
         Store.open(old)
 
 
@@ -111,18 +111,21 @@ def test_a_store_that_learnt_before_sources_were_listed_still_knows_them(url: st
         for table in ("learnt", "removed_entities", "source_words", "source_kinds"):
             connection.execute(text(f"DROP TABLE {table}"))
         connection.execute(text("ALTER TABLE kbs DROP COLUMN last_id"))
+        connection.execute(text("ALTER TABLE memories DROP COLUMN small"))
         connection.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '0001'"))  # noqa: S608 - our own table
-        rows = [("k", "kelp", "x", "1"), ("k", "kelps", "", ""), ("k", "old", "", "-")]
-        for key, folded, kb, one in rows:
+        rows = [("kelp", "x", "1"), ("Kelps", "", ""), ("old", "", "-")]
+        for surface, kb, one in rows:
             connection.execute(
-                text("INSERT INTO memories VALUES (:key, :folded, :kb, :one, 'notes', 1, :folded)"),
-                {"key": key, "folded": folded, "kb": kb, "one": one},
+                text("INSERT INTO memories VALUES ('k', :folded, :kb, :one, 'notes', 1, :surface)"),
+                {"folded": surface.lower(), "kb": kb, "one": one, "surface": surface},
             )
     db.close()
     with Store.open(url) as store:
         assert shape(url) == made
         assert store.learnt() == [Learnt("notes", "", 0, 2)]
-        assert len([*store.all_meanings()]) == 3
+        assert {one.surface: one.small for one in store.all_meanings()} == {
+            "kelp": 1, "Kelps": 0, "old": 1,
+        }  # fmt: skip
         store.ingest(job(), [entity("1"), entity("2")])
         store.remove_entities("kb", ["2"])
         assert store.removed_in(EntityId("kb", "2")) == 2

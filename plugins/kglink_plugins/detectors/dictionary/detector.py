@@ -19,12 +19,13 @@ from kglink.records import Span
 from kglink.text.fold import fold
 from kglink.text.full_names import nicknamed
 from kglink.text.places import short_places
+from kglink.text.sentences import begins_sentence
 from kglink.text.words import cuts_initials, cuts_word
 from kglink_plugins.detectors.dictionary.cache import open_lexicon
 from kglink_plugins.detectors.dictionary.compiled import ARTICLE, Lexicon, guard_of
 from kglink_plugins.detectors.dictionary.english import MONTHS
 from kglink_plugins.detectors.dictionary.finder import DictionaryDetector
-from kglink_plugins.detectors.dictionary.guard import EXACT, Guard, begins_sentence
+from kglink_plugins.detectors.dictionary.guard import EXACT, Guard
 from kglink_plugins.detectors.dictionary.variants import (
     BRIDGES,
     OF_BEFORE,

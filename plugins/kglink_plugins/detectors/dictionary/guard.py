@@ -20,6 +20,7 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from kglink.text.fold import fold
+from kglink.text.sentences import begins_sentence
 from kglink_plugins.detectors.dictionary.english import COMMON_WORDS, FUNCTION_WORDS
 from kglink_plugins.plugin import MatchCase
 
@@ -33,8 +34,6 @@ LOWER, TITLE, UPPER, MIXED, WORD, FUNCTION, COMMON, EDGED = (1 << bit for bit in
 #: The bits that say how it is written.
 CASES = LOWER | TITLE | UPPER | MIXED
 
-_SENTENCE_ENDS = ".!?:…。！？"
-_BEFORE_A_SENTENCE = re.compile(r"[\s\"'“”‘’«»„(\[{*•–—-]*\Z")
 _LETTERS = re.compile(r"[^\W\d_]{2,}")
 _WORDS_BESIDE = 2
 _WINDOW = 60
@@ -165,18 +164,6 @@ def in_context(verdict: Verdict, text: str, start: int, end: int) -> float:
     if verdict.beginning != verdict.usual and begins_sentence(text, start):
         return verdict.beginning
     return verdict.usual
-
-
-def begins_sentence(text: str, start: int) -> bool:
-    """Whether a sentence, a paragraph or the text begins at ``start``."""
-    window = text[max(0, start - _WINDOW) : start]
-    before = _BEFORE_A_SENTENCE.search(window)
-    gap = before[0] if before else ""
-    if len(gap) == len(window):
-        return True
-    return window[len(window) - len(gap) - 1] in _SENTENCE_ENDS or (
-        gap.replace("\r\n", "\n").replace("\r", "\n").count("\n") > 1
-    )
 
 
 def among_capitals(text: str, start: int, end: int) -> bool:

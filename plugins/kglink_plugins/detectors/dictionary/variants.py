@@ -18,6 +18,7 @@ from kglink.text.full_names import NO_FIRST_NAMES, is_part_of_name
 from kglink.text.language import function_words, language_of
 from kglink.text.name_words import one_form
 from kglink.text.places import place_words
+from kglink.text.sentences import begins_sentence
 from kglink_plugins.detectors.dictionary.bags import (
     JOINED,
     LEAST_MISSPELT,
@@ -33,7 +34,6 @@ from kglink_plugins.detectors.dictionary.bags import (
 )
 from kglink_plugins.detectors.dictionary.compiled import ARTICLE
 from kglink_plugins.detectors.dictionary.english import CALENDAR, FUNCTION_WORDS
-from kglink_plugins.detectors.dictionary.guard import begins_sentence
 from kglink_plugins.detectors.dictionary.text_words import (
     WORD,
     Form,
