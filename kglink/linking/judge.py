@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from kglink.linking.decide import heads_of, lead_of
 from kglink.linking.detect import log_odds, probability
-from kglink.linking.memory import Memory, weighed
+from kglink.linking.memory import Memory, Weighed, weighed
 from kglink.linking.scoring import DEFAULT_THRESHOLD, Scoring
 from kglink.records import NO_MENTION, MentionInText, Ranking
 from kglink.text.fold import fold
@@ -28,8 +28,6 @@ from kglink.text.name_words import name_key
 
 if TYPE_CHECKING:
     from kglink.store.kinds import Kind
-    from kglink.store.likeness import Likeness
-    from kglink.store.occurrences import Meaning
 
 #: What is known of a proposal, for the weights of `judge.json`:
 #: ``detector``  the log odds of what the detectors say
@@ -154,20 +152,16 @@ def remembered_facts(rankings: Sequence[Ranking], memory: Memory | None) -> list
     kinds = iter(memory.kinds((one.id.kb, one.title) for one in best if one))
     return [
         {
-            "known": _known(one.mention, meanings.get(keys[name], ()), of, name),
+            "known": _known(one.mention, weighed(meanings.get(keys[name], ()), of), name),
             "kind": _doubt(next(kinds), dict(of)) if candidate else 0.0,
         }
         for one, name, of, candidate in zip(rankings, folded, likeness, best, strict=True)
     ]
 
 
-def _known(
-    mention: MentionInText, meanings: Sequence[Meaning], likeness: Likeness, name: str
-) -> float:
+def _known(mention: MentionInText, meanings: Sequence[Weighed], name: str) -> float:
     """How memory prefers the words of a mention; where they stand in a longer name not at all."""
-    is_small = mention.surface[:1].islower()
-    told = weighed(meanings, likeness, is_small=is_small)
-    same = [one for one in told if one.folded == name]
+    same = [one for one in meanings if one.folded == name]
     never = sum(one.times for one in same if one.entity == NO_MENTION)
     often = max((one.times for one in same if one.entity != NO_MENTION), default=0.0)
     preference = math.log((often + 0.5) / (never + 0.5)) if same else 0.0

@@ -65,7 +65,7 @@ MOST: dict[str, Size] = {
     "kglink/files": Size(960, 6, 10),
     # Memory weighs sources by likeness, and doubts kinds that they leave unmarked; two detectors
     # asked together; of which KBs a text speaks; names with thousands of bearers.
-    "kglink/linking": Size(4_853, 29, 54),
+    "kglink/linking": Size(4_847, 29, 54),
     # Any chain of sentence-transformers in and out, int8 on CPUs, no compiler to read a model;
     # padding between the two texts of a cross-encoder; brackets of UMLS's names; attention on GPUs;
     # hashes of large files are kept.
