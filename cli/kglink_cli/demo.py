@@ -58,7 +58,7 @@ def demo(
     quick: bool = Option(False, "--quick", help="Leave out the fine-tuning (half a minute)."),
     rerank: bool = Option(False, "--rerank", help="Also train a reranker; see whether it helps."),
 ) -> None:
-    """Add two KBs, build their space, find what they share, link, learn, train; measure each step.
+    """Add two KBs, build their space, find what they share, learn, link, train; measure each step.
 
     An encyclopedia and the fan wiki of an invented series, which share names that mean the same
     thing, and names that do not.

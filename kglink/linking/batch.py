@@ -49,6 +49,8 @@ class Batch(NamedTuple):
     """What memory knows of the surfaces."""
     likeness: Sequence[Likeness] = ()
     """For each mention how its text weighs the sources of memory."""
+    cased: Sequence[bool] = ()
+    """For each mention whether its text has capitals, so that small letters say something."""
 
 
 class BatchReader:
@@ -79,7 +81,8 @@ class BatchReader:
     ) -> tuple[Batch, list[int]]:
         """Read the mentions, and the place of each in the batch.
 
-        Those of the same words are one, if their texts are equally like the sources of memory.
+        Those of the same words are one, if their texts are equally like the sources of memory, and
+        all have capitals or none.
         Where all texts are read no two mentions are the same.
         """
         own = [mention.surface for mention in mentions]
@@ -91,7 +94,9 @@ class BatchReader:
             folded = fold(text) or text
             vector = None if read.names is None else read.names[at]
             surfaces[text] = Surface(text, folded, name_key(folded), vector)
-        alike = list(zip(own, long, likeness, strict=True))
+        has_capitals = {text: not text.islower() for text in {one.text for one in mentions}}
+        cased = [has_capitals[one.text] for one in mentions]
+        alike = list(zip(own, long, likeness, cased, strict=True))
         kept = alike if self.reads_all else list(dict.fromkeys(alike))
         place_of = {words: place for place, words in enumerate(kept)}
         places = list(range(len(kept))) if self.reads_all else [place_of[one] for one in alike]
@@ -103,9 +108,10 @@ class BatchReader:
             contexts = PooledContexts(self._space, self._measure, read.contexts, names)
         batch = Batch(
             list(surfaces.values()),
-            [[surfaces[one] for one in ([own, full] if full else [own])] for own, full, _ in kept],
+            [[surfaces[one] for one in ([own, full] if full else [own])] for own, full, *_ in kept],
             contexts,
-            likeness=[of for _, _, of in kept],
+            likeness=[of for _, _, of, _ in kept],
+            cased=[has for *_, has in kept],
         )
         return batch, places
 
@@ -141,6 +147,7 @@ class BatchReader:
         expanded = batch._replace(
             forms=[batch.forms[row] for row in rows],
             likeness=[batch.likeness[row] for row in rows],
+            cased=[batch.cased[row] for row in rows],
             contexts=PooledContexts(self._space, self._measure, vectors, vectors),
             unread=frozenset(range(len(rows))) - read.keys(),
         )

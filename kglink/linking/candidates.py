@@ -161,7 +161,8 @@ class CandidateSearch:
         column = []
         by_name = search.find(batch.surfaces, batch.forms, kb)
         for at, (forms, found) in enumerate(zip(batch.forms, by_name, strict=True)):
-            said = batch.recalled.said(forms, segment, batch.likeness[at])
+            likeness, cased = batch.likeness[at], batch.cased[at]
+            said = batch.recalled.said(forms, segment, likeness, cased=cased)
             brought = np.array(sorted({*said.own, *said.like}), dtype=np.int64)
             if near is not None:
                 brought = np.union1d(brought, near[at])

@@ -88,7 +88,7 @@ RETRIEVED = (
     EvidenceKind(
         "memory",
         "how sure annotated documents are that the surface means the candidate; less where several "
-        "things bear its name",
+        "things bear its name, and in small letters where it had a capital",
         DefaultWeights(untrained=0.8, trained=1.0),
     ),
     EvidenceKind(

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 #: So often must memory have seen a name, for each further thing that it may mean, to be half
 #: believed.
 _DOUBT = 20
-#: In small letters a surface means as often as this what it meant with a capital: "cormorant" is
-#: seldom the ship of that name.
+#: In small letters, in a text with capitals, a surface means as often as this what it meant with
+#: capitals: "cormorant" is seldom the ship of that name.
 _CAPITAL_AS_SMALL = 0.25
 
 
@@ -54,7 +54,9 @@ class Weighed(NamedTuple):
 def weighed(
     meanings: Sequence[Meaning], likeness: Likeness, *, is_small: bool = False
 ) -> list[Weighed]:
-    """The meanings of one surface for a text; ``is_small``: it begins with a small letter there.
+    """The meanings of one surface for a text; ``is_small``: it stands there in small letters.
+
+    What a person corrected counts however it is written.
 
     The most alike of the sources that know the surface counts as it is, and the others count as
     much less as they are less alike: a foreign source speaks where no other does.
@@ -65,8 +67,10 @@ def weighed(
     for one in meanings:
         share = weights.get(one.source, 1.0) / most if most else 1.0
         what = one.folded, one.entity
-        small = one.small + _CAPITAL_AS_SMALL * (one.times - one.small)
-        summed[what] = summed.get(what, 0.0) + (small if is_small else one.times) * share
+        times = one.times
+        if is_small and one.source != CORRECTIONS:
+            times = one.small + _CAPITAL_AS_SMALL * (one.times - one.small)
+        summed[what] = summed.get(what, 0.0) + times * share
     return [Weighed(*what, times) for what, times in summed.items() if times]
 
 
@@ -117,9 +121,7 @@ class Recalled:
         self._like = like or {}
         self._trust_in_like = trust_in_like
         self._weighed = cache(
-            lambda key, of, is_small=False: weighed(
-                self._meanings.get(key, ()), of, is_small=is_small
-            )
+            lambda key, of, is_small: weighed(self._meanings.get(key, ()), of, is_small=is_small)
         )
 
     @classmethod
@@ -137,17 +139,24 @@ class Recalled:
         keys.update(one.remembered.key for near in like.values() for one in near)
         return cls(memory.meanings(keys), like, vectors.trust if vectors else 1.0)
 
-    def said(self, surfaces: Iterable[Surface], segment: Segment, likeness: Likeness) -> Said:
-        """What it says in a KB of a mention: of its words, and of what they are short for."""
+    def said(
+        self, surfaces: Iterable[Surface], segment: Segment, likeness: Likeness, *, cased: bool
+    ) -> Said:
+        """What it says in a KB of a mention: of its words, and of what they are short for.
+
+        ``cased``: the mention's text has capitals.
+        """
         said = Said({}, {}, 0.0)
         for surface in surfaces:
-            meant = self._weighed(surface.key, likeness, surface.text[:1].islower())
+            is_small = cased and surface.text.islower()
+            meant = self._weighed(surface.key, likeness, is_small)
             own = remembered(meant, surface.folded, segment.kb)
             _keep_best(said.own, own, segment, 1.0)
             said = said._replace(nil=max(said.nil, own.get("", 0.0)))
             for one in self._like.get(surface.text, ()):
                 near = one.remembered
-                meanings = remembered(self._weighed(near.key, likeness), near.folded, segment.kb)
+                meant = self._weighed(near.key, likeness, is_small)
+                meanings = remembered(meant, near.folded, segment.kb)
                 _keep_best(said.like, meanings, segment, one.cosine * self._trust_in_like)
         return said
 
@@ -164,7 +173,8 @@ class Recalled:
         """
         keys = {one.key for one in surfaces}
         uses = max(
-            (sum(one.times for one in self._weighed(key, likeness)) for key in keys), default=0.0
+            (sum(one.times for one in self._weighed(key, likeness, False)) for key in keys),
+            default=0.0,
         )
         return uses / (uses + _DOUBT * (meant - 1)) if uses else float(meant == 1)
 

@@ -210,8 +210,10 @@ def _meaning(text: str, place: tuple[int, int], entity: EntityId, times: float) 
     start, end = place
     surface = text[start:end]
     folded = fold(surface) or surface
-    # What begins a sentence may be a word that is written small elsewhere.
-    is_small = surface[:1].islower() or begins_sentence(text, start)
+    # The capital that begins a sentence says nothing, nor do those of a text in capitals.
+    begins = begins_sentence(text, start)
+    words = surface[:1].lower() + surface[1:] if begins else surface
+    is_small = words.islower() or text.isupper()
     return Meaning(name_key(folded), folded, entity, times, surface, times * is_small)
 
 

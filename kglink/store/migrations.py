@@ -54,10 +54,9 @@ STEPS: dict[str, tuple[str, ...]] = {
         )""",
     ),
     "0006": (
-        # How often a surface had no capital of its own, as far as one spelling tells.
+        # How often a surface had no capitals; what was learnt before counts in all spellings alike.
         "ALTER TABLE memories ADD COLUMN small FLOAT NOT NULL DEFAULT 0",
-        """UPDATE memories SET small = count
-        WHERE substr(surface, 1, 1) <> upper(substr(surface, 1, 1))""",
+        "UPDATE memories SET small = count",
     ),
 }
 

@@ -74,9 +74,9 @@ class Meaning(NamedTuple):
     Where documents are annotated with several KBs, a mention that means something in one of them
     alone means nothing in the others: an entity of a KB with an empty key. ``key`` is one for all
     inflections of ``folded``; ``surface`` is one of its spellings. A mention with several right
-    answers in one KB counts a part for each. ``small``: how many of the times it had no capital of
-    its own, but a small letter, or the capital that begins a sentence. ``source`` is empty where it
-    was summed over all.
+    answers in one KB counts a part for each. ``small``: how many of the times it had no capital but
+    that which begins a sentence (or follows a point, as in "Dr. Heron"). ``source`` is empty where
+    it was summed over all.
     """
 
     key: str

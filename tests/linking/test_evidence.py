@@ -12,7 +12,7 @@ from conftest import Kglink
 import kglink_cli
 from kglink.linking.memory import Weighed, remembered, weighed
 from kglink.linking.sameness import Counterparts
-from kglink.records import NIL, EntityId, Overlap
+from kglink.records import CORRECTIONS, NIL, EntityId, Overlap
 from kglink.store.occurrences import Meaning
 from kglink.workspace import Workspace
 
@@ -39,6 +39,9 @@ def test_sources_weigh_as_a_text_is_like_them() -> None:
     # In small letters the name of a person means a quarter as often what it meant with a capital.
     small = [heron[0], Weighed("heron", PERSON, 0.5), once]
     assert weighed(told, (), is_small=True) == small
+    # What a person corrected counts however it is written.
+    corrected = [Meaning("heron", "heron", PERSON, 10, "Heron", 0, CORRECTIONS)]
+    assert weighed(corrected, (), is_small=True) == [Weighed("heron", PERSON, 10.0)]
 
 
 def test_memory_by_hand() -> None:
@@ -192,6 +195,28 @@ def test_words_that_are_like_remembered_ones_profit_from_them(
     assert not any(found.values())
     kglink("forget", "corrected")
     assert not any(told().values())
+
+
+def test_small_letters_say_less_of_what_had_a_capital(
+    demo_copy: Path, kglink: Kglink, tmp_path: Path
+) -> None:
+    """Unless the text has no capitals at all."""
+    text = "They say that Heron knows."
+    place = {"start": 14, "end": 19, "gold": ["lanternfall:isolde_heron"]}
+    path = tmp_path / "notes.jsonl"
+    path.write_text(json.dumps({"id": "1", "text": text, "entities": [place]}), encoding="utf-8")
+    kglink("add-kb", "noted", path, "--links-to", "lanternfall")
+    kglink("learn", "noted")
+
+    def told(text: str) -> float:
+        ran = kglink("link", "-", "--marked", "--format", "json", "--explain", stdin=text)
+        (link,) = json.loads(ran.out)[0]["entities"]
+        found = {one["key"]: one["evidence"]["memory"] for one in link["candidates"]}
+        return float(found["isolde_heron"])
+
+    capital = told("Now [[Heron]] is here.")
+    assert told("now [[heron]] is here.") == capital
+    assert told("Now [[heron]] is here.") == pytest.approx(capital * (0.36 / 0.75), abs=1e-4)
 
 
 def test_an_abbreviation_is_read_as_what_it_stands_for(demo_copy: Path, kglink: Kglink) -> None:

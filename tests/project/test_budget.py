@@ -65,7 +65,7 @@ MOST: dict[str, Size] = {
     "kglink/files": Size(960, 6, 10),
     # Memory weighs sources by likeness, and doubts kinds that they leave unmarked; two detectors
     # asked together; of which KBs a text speaks; names with thousands of bearers.
-    "kglink/linking": Size(4_847, 29, 54),
+    "kglink/linking": Size(4_865, 29, 54),
     # Any chain of sentence-transformers in and out, int8 on CPUs, no compiler to read a model;
     # padding between the two texts of a cross-encoder; brackets of UMLS's names; attention on GPUs;
     # hashes of large files are kept.
@@ -79,7 +79,7 @@ MOST: dict[str, Size] = {
     "kglink/space": Size(4_248, 21, 48),
     # Sources that are annotated at random count nothing.
     # How often a word had a capital of its own where it was learnt.
-    "kglink/store": Size(4_838, 22, 40),
+    "kglink/store": Size(4_839, 22, 40),
     "kglink/testing": Size(1_970, 13, 19),
     # Words that stand for a place.
     "kglink/text": Size(1_385, 13, 10),

@@ -87,14 +87,18 @@ def test_each_mention_counts_once_for_each_kb_that_it_has_an_answer_in() -> None
     assert not list(meanings("x", Mention(0, 1, "x", (EntityId("", "unknown"),))))
 
 
-def test_a_capital_that_begins_a_sentence_is_none_of_its_own() -> None:
-    text = "Tumor cells. The Tumor of a tumor. (Tumor)"
-    told = [
-        (one.times, one.small)
-        for at in (0, 17, 28, 36)
-        for one in meanings(text, Mention(at, at + 5, text[at : at + 5], (A,)), times=10)
-    ]
-    assert told == [(10, 10), (10, 0), (10, 10), (10, 10)]
+def test_a_capital_that_begins_a_sentence_says_nothing() -> None:
+    def small(text: str, surface: str, start: int = 0) -> list[float]:
+        place = Mention(start, start + len(surface), surface, (A,))
+        return [one.small for one in meanings(text, place, times=10)]
+
+    text = "Tumor cells. The Tumor of a tumor. (Tumor) the Tumor."
+    assert [small(text, "Tumor", at) for at in (0, 17, 36)] == [[10], [0], [10]]
+    assert small(text, "tumor", 28) == [10]
+    assert small(text, "the Tumor", 43) == [0]
+    assert small("Élan vital", "Élan vital") == [10]
+    assert small("Iron Age", "Iron Age") == [0]
+    assert small("SEEN: NO TUMOR", "TUMOR", 9) == [10]
 
 
 def test_learning_again_takes_the_place_of_what_was_there(store: Store) -> None:
