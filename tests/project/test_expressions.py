@@ -31,7 +31,7 @@ BOUNDED = {
     "kglink.text.codes._IRI": 256,
     "kglink_kbs.mediawiki.languages.INFOBOX": 100,
     "kglink_plugins.detectors.capitals._BEGINS_SENTENCE": 20,
-    "kglink_plugins.detectors.dictionary.guard._BEFORE_A_SENTENCE": 60,
+    "kglink.text.sentences._BEFORE": 60,
 }
 #: Called by another name, with `fullmatch` alone.
 WHOLE = {"kglink_kbs.ontology._CODED"}
