@@ -12,6 +12,7 @@ from kglink.records import (
     CORRECTIONS,
     Candidate,
     Document,
+    Entity,
     EntityId,
     Link,
     LinkedDocument,
@@ -50,11 +51,16 @@ def as_corrected(
 ) -> LinkedDocument:
     """The document with what people said of its places.
 
-    Where its mentions were ``given``, only those are answered. An entity that may be no answer,
-    because another KB is asked, is passed over.
+    Where its mentions were ``given``, all of these are answered, and no others. An entity that may
+    be no answer, because another KB is asked or it is gone, is passed over.
     """
     said = corrected.get(text_digest(document.text), ()) if corrected else ()
-    said = [one for one in said if all(map(may_be_answer, one.gold or ()))]
+    entities = store.get_entities({gold for one in said for gold in one.gold or ()})
+    said = [
+        one
+        for one in said
+        if all(gold in entities and may_be_answer(gold) for gold in one.gold or ())
+    ]
     places = {(one.start, one.end): one for one in document.links}
     if given:
         said = [one for one in said if (one.start, one.end) in places]
@@ -63,24 +69,37 @@ def as_corrected(
     links = [
         link
         for link in document.links
-        if not any(link.start < one.end and one.start < link.end for one in said)
+        if not any(
+            (link.start, link.end) == (one.start, one.end)
+            if given
+            else link.start < one.end and one.start < link.end
+            for one in said
+        )
     ]
     for one in said:
         if given or one.type != NOT_A_MENTION:
             found = places.get((one.start, one.end))
-            links.append(_link(document.text, one, found.candidates if found else (), store))
+            candidates = found.candidates if found else ()
+            links.append(_link(document.text, one, candidates, store, entities))
     links.sort(key=lambda link: (link.start, link.end))
     meta = {**document.meta, "corrected": len(said)}
     return replace(document, links=tuple(links), meta=meta)
 
 
-def _link(text: str, said: Mention, candidates: tuple[Candidate, ...], store: Store) -> Link:
+def _link(
+    text: str,
+    said: Mention,
+    candidates: tuple[Candidate, ...],
+    store: Store,
+    entities: Mapping[EntityId, Entity],
+) -> Link:
     """What a place means as somebody said it; what was found there stays behind as candidates."""
     chosen = None
     if said.gold:
         chosen = next((one for one in candidates if one.id == said.gold[0]), None)
         if chosen is None:
-            candidate = Candidate(said.gold[0], said.gold[0].key, 1.0)
+            facts = entities[said.gold[0]]
+            candidate = Candidate(said.gold[0], facts.title, 1.0, facts.popularity)
             mention = MentionInText(text, said.start, said.end)
             (ranking,) = described(store, [Ranking(mention, (candidate,))], 1)
             chosen = ranking.candidates[0]

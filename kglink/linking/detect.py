@@ -25,6 +25,9 @@ _WITNESSED = 0.12
 #: How much the odds of a witness count: a place that the linker can do nothing with is no link,
 #: however sure the witness is.
 _WITNESS = 0.25
+#: Where a short form may begin, and how it ends: "PD-1" is no PD.
+_FORM_BEGINS = re.compile(r"(?<!\w)\S")
+_FORM_ENDS = re.compile(r"s?(?!\w|[-\u2010\u2011\u2013][^\W_a-z]{0,2}\d)")
 _PAIRS = {"(": ")", "[": "]", "{": "}"}
 
 
@@ -123,11 +126,15 @@ def _short_forms(text: str, spans: Sequence[Span]) -> list[Span]:
             short[abbreviation] = score
     if not short:
         return []
-    names = "|".join(sorted(map(re.escape, short), key=len, reverse=True))
-    return [
-        Span(place.start(), place.end(), short[place[1]])
-        for place in re.finditer(rf"(?<!\w)({names})(?:s)?(?!\w)", text)
-    ]
+    sizes = sorted(set(map(len, short)), reverse=True)
+    places: list[Span] = []
+    for at in (one.start() for one in _FORM_BEGINS.finditer(text)):
+        for size in sizes if not places or at >= places[-1].end else ():
+            name = text[at : at + size]
+            if name in short and (border := _FORM_ENDS.match(text, at + size)):
+                places.append(Span(at, border.end(), short[name]))
+                break
+    return places
 
 
 def _is_balanced(surface: str) -> bool:

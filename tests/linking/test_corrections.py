@@ -50,11 +50,28 @@ def test_a_correction_holds_in_its_text_and_teaches_others(workspace: Workspace)
 def test_a_correction_to_an_entity_that_is_gone_says_nothing(tmp_path: Path) -> None:
     with Workspace.open(tmp_path / "w", create=True) as workspace:
         workspace.add_kb("gods", [Entity("mercury", "Mercurius"), Entity("mars", "Mars")])
-        workspace.correct("They saw Mercurius.", 9, 18, "gods:mercury")
+        here = "They saw Mercurius."
+        workspace.correct(here, 9, 18, "gods:mercury")
+        assert answers(workspace, here) == {(9, 18): "gods:mercury"}
         workspace.add_kb("gods", [Entity("hermes", "Mercurius"), Entity("mars", "Mars")])
         workspace.correct("Zog went.", 0, 3, None)
+        assert answers(workspace, here) == {(9, 18): "gods:hermes"}
         other = "I like Mercurius a lot."
         assert answers(workspace, other) == {place(other, "Mercurius"): "gods:hermes"}
+
+
+def test_a_corrected_entity_has_its_title_and_all_given_mentions_are_answered(
+    tmp_path: Path,
+) -> None:
+    text = "He has lung cancer now."
+    with Workspace.open(tmp_path / "w", create=True) as workspace:
+        workspace.add_kb("do", [Entity("1", "Cancer"), Entity("2", "Lung cancer")])
+        workspace.add_kb("hp", [Entity("9", "Neoplasm")])
+        workspace.correct(text, 12, 18, "hp:9")
+        (document,) = workspace.link(TextInput("t", text, (Span(7, 18), Span(12, 18))))
+    assert [(one.surface, one.chosen and one.chosen.title) for one in document.links] == [
+        ("lung cancer", "Lung cancer"), ("cancer", "Neoplasm"),
+    ]  # fmt: skip
 
 
 def test_nothing_no_mention_and_another_border(workspace: Workspace) -> None:

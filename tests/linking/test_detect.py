@@ -39,6 +39,13 @@ def test_short_forms_of_what_was_found_are_mentions_everywhere() -> None:
     assert surfaces(text, Words("rare")) == ["rare"]
 
 
+def test_short_forms_are_no_parts_of_other_names() -> None:
+    text = "Parkinson disease (PD): anti-PD-1, PD-L1, PD1, PD-related, non-PD and PDs."
+    assert surfaces(text, Words("Parkinson disease")) == [
+        "Parkinson disease", "PD", "PD", "PD", "PDs",
+    ]  # fmt: skip
+
+
 def test_proposals_may_overlap_and_none_is_there_twice() -> None:
     text = "Kawasaki disease (K D) and the disease"
     assert surfaces(text, Words("Kawasaki disease", "disease", "disease")) == [

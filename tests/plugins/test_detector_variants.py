@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Sequence
 from importlib.resources import files
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -27,8 +28,8 @@ from kglink_plugins.plugin import DictionarySettings
 FILLING = ("Orla Kestrin", "Port Selwyn", "glass orchard", "stone bridge", "cable lock")
 
 
-def detector(*names: str) -> NameDetector:
-    found = name_detector(DictionarySettings(), Names([*names, *FILLING]))
+def detector(*names: str, **chosen: Any) -> NameDetector:
+    found = name_detector(DictionarySettings(**chosen), Names([*names, *FILLING]))
     assert isinstance(found, NameDetector)
     return found
 
@@ -39,10 +40,25 @@ def taken_for(text: str, *names: str) -> dict[str, str]:
     return {text[span.start : span.end]: span.name for span in spans}
 
 
+def test_what_settings_forbid_is_found_in_no_other_way() -> None:
+    assert not detector("Lung Cancer", match_case="always").detect("a lung cancer here")
+    assert detector("Lung Cancer", match_case="always").detect("a Lung Cancer here")
+    assert not detector("rope", stop_words=("rope",)).detect("the rope here")
+    assert detector("rope").detect("the rope here")
+
+
+def test_a_half_of_a_pair_of_surrogates_between_the_words_of_a_name() -> None:
+    text = "a lung\ud800cancer here"
+    assert (2, 13) in [(one.start, one.end) for one in detector("lung cancer").detect(text)]
+    detector("Dave Thornton").detect('Dave "Uncle\ud800" Thornton')
+
+
 @pytest.mark.parametrize(
     ("text", "name", "found"),
     [
         ("two breast cancers", "breast cancer", "breast cancers"),
+        ("two breast\r\ncancers", "breast cancer", "breast\r\ncancers"),
+        ("two breast \ncancers", "breast cancer", "breast \ncancers"),
         ("a tumour of the breast", "breast tumor", "tumour of the breast"),
         ("Crohn disease here", "Crohn's disease", "Crohn disease"),
         ("Crohn's disease here", "Crohn disease", "Crohn's disease"),

@@ -22,7 +22,7 @@ from kglink.text.places import short_places
 from kglink.text.sentences import begins_sentence
 from kglink.text.words import cuts_initials, cuts_word
 from kglink_plugins.detectors.dictionary.cache import open_lexicon
-from kglink_plugins.detectors.dictionary.compiled import ARTICLE, Lexicon, guard_of
+from kglink_plugins.detectors.dictionary.compiled import ARTICLE, Lexicon, guard_of, is_text
 from kglink_plugins.detectors.dictionary.english import MONTHS
 from kglink_plugins.detectors.dictionary.finder import DictionaryDetector
 from kglink_plugins.detectors.dictionary.guard import EXACT, Guard
@@ -141,6 +141,9 @@ class NameDetector:
         """Whether a folded name was compiled."""
         return folded in self._folded
 
+    def _is_name(self, surface: str) -> bool:
+        return is_text(surface) and surface in self._names
+
     def places(self, text: str) -> Iterator[Place]:
         """All places that bear a name or a part of one, with what speaks for each."""
         written: dict[tuple[int, int], float] = {}
@@ -151,10 +154,12 @@ class NameDetector:
         found = list(self._variants.places(text, written))
         spans = {(place.start, place.end) for place in found}
         for place in found:
+            if self._exact.refuses(text[place.start : place.end]):
+                continue
             bare = self._without_article(text, place.start, place.end), place.end
             if self._is_cut(text, *bare):
                 continue
-            if bare[0] > place.start and (bare in spans or text[slice(*bare)] in self._names):
+            if bare[0] > place.start and (bare in spans or self._is_name(text[slice(*bare)])):
                 own = Place(*bare, place.facts._replace(article=0.0), place.name)
             else:
                 own = place
@@ -163,7 +168,7 @@ class NameDetector:
         short = ((one.start, one.end, one.place) for one in short_places(text))
         long = ((one.start, one.end, name) for one in nicknamed(text) for name in one.names)
         for start, end, name in (*short, *long):
-            if name in self._names:
+            if self._is_name(name):
                 facts = self._variants.facts_as_written(text, start, end)
                 yield Place(start, end, facts, self._names.key_id(name))
 
@@ -188,7 +193,7 @@ class NameDetector:
         if of and not begins_sentence(text, of.start()):  # "Pacific Sunwear of [Ohio Inc.]"
             return
         name, bare = place.name, text[place.start : place.end]
-        if name < 0 and bare in self._names:
+        if name < 0 and self._is_name(bare):
             name = self._names.key_id(bare)
         facts = place.facts._replace(after=0.0, capital_after=0.0)
         yield Place(place.start, legal.end(), facts, name)
@@ -211,7 +216,7 @@ class NameDetector:
     def _without_joining(self, text: str, start: int, end: int) -> tuple[int, int]:
         """A place without the word that joins it to others, where that leaves a name."""
         surface = text[start:end]
-        if surface in self._names or surface.islower():
+        if surface.islower() or self._is_name(surface):
             return start, end
         if joining := _JOINS_BEFORE.match(surface):
             bare = start + joining.end(), end
@@ -219,7 +224,7 @@ class NameDetector:
             bare = start, start + joining.start()
         else:
             return start, end
-        return bare if text[slice(*bare)] in self._names else (start, end)
+        return bare if self._is_name(text[slice(*bare)]) else (start, end)
 
     def _without_article(self, text: str, start: int, end: int) -> int:
         """Where a place begins without its article: "the [United States]".

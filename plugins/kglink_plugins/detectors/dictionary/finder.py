@@ -14,7 +14,7 @@ from kglink.text.words import cuts_initials, non_overlapping
 from kglink_plugins.detectors.dictionary.borders import Borders, borders_of
 from kglink_plugins.detectors.dictionary.cache import open_lexicon
 from kglink_plugins.detectors.dictionary.compiled import Lexicon, guard_of, is_text
-from kglink_plugins.detectors.dictionary.guard import EDGED, Guard, Verdict, in_context
+from kglink_plugins.detectors.dictionary.guard import EDGED, NEVER, Guard, Verdict, in_context
 from kglink_plugins.plugin import DictionarySettings
 
 #: Characters of text that are folded at once: few enough for the processor's cache.
@@ -79,6 +79,15 @@ class DictionaryDetector:
             matches.extend(self._matches(text, piece, known))
         kept = non_overlapping(matches, longest_first)
         return [Span(match.start, match.end, match.score) for match in kept]
+
+    def refuses(self, surface: str) -> bool:
+        """Whether settings that somebody chose forbid to take a surface for the name it bears."""
+        if not self._guard.is_strict:
+            return False
+        key = fold(surface)
+        if key not in self._lexicon.keys:
+            return self._guard.has_function_words_alone(key)
+        return self._known(key, surface, self._written(surface)).verdict == NEVER
 
     def _pieces(self, text: str) -> Iterator[_Piece]:
         """Cut the text; each piece is long enough for every match that begins before its stop."""

@@ -88,15 +88,21 @@ class Guard:
     def __init__(
         self, match_case: MatchCase, acronym_chars: int = 4, stop_words: Collection[str] = ()
     ) -> None:
+        self.is_strict = match_case == "always" or bool(stop_words)
+        """Whether what it refuses may be found in no other way."""
         self._match_case = match_case
         self._acronym_chars = acronym_chars
         self._function = FUNCTION_WORDS | frozenset(map(fold, stop_words))
+
+    def has_function_words_alone(self, folded: str) -> bool:
+        """Whether all words are function words, or stop words of the user."""
+        return all(word in self._function for word in folded.split(" "))
 
     def word_shape(self, folded: str) -> int:
         """What the folded form itself adds to its shape."""
         words = folded.split(" ")
         shape = 0
-        if all(word in self._function for word in words):
+        if self.has_function_words_alone(folded):
             shape |= FUNCTION
         if len(words) == 1:
             shape |= WORD

@@ -28,7 +28,10 @@ _LONGEST_WORD = 60
 WORD = re.compile(r"[^\W_]+")
 #: What may stand between two words of one name.
 _JOINED = frozenset(
-    (" ", "  ", "\n", "\u00a0", "-", "\u2010", "\u2011", "\u2013", "'", "\u2019", "/", "&", " & ")
+    (
+        *(" ", "  ", "\n", " \n", "\r\n", " \r\n", "\u00a0"),
+        *("-", "\u2010", "\u2011", "\u2013", "'", "\u2019", "/", "&", " & "),
+    )
 )
 #: And between the two halves of a number: "1,7 l".
 _DECIMAL = frozenset(",.")
