@@ -109,9 +109,8 @@ def prepare(
     with store.snapshot() as seen:
         pooled = write_pool(folder, seen, kbs.all, inputs, recipe.domain, progress)
         pool = EntityPool(folder, pooled)
-        rest = recipe.selection, recipe.seed
         counts, names, digest = write_mentions(
-            *(folder, seen, pool, inputs, *rest),
+            *(folder, seen, pool, inputs, recipe.selection),
             docs=docs,
             with_names=recipe.learns_names,
             progress=progress,
@@ -120,7 +119,7 @@ def prepare(
             own = folder / TEACHER
             own.mkdir()
             write_pool(own, seen, kbs.all, teacher, recipe.domain, progress)
-            write_mentions(own, seen, pool, teacher, *rest, docs=docs, progress=progress)
+            write_mentions(own, seen, pool, teacher, recipe.selection, docs=docs, progress=progress)
         overlaps = _write_overlaps(folder, seen, pool, kbs, recipe.overlap.min_probability)
     facts = {
         "source_kbs": kbs.sources,
@@ -310,7 +309,6 @@ def write_mentions(
     pool: EntityPool,
     inputs: Inputs,
     selection: SelectionSection,
-    seed: int,
     *,
     docs: Sequence[str] = (),
     with_names: bool = False,
@@ -323,7 +321,7 @@ def write_mentions(
     Training uses the split ``train``, or all documents of a source without splits. The best epoch
     is chosen by the split ``dev``, or by documents that are held out.
     """
-    splits = [splits_of(store, name, selection, seed) for name in sources_of_documents(store, docs)]
+    splits = [splits_of(store, name, selection) for name in sources_of_documents(store, docs)]
     total = sum(
         store.count_documents(one.source, split)
         for one in splits

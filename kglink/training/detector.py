@@ -14,7 +14,6 @@ detector/          the detector (`kglink.models.head_folder`)
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -36,15 +35,25 @@ from kglink.models.tower import pack
 from kglink.records import Document, EntityId
 from kglink.store import Store
 from kglink.training.documents import sources_of_documents, splits_of
-from kglink.training.head import HeadReport, HeadTask, Network, run_alone, source_of
+from kglink.training.head import (
+    HeadReport,
+    HeadTask,
+    Network,
+    remove_work,
+    run_alone,
+    source_of,
+)
 from kglink.training.job import FinetuneJob, Note, Tell
 from kglink.training.loop import EpochFigures
 from kglink.training.recipe import DetectorSection, SelectionSection
-from kglink.training.run import RunSettings, TrainingReport, write_settings
+from kglink.training.run import (
+    SOURCES_OF_DETECTOR,
+    RunSettings,
+    TrainingReport,
+    write_settings,
+)
 
-DETECTOR, WORK = "detector", "detector.work"
-#: What a run of this stage alone has in the place of the stages S, T and O.
-SOURCES_OF_DETECTOR = "D"
+DETECTOR = "detector"
 #: A text with more unknown words than this share of the held-out texts has is of another kind.
 _USUAL = 0.99
 
@@ -92,9 +101,7 @@ class TaggedTexts:
         )
 
 
-def tagged_texts(
-    store: Store, docs: Sequence[str], selection: SelectionSection, seed: int
-) -> TaggedTexts:
+def tagged_texts(store: Store, docs: Sequence[str], selection: SelectionSection) -> TaggedTexts:
     """The annotated documents of a store, divided as those of the other stages are."""
     parts: tuple[list[TaggedText], list[TaggedText]] = ([], [])
     used: list[str] = []
@@ -102,7 +109,7 @@ def tagged_texts(
     kbs: set[str] = set()
     types: set[str] = set()
     for name in sources_of_documents(store, docs):
-        splits = splits_of(store, name, selection, seed)
+        splits = splits_of(store, name, selection)
         sample = list(islice(store.documents(name, splits.train), _JUDGED_BY))
         sample += islice(store.documents(name, "dev"), _JUDGED_BY) if splits.dev else ()
         texts = merged_texts(name, sample)
@@ -172,12 +179,13 @@ def train_detector(
     """Train a detector in the folder of a run, from the beginning or the last checkpoint."""
     done = folder / DETECTOR
     if TAGGER.is_there(done):
-        shutil.rmtree(folder / WORK, ignore_errors=True)
+        remove_work(done)
         manifest, steps = TAGGER.read(done), 0
     else:
         _check(texts)
         data = [[one.text, one.places] for part in (texts.train, texts.held_out) for one in part]
         manifest, steps = TagTask(texts, settings).run(done, data, checkpoint_steps, tell)
+        remove_work(done)
     return DetectorReport(done, manifest, steps, manifest.calibration.best.f1, texts)
 
 
@@ -185,7 +193,7 @@ def detector_stage(
     store: Store, folder: Path, settings: RunSettings, *, checkpoint_steps: int, tell: Tell
 ) -> DetectorReport | None:
     """Stage D beside others; None where it has no documents for it, with a note."""
-    texts = tagged_texts(store, settings.docs, settings.recipe.selection, settings.seed)
+    texts = tagged_texts(store, settings.docs, settings.recipe.selection)
     too_few = texts.too_few(WORTH_MENTIONS)
     if too_few and not TAGGER.is_there(folder / DETECTOR):
         tell(Note(f"no detector is trained: {too_few}"))
@@ -199,7 +207,7 @@ def detector_run(
     """A run of stage D alone, in ``folder``, from the beginning or where it stopped."""
 
     def train(settings: RunSettings) -> DetectorReport:
-        texts = tagged_texts(store, settings.docs, settings.recipe.selection, settings.seed)
+        texts = tagged_texts(store, settings.docs, settings.recipe.selection)
         if not job.resume:
             _check(texts)
             write_settings(folder, settings)

@@ -27,25 +27,25 @@ class Splits(NamedTuple):
     dev: bool
     limit: int
     """Training documents whose hash is below it are held out."""
-    seed: int
 
     def divided(self, store: Store) -> Iterator[tuple[Document, bool]]:
         """Each document of the source, and whether it is held back from learning."""
         for document in store.documents(self.source, self.train):
-            yield document, _hash(document, self.seed) < self.limit
+            yield document, _hash(document) < self.limit
         if self.dev:
             for document in store.documents(self.source, "dev"):
                 yield document, True
 
 
-def _hash(document: Document, seed: int) -> int:
-    """A number that is always the same for a text.
+def _hash(document: Document) -> int:
+    """A number that is always the same for a text, whatever the seed of a run.
 
+    So no run is judged by documents that another one has learnt from, which it may go on from.
     Documents of one title are parts of one text, such as its mentions each in its context;
     a part that is learnt from would tell what the others mean, so they stay together.
     """
     text = document.title or document.id
-    return int.from_bytes(hashlib.sha256(f"{seed}\0{text}".encode()).digest()[:8], "big")
+    return int.from_bytes(hashlib.sha256(f"0\0{text}".encode()).digest()[:8], "big")
 
 
 def sources_of_documents(store: Store, docs: Sequence[str]) -> list[str]:
@@ -53,7 +53,7 @@ def sources_of_documents(store: Store, docs: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(docs)) or [info.name for info in store.kbs() if info.mentions]
 
 
-def splits_of(store: Store, name: str, selection: SelectionSection, seed: int) -> Splits:
+def splits_of(store: Store, name: str, selection: SelectionSection) -> Splits:
     """Divide the documents of a source.
 
     A share of the training documents is held out where there are none to choose by: of two
@@ -71,24 +71,24 @@ def splits_of(store: Store, name: str, selection: SelectionSection, seed: int) -
         lowest, highest = 2**64, -1
         for document in store.documents(name, train):
             if any(mention.gold for mention in document.mentions):
-                value = _hash(document, seed)
+                value = _hash(document)
                 lowest, highest = min(lowest, value), max(highest, value)
                 if lowest < limit <= highest:
                     break
         if highest >= 0:  # it is moved until annotated texts are on both sides of it
             limit = min(max(limit, lowest + 1), highest)
-    return Splits(name, train, dev, limit, seed)
+    return Splits(name, train, dev, limit)
 
 
 def held_back_documents(
-    store: Store, docs: Sequence[str], selection: SelectionSection, seed: int, kbs: Sequence[str]
+    store: Store, docs: Sequence[str], selection: SelectionSection, kbs: Sequence[str]
 ) -> Iterator[Document]:
     """The documents by which a run with these settings chooses its best epoch.
 
     Mentions whose golds these KBs do not have are NIL, as `kglink.evaluation.annotated` tells.
     """
     for name in sources_of_documents(store, docs):
-        divided = splits_of(store, name, selection, seed).divided(store)
+        divided = splits_of(store, name, selection).divided(store)
         chosen = (document for document, held_back in divided if held_back)
         yield from with_nil(chosen, nil_places(store, name, kbs))
 
@@ -118,7 +118,7 @@ def _mentions_of_run(store: Store, run: Path) -> Iterator[Mention]:
     for one in json.loads(facts.read_text(encoding="utf-8"))["documents"]:
         if one["documents"] not in here or not one["train"]:
             continue
-        splits = splits_of(store, one["documents"], settings.recipe.selection, settings.seed)
+        splits = splits_of(store, one["documents"], settings.recipe.selection)
         for document, held_back in splits.divided(store):
             if not held_back:
                 for mention in document.mentions:

@@ -45,7 +45,7 @@ from kglink.training.run import (
     alone,
     new_settings,
     read_report,
-    read_settings,
+    resumed_settings,
     write_report,
 )
 
@@ -157,9 +157,10 @@ class HeadTask(Task[Section, Sequence[Example]], Generic[Section, Example, Manif
     ) -> tuple[Manifest, int]:
         """Train to the end and write what came of it; returns its manifest and the steps.
 
-        From the beginning, or the last checkpoint, which must be of the same ``data``.
+        From the beginning, or the last checkpoint, which must be of the same ``data``. Its work
+        stays, so that nothing is trained anew if what follows is stopped (`remove_work`).
         """
-        work = place.with_suffix(".work")
+        work = _work(place)
         identity = {
             "recipe": digest_of([self.section.model_dump(mode="json"), self.settings.seed]),
             "base model": self.network.source.fingerprint,
@@ -174,8 +175,16 @@ class HeadTask(Task[Section, Sequence[Example]], Generic[Section, Example, Manif
             kept = loop.run().kept
         with saying_what_is_kept(place):
             manifest = self.write(place, kept)
-        shutil.rmtree(work, ignore_errors=True)
         return manifest, loop.position.total
+
+
+def _work(place: Path) -> Path:
+    return place.with_suffix(".work")
+
+
+def remove_work(place: Path) -> None:
+    """Remove the checkpoints of what lies at ``place``, when nothing will ask for them."""
+    shutil.rmtree(_work(place), ignore_errors=True)
 
 
 def run_alone(
@@ -192,7 +201,7 @@ def run_alone(
     began, folder = time.monotonic(), place.parent
     with alone(folder):
         if job.resume:
-            settings = read_settings(folder)
+            settings = resumed_settings(job, folder)
         else:
             hardware = choose_hardware(job.device, job.precision, job.threads or usable_cores())
             settings = new_settings(store, job, folder, letter, hardware)
@@ -213,6 +222,7 @@ def run_alone(
                 notes=(),
             )
             write_report(report)
+        remove_work(place)
         return report, trained
 
 

@@ -32,11 +32,15 @@ from kglink.training.head import HeadReport, HeadTask, Network, run_alone, sourc
 from kglink.training.job import FinetuneJob, Tell
 from kglink.training.loop import EpochFigures
 from kglink.training.recipe import RerankerSection
-from kglink.training.run import RunSettings, TrainingReport, read_report, write_settings
+from kglink.training.run import (
+    SOURCES_OF_RERANKER,
+    RunSettings,
+    TrainingReport,
+    read_report,
+    write_settings,
+)
 
 FOLDER = "reranker"
-#: What a run of this stage alone has in the place of the stages S, T and O.
-SOURCES_OF_RERANKER = "R"
 #: A reranker learns from at least the first number of mentions; at least the second judges it.
 LEAST_MENTIONS, LEAST_HELD_OUT = 100, 20
 

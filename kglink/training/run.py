@@ -25,8 +25,8 @@ from kglink.files.atomic import file_lock, is_locked, sweep_drafts, write_atomic
 from kglink.files.manifest import library_versions
 from kglink.models.hardware import Hardware
 from kglink.store import Store
-from kglink.training.job import FinetuneJob
-from kglink.training.recipe import DEFAULT_RECIPE, Recipe, read_recipe
+from kglink.training.job import FinetuneJob, read_sources
+from kglink.training.recipe import DEFAULT_RECIPE, Recipe, chosen_recipe, read_recipe
 
 FORMAT = 1
 #: How settings.json names the folder of the workspace, which may be moved.
@@ -38,6 +38,9 @@ SETTINGS, REPORT, MODEL, DATA, CHECKPOINTS = (
     "data",
     "checkpoints",
 )
+#: What a run has in the place of the stages S, T and O where it trains one of these alone.
+SOURCES_OF_DETECTOR, SOURCES_OF_RERANKER = "D", "R"
+TRAINED_ALONE = {SOURCES_OF_DETECTOR: "detector", SOURCES_OF_RERANKER: "reranker"}
 #: What the data are, in their folder: KBs with their revisions, counts, digests.
 DATA_FILE = "data.json"
 
@@ -211,6 +214,39 @@ def read_settings(folder: Path) -> RunSettings:
         values[name] = tuple(values[name])
     values["hardware"] = Hardware(**values["hardware"])
     return RunSettings(**values)
+
+
+def recipe_values(recipe: Recipe, folder: Path) -> dict[str, Any]:
+    """A recipe's values as a run keeps them, without its descriptions."""
+    descriptions = ("summary", "source", "extends")
+    return {key: one for key, one in kept_recipe(recipe, folder).items() if key not in descriptions}
+
+
+def resumed_settings(job: FinetuneJob, folder: Path) -> RunSettings:
+    """Settings of the run when it began; a job that contradicts them is refused."""
+    began = read_settings(folder)
+    trains = TRAINED_ALONE.get(began.sources, "linker")
+    if job.what not in ("all", trains):
+        raise TrainingError(
+            f"run {folder.name} trains a {trains}, and a {job.what} is wanted",
+            hint="Leave out --what to go on with it, or begin a new run.",
+        )
+    # Changes alone are of the run's own recipe.
+    recipe = chosen_recipe(began.recipe if job.recipe is None else job.recipe, job.changes)
+    sources = read_sources(job.sources) if job.sources else ""
+    for what, now, before in (
+        ("recipe", recipe_values(recipe, folder), recipe_values(began.recipe, folder)),
+        ("list of sources", sources, began.sources),
+        ("list of source KBs", tuple(job.source_kbs), began.source_kbs),
+        ("list of target KBs", tuple(job.target_kbs), began.target_kbs),
+        ("list of documents", tuple(job.docs), began.docs),
+    ):
+        if now and now != before:
+            raise TrainingError(
+                f"the run began with another {what}",
+                hint="Leave it out to go on as the run began, or begin a new run.",
+            )
+    return began
 
 
 def write_report(report: TrainingReport) -> None:

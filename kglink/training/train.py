@@ -8,7 +8,6 @@ import time
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from kglink.errors import TrainingError
 from kglink.files.digest import digest_of
@@ -25,7 +24,6 @@ from kglink.training.loop import BEST, Loop, threads
 from kglink.training.negatives import Teacher
 from kglink.training.pairs import PairTask, Tools, check_sections
 from kglink.training.processes import Team, leave
-from kglink.training.recipe import Recipe, chosen_recipe
 from kglink.training.run import (
     CHECKPOINTS,
     DATA,
@@ -36,11 +34,11 @@ from kglink.training.run import (
     RunSettings,
     TrainingReport,
     alone,
-    kept_recipe,
     new_settings,
     read_report,
-    read_settings,
     recalls_of_epoch,
+    recipe_values,
+    resumed_settings,
     write_report,
     write_settings,
 )
@@ -66,7 +64,7 @@ def train(
     try:
         with alone(folder) if team.is_first else contextlib.nullcontext():
             if job.resume:
-                settings = _resumed_settings(job, folder)
+                settings = resumed_settings(job, folder)
                 if report := read_report(folder):
                     if team.is_first:
                         clear(folder)
@@ -86,27 +84,6 @@ def train(
                 return _train(store, registry, job, settings, folder, team, tell)
     finally:
         leave()
-
-
-def _resumed_settings(job: FinetuneJob, folder: Path) -> RunSettings:
-    """Settings of the run when it began; a job that contradicts them is refused."""
-    began = read_settings(folder)
-    # Changes alone are of the run's own recipe.
-    recipe = chosen_recipe(began.recipe if job.recipe is None else job.recipe, job.changes)
-    sources = read_sources(job.sources) if job.sources else ""
-    for what, now, before in (
-        ("recipe", _values(recipe, folder), _values(began.recipe, folder)),
-        ("list of sources", sources, began.sources),
-        ("list of source KBs", tuple(job.source_kbs), began.source_kbs),
-        ("list of target KBs", tuple(job.target_kbs), began.target_kbs),
-        ("list of documents", tuple(job.docs), began.docs),
-    ):
-        if now and now != before:
-            raise TrainingError(
-                f"the run began with another {what}",
-                hint="Leave it out to go on as the run began, or begin a new run.",
-            )
-    return began
 
 
 def _train(
@@ -253,12 +230,6 @@ def clear(folder: Path) -> None:
             scratch.unlink()
 
 
-def _values(recipe: Recipe, folder: Path) -> dict[str, Any]:
-    """A recipe's values as a run keeps them, without its descriptions."""
-    descriptions = ("summary", "source", "extends")
-    return {key: one for key, one in kept_recipe(recipe, folder).items() if key not in descriptions}
-
-
 def _identity(
     settings: RunSettings, model: BiEncoder, data: TrainingData, folder: Path
 ) -> dict[str, str]:
@@ -268,7 +239,7 @@ def _identity(
         manifest = RERANKER.read(Path(teacher))
         files = {name: info.blake2b for name, info in manifest.files.items()}
     return {
-        "recipe": digest_of(_values(settings.recipe, folder)),
+        "recipe": digest_of(recipe_values(settings.recipe, folder)),
         "base model": model.base.fingerprint,
         "list of stages and KBs": digest_of(
             [settings.sources, settings.source_kbs, settings.target_kbs]

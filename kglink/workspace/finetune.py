@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from kglink.config import AUTO
-from kglink.errors import KglinkError, UsageError
+from kglink.errors import KglinkError, TrainingError, UsageError
 from kglink.evaluation.candidate_files import judged_places, read_candidates
 from kglink.evaluation.rankings import in_text
 from kglink.linking.describe import as_candidate, described
@@ -25,24 +25,28 @@ from kglink.models.static_folder import STATIC
 from kglink.records import Candidate, Document, OnProgress, Progress, Ranking
 from kglink.space.build import BuildReport
 from kglink.store import Store
-from kglink.training.detector import (
-    SOURCES_OF_DETECTOR,
-    DetectorReport,
-    detector_run,
-    detector_stage,
-)
+from kglink.training.detector import DetectorReport, detector_run, detector_stage
 from kglink.training.documents import sources_of_documents, splits_of
 from kglink.training.job import FinetuneJob, Note, Tell
 from kglink.training.processes import Team, leave
 from kglink.training.recipe import DEFAULT_RECIPE, SPACE, Recipe, merged
 from kglink.training.reranker import (
-    SOURCES_OF_RERANKER,
     JudgedRanking,
     RerankerReport,
     ToRead,
     reranker_run,
 )
-from kglink.training.run import SETTINGS, RunSettings, TrainingReport, alone, is_busy, read_settings
+from kglink.training.run import (
+    SETTINGS,
+    SOURCES_OF_DETECTOR,
+    TRAINED_ALONE,
+    RunSettings,
+    TrainingReport,
+    alone,
+    is_busy,
+    list_runs,
+    read_settings,
+)
 from kglink.training.stages import check_kbs, with_kbs
 from kglink.training.train import train
 from kglink.workspace.folder import named
@@ -52,6 +56,7 @@ from kglink.workspace.overlaps import find_overlaps
 from kglink.workspace.publish import Replacement, publish_detector, publish_model, publish_reranker
 from kglink.workspace.spaces import build_if_stale
 from kglink.workspace.training import (
+    Compared,
     Destination,
     read_destination,
     run_folder,
@@ -115,13 +120,15 @@ def finetune(workspace: Opened, job: FinetuneJob, progress: Tell) -> Finetuned:
         job = _of_the_space(workspace, job, tell)
         if not job.resume and job.learns_pairs:
             job = with_kbs(workspace.store, job, tell)
-        if team.is_first and not job.resume:
-            _begin(workspace, job, progress)
-        team.wait()
         folder = run_folder(workspace, job.run)
+        if team.is_first and not job.resume:
+            with _nothing_left_of_a_refusal(folder), alone(folder):
+                _begin(workspace, job, folder, progress)
+        team.wait()
         # A run that is resumed keeps its stages.
-        letter = read_settings(folder).sources if job.resume else _LETTERS.get(job.what, "")
-        if letter in _LETTERS.values():
+        alone_by_what = {what: letter for letter, what in TRAINED_ALONE.items()}
+        letter = read_settings(folder).sources if job.resume else alone_by_what.get(job.what, "")
+        if letter in TRAINED_ALONE:
             if team.count > 1:
                 raise UsageError(
                     f"a {job.what} is trained by one process, and here are {team.count}",
@@ -136,12 +143,19 @@ def finetune(workspace: Opened, job: FinetuneJob, progress: Tell) -> Finetuned:
         leave()
     with alone(folder):
         settings, detector = read_settings(folder), None
-        if settings.detector:
-            detector = detector_stage(
-                *(workspace.store, folder, settings),
-                checkpoint_steps=job.checkpoint_steps,
-                tell=progress,
-            )
+        if settings.detector and job.what != "linker":
+            try:
+                detector = detector_stage(
+                    *(workspace.store, folder, settings),
+                    checkpoint_steps=job.checkpoint_steps,
+                    tell=progress,
+                )
+            except KglinkError as error:
+                command = f"`kglink finetune --resume --run {folder.name} --what linker`"
+                without = f"{command} publishes the model that was trained, without a detector."
+                raise TrainingError(
+                    f"the detector: {error.message}", hint=f"{error.hint} {without}".strip()
+                ) from error
         if job.publish is False:
             return Finetuned(report, detector=detector)
         return _published(workspace, report, detector, job, progress)
@@ -228,9 +242,6 @@ def _alone(
         )
 
 
-_LETTERS = {"detector": SOURCES_OF_DETECTOR, "reranker": SOURCES_OF_RERANKER}
-
-
 def _check_destination(workspace: Opened, job: FinetuneJob) -> None:
     """Refuse what could not be published, before hours of training."""
     opened = workspace.with_settings({"space.name": job.space}) if job.space else workspace
@@ -291,12 +302,11 @@ def stem_of(recipe: Recipe | str | Path | None) -> str:
     return stem[:80] or "run"
 
 
-def _begin(workspace: Opened, job: FinetuneJob, progress: Tell) -> None:
+def _begin(workspace: Opened, job: FinetuneJob, folder: Path, progress: Tell) -> None:
     """Find the overlaps that are to be learnt from, and note where the model will go."""
-    folder = run_folder(workspace, job.run)
     if (folder / SETTINGS).is_file():
         return  # `train` says that there is a run already
-    compared: list[tuple[str, str]] = []
+    compared: list[Compared] = []
     if job.learns_pairs:
         check_kbs(workspace.store, job)
         if "O" in job.stages():
@@ -316,9 +326,7 @@ def _nothing_left_of_a_refusal(folder: Path) -> Iterator[None]:
         raise
 
 
-def find_missing_overlaps(
-    workspace: Opened, job: FinetuneJob, progress: Tell
-) -> list[tuple[str, str]]:
+def find_missing_overlaps(workspace: Opened, job: FinetuneJob, progress: Tell) -> list[Compared]:
     """Compare the KBs that nobody has compared yet; returns which these were."""
     store = workspace.store
     method = job.chosen_recipe().overlap.method
@@ -332,7 +340,36 @@ def find_missing_overlaps(
             progress(Note(f"no overlaps of {left} and {right} are known: {command} runs first"))
             find_overlaps(searching, left, right, progress=progress)
             compared.append((left, right))
-    return compared
+    ends = _ends_of_searches(store)
+    return [Compared(*pair, ends.get(frozenset(pair), "")) for pair in compared]
+
+
+def _ends_of_searches(store: Store) -> dict[frozenset[str], str]:
+    """When overlaps were last looked for, by the two KBs."""
+    return {frozenset((one.left, one.right)): one.finished_at for one in store.overlap_runs()}
+
+
+def _of_this_run_alone(workspace: Opened, run: Path, found: Sequence[Compared]) -> list[Compared]:
+    """The overlaps that were found for a run, where nobody searched again or learnt from them."""
+    ends = _ends_of_searches(workspace.store)
+    others = [
+        one.settings
+        for one in list_runs(run.parent)
+        if one.folder != run and "O" in one.settings.sources
+    ]
+
+    def is_used(pair: Compared) -> bool:
+        both = {pair.left, pair.right}
+        return any(
+            one.started >= pair.finished_at
+            and both & set(one.source_kbs)
+            and both & set(one.target_kbs)
+            for one in others
+        )
+
+    return [
+        one for one in found if ends.get(frozenset(one[:2])) == one.finished_at and not is_used(one)
+    ]
 
 
 def _published(
@@ -345,13 +382,14 @@ def _published(
     """Build the space that the run is for, and publish it with the detector, unless it is worse."""
     was = read_destination(report.folder)
     space = job.space or was.space or workspace.settings.space.name
+    own = _of_this_run_alone(workspace, report.folder, was.compared)
     with workspace.with_settings({"space.name": space}) as target:
         built, scoring, replacement, refused = publish_model(
-            *(target, report, was.compared, progress), anyway=bool(job.publish)
+            *(target, report, {one[:2] for one in own}, progress), anyway=bool(job.publish)
         )
-        for pair in was.compared if refused else ():
-            workspace.store.save_overlaps(*pair, (), lambda _: None)
-            both = " and ".join(pair)
+        for left, right, _ in own if refused else ():
+            workspace.store.save_overlaps(left, right, (), lambda _: None)
+            both = f"{left} and {right}"
             progress(Note(f"the overlaps of {both}, found for this run, are forgotten again"))
         if detector is not None and not refused:
             detector = publish_detector(target, detector)
@@ -377,7 +415,7 @@ def mentions_to_read(opened: Opened, settings: RunSettings, progress: OnProgress
     parts: tuple[dict[str, list[Document]], dict[str, list[Document]]] = ({}, {})
     used = sources_of_documents(store, settings.docs)
     for name in used:
-        splits = splits_of(store, name, settings.recipe.selection, settings.seed)
+        splits = splits_of(store, name, settings.recipe.selection)
         for document, held_back in splits.divided(store):
             parts[held_back].setdefault(name, []).append(document)
     known_without = memory_without(store, used)

@@ -178,7 +178,7 @@ def _known_words(memory: Memory, documents: Sequence[Document]) -> set[str]:
 def _held_back(
     store: Store, settings: RunSettings, space: Space, progress: OnProgress
 ) -> _HeldBack:
-    held = settings.docs, settings.recipe.selection, settings.seed, space.kbs()
+    held = settings.docs, settings.recipe.selection, space.kbs()
     known = memory_without(store, sources_of_documents(store, settings.docs))
     return _HeldBack([*held_back_documents(store, *held)], progress, known)
 
@@ -213,14 +213,18 @@ def publish_model(
     if report.recalls is not None:  # mentions were held back
         space = joint.open()
         held_back = _held_back(target.store, read_settings(report.folder), space, progress)
+        # The reranker of the space was trained for its old model: the new one answers without.
         link = target.settings.link
         own = LinkSetup(space, joint.encoder, link, target.store, target.registry)
+        own = own.changed(rerank_top=0)
         fitted = own.fit(*held_back)
         scoring = fitted.scoring
         if before:
-            after = replace(own, link=without_auto(link)).changed(found_by="all")
+            after = replace(own, link=without_auto(own.link)).changed(found_by="all")
             known = counterparts_of(target.store, before, but=compared)
             old = replace(after, space=before, encoder=target.encoder)
+            if RERANKER.is_there(before.folder.reranker):
+                old = old.changed(rerank_top=link.rerank_top)
             replacement = held_back.compare(old, after, fitted, known)
     refused = replacement.objection if replacement and not anyway else ""
     if refused:

@@ -40,6 +40,15 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 State = Literal["running", "stopped", "trained", "unpublished", "done"]
 
 
+class Compared(NamedTuple):
+    """Two KBs whose overlaps were found for a run."""
+
+    left: str
+    right: str
+    finished_at: str = ""
+    """When that search ended: a later one is no longer the run's."""
+
+
 @dataclass(frozen=True, slots=True)
 class Destination:
     """The space that a run's model is for; ``space`` is empty where it is for none yet."""
@@ -48,7 +57,7 @@ class Destination:
     published: bool = False
     refused: bool = False
     """Whether the space answers no better with the model than without, or nobody can tell."""
-    compared: tuple[tuple[str, str], ...] = ()
+    compared: tuple[Compared, ...] = ()
     """The KBs whose overlaps were found for the run; where it is refused they are taken back."""
 
     @classmethod

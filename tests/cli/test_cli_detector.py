@@ -91,6 +91,13 @@ def test_a_trained_detector_finds_the_mentions(kglink: Kglink, here: Path) -> No
     # Settings of the detector that is not asked wait until it is.
     assert surfaces(kglink, "--set", "dictionary.min_chars=3") == ["mercury"]
     assert "detector-1" in kglink("runs").out
+    again = ("finetune", "--resume", "--run", "detector-1")
+    assert (
+        "trains a detector, and a reranker is wanted"
+        in kglink(*again, "--what", "reranker", code=1).err
+    )
+    assert "began with another recipe" in kglink(*again, "--seed", "9", code=1).err
+    assert "another list of documents" in kglink(*again, "--docs", "birds", code=1).err
 
     # Worse than the dictionary on held-out documents: not used, and said.
     detector = here / "spaces" / "default" / "detector"

@@ -20,15 +20,16 @@ import pytest
 import torch
 from conftest import Kglink, Ran
 
-from kglink.errors import UsageError
+from kglink.errors import ModelError, UsageError
 from kglink.models.model_folder import TRAINED
 from kglink.store import Store
 from kglink.training import list_recipes, load_recipe
 from kglink.training.job import FinetuneJob
 from kglink.training.recipe import read_recipe
-from kglink.training.run import Curve, alone, read_settings
+from kglink.training.run import Curve, alone, is_busy, read_settings
 from kglink.training.stages import with_kbs
 from kglink.workspace import Workspace, init_workspace
+from kglink.workspace.opened import Opened
 from kglink_cli import console
 from kglink_cli.finetune import read_changes
 from kglink_cli.runs import sparkline, toml_lines
@@ -219,6 +220,22 @@ def test_a_run_that_was_not_published_is_published_later(
 
 
 @pytest.mark.slow
+def test_a_detector_that_fails_does_not_keep_the_model_from_its_space(
+    finetune: Finetune, kglink: Kglink, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise ModelError("tiny: has no head", hint="Name another one.")
+
+    monkeypatch.setattr("kglink.workspace.finetune.detector_stage", fail)
+    ran = finetune("--sources", "O", code=1)
+    told = " ".join(ran.err.split())
+    assert "the detector: tiny: has no head Name another one." in told
+    command = "finetune --resume --run default-1 --what linker"
+    assert f"`kglink {command}` publishes the model that was trained" in told
+    done = json.loads(kglink(*command.split(), "--publish", "--json").out)
+    assert (done["space"], done["detector"]) == ("default", None)
+
+
 def test_names_of_runs(finetune: Finetune, kglink: Kglink, here: Path) -> None:
     mine = here / "my recipe.toml"
     mine.write_text('extends = "default"\nseed = 3\n', encoding="utf-8")
@@ -604,10 +621,13 @@ def test_overlaps_are_found_where_nobody_has_looked(
     kglink: Kglink, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[tuple[str, ...]] = []
-    monkeypatch.setattr(
-        "kglink.workspace.finetune.find_overlaps",
-        lambda opened, *kbs, **_: asked.append((*kbs, opened.settings.overlap.method)),
-    )
+
+    def find(opened: Opened, *kbs: str, **_: object) -> None:
+        asked.append((*kbs, opened.settings.overlap.method))
+        # The name of the run is taken while it looks for overlaps: another one gets the next.
+        assert is_busy(here / "runs" / f"default-{len(asked)}")
+
+    monkeypatch.setattr("kglink.workspace.finetune.find_overlaps", find)
     with Store.open(f"sqlite:///{here}/kglink.db") as store:
         store.ingest(job("bare", fingerprint="bare"), [entity(f"{n}") for n in range(3)])
     words = ("--source-kb", "atlas,bare", "--target-kb", "saga", *options(here), "--no-publish")

@@ -153,9 +153,7 @@ def test_what_the_run_of_the_model_learnt_from(store: Store, tmp_path: Path) -> 
     assert run_of_model(tmp_path, "runs/first/model") == run
     words, found = seen(store, "auto", run)
     recipe = load_recipe("default", {"selection": {"documents": "held_out", "held_out": 0.5}})
-    held_back = list(
-        held_back_documents(store, ["both", "more"], recipe.selection, recipe.seed, KBS)
-    )
+    held_back = list(held_back_documents(store, ["both", "more"], recipe.selection, KBS))
     away = {folded(one.text) for one in held_back}
     assert words == ("run first",)
     assert away & {"heron", "amber", "kelp"}, "the seed holds none back: choose another share"

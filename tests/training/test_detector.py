@@ -15,7 +15,7 @@ from kglink.models.tagger import open_tagger
 from kglink.records import Document, EntityId, Mention
 from kglink.store import Store
 from kglink.training import detector
-from kglink.training.detector import DETECTOR, WORK, TaggedText, tagged_texts
+from kglink.training.detector import DETECTOR, TaggedText, tagged_texts
 from kglink.training.job import EpochNews, News, StepNews
 from kglink.training.recipe import SelectionSection
 from store_support import entity, job
@@ -48,7 +48,7 @@ def test_it_learns_what_is_marked(tmp_path: Path) -> None:
     assert epochs[-1].figures["F1"] > epochs[0].figures["F1"]
     assert epochs[-1].is_best
     assert report.held_out.f1 > 0.5
-    assert not (tmp_path / "run" / WORK).exists()
+    assert not (tmp_path / "run" / f"{DETECTOR}.work").exists()
     tagger, manifest = open_tagger(report.folder, HARDWARE)
     assert manifest == report.manifest
     assert manifest.kbs == ("birds",)
@@ -138,7 +138,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 def read(store: Store, name: str, said: Sequence[Document]) -> str:
     """What a detector takes for mentions in these documents, or why it passes them over."""
     store.ingest(job(name, fingerprint=name, links_to=("birds",)), said)
-    texts = tagged_texts(store, [name], SelectionSection(held_out=0.5), 0)
+    texts = tagged_texts(store, [name], SelectionSection(held_out=0.5))
     assert not texts.documents or texts.kbs == ("birds",)
     found = [(one.text, one.places) for part in (texts.train, texts.held_out) for one in part]
     marked = {text[start:end] for text, places in found for start, end in places}

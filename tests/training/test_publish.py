@@ -135,8 +135,10 @@ def test_a_training_that_damages_is_kept_unpublished_until_it_is_asked_for(
 
 
 def test_a_training_that_helps_is_published_with_what_was_fitted(
-    here: Path, kglink: Kglink
+    here: Path, kglink: Kglink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # The settings want a reranker, and the new space has none: that does not stop it.
+    monkeypatch.setenv("KGLINK_LINK_RERANK_TOP", "8")
     kglink(*finetune(RUINOUS), "--run", "ruined", "--publish")
     told = json.loads(kglink(*finetune(), "--json").out)
     assert (told["space"], told["answers"]["worse"]) == ("default", [])
@@ -146,6 +148,7 @@ def test_a_training_that_helps_is_published_with_what_was_fitted(
     assert known["after"] > known["before"]
     assert _manifest(here)["model"]["path"] == "runs/default-1/model"
     assert state_of(here, "default-1") == "done"
+    monkeypatch.delenv("KGLINK_LINK_RERANK_TOP")
     with Workspace.open(here) as workspace:
         assert workspace.linker().scoring.mentions == told["scoring"]["mentions"] == 20
     assert not (here / "runs" / "default-1" / "spaces").exists()
@@ -210,11 +213,30 @@ def test_overlaps_found_for_a_training_that_is_refused_are_forgotten(
     assert linked(kglink) == before
     with Workspace.open(here) as workspace:
         assert (list(workspace.overlaps()), workspace.store.overlap_runs()) == ([], [])
-    # Those that somebody asked for stay.
-    kglink("overlap", "songs", "known")
-    kglink(*ruinous, "--run", "again", code=1)
+    # Those that somebody asked for while it was trained stay, and those from before.
+    kglink(*ruinous, "--run", "again", "--no-publish")
+    kglink("overlap", "songs", "known", "--fresh")
+    kglink("finetune", "--resume", "--run", "again", code=1)
+    kglink(*ruinous, "--run", "last", code=1)
     with Workspace.open(here) as workspace:
         assert len(list(workspace.overlaps())) >= 10
+
+
+@pytest.mark.slow
+def test_overlaps_that_another_training_learns_from_are_no_longer_a_run_s_own(
+    here: Path, kglink: Kglink
+) -> None:
+    songs = [{"id": name, "title": name, "description": "Singer of songs."} for name in NAMES]
+    (here / "songs.jsonl").write_text("\n".join(map(json.dumps, songs)), encoding="utf-8")
+    kglink("add-kb", "songs", here / "songs.jsonl")
+    ruinous = [*finetune(RUINOUS), "--source-kb", "songs", "--no-publish"]
+    ruinous[ruinous.index("T")] = "TO"
+    kglink(*ruinous, "--run", "first")
+    kglink(*ruinous, "--run", "second")
+    ran = kglink("finetune", "--resume", "--run", "first", code=1)
+    assert "are forgotten again" not in ran.err
+    with Workspace.open(here) as workspace:
+        assert len(list(workspace.overlaps())) == 10
 
 
 def _manifest(folder: Path) -> dict[str, dict[str, str]]:

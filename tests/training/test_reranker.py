@@ -20,12 +20,18 @@ from kglink.models.inputs import Inputs
 from kglink.models.opening import resolve_model
 from kglink.models.settings import InputSettings
 from kglink.records import Candidate, EntityId, MentionInText, Ranking
+from kglink.store import Store
+from kglink.training.job import EpochNews, FinetuneJob, StepNews
+from kglink.training.loop import EpochFigures
 from kglink.training.recipe import RerankerSection, load_recipe
 from kglink.training.reranker import (
+    FOLDER,
+    CandidateTask,
     JudgedRanking,
     ToRead,
     candidate_loss,
     learnable,
+    reranker_run,
     train_reranker,
 )
 from kglink.training.run import RunSettings
@@ -162,7 +168,6 @@ def test_it_learns_what_the_text_tells_and_reads_as_it_was_trained(tmp_path: Pat
     told: list[object] = []
     done = train_reranker(data, reranker_job(tmp_path), tmp_path / "run", tell=told.append)
     assert done.figure > 0.9
-    assert not (tmp_path / "run" / "reranker.work").exists()
     reader = open_cross_encoder(done.folder, HARDWARE)
     logits = reader.logits([one.ranking for one in data.held_out])
     right = [
@@ -186,6 +191,35 @@ def test_it_learns_what_the_text_tells_and_reads_as_it_was_trained(tmp_path: Pat
         np.testing.assert_allclose(reader.logits([Ranking(mention, (one,))])[0], score, atol=1e-5)
     nothing, some = reader.logits([Ranking(mention, ()), Ranking(mention, (several[0],))])
     assert (len(nothing), len(some)) == (0, 1)
+
+
+def test_a_kill_while_what_was_trained_is_judged_trains_nothing_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = ToRead(data_of(100, 0), data_of(20, 1), ("docs",))
+    recipe = reranker_job(tmp_path, epochs=1).recipe
+    job = FinetuneJob(run="r", recipe=recipe, what="reranker", device="cpu", precision="fp32")
+    written = tmp_path / "r" / FOLDER
+
+    def judged_once_written(task: CandidateTask) -> EpochFigures:
+        if RERANKER.is_there(written):
+            raise KeyboardInterrupt
+        return as_before(task)
+
+    as_before = CandidateTask.judged
+    with Store.open(f"sqlite:///{tmp_path}/kglink.db") as store:
+        monkeypatch.setattr(CandidateTask, "judged", judged_once_written)
+        with pytest.raises(KeyboardInterrupt):
+            reranker_run(store, lambda _: data, job, tmp_path / "r")
+        monkeypatch.undo()
+        first = written.joinpath("head.safetensors").read_bytes()
+        told: list[object] = []
+        job = replace(job, resume=True, recipe=None)
+        report, done = reranker_run(store, lambda _: data, job, tmp_path / "r", tell=told.append)
+    assert not [one for one in told if isinstance(one, EpochNews | StepNews)]
+    assert written.joinpath("head.safetensors").read_bytes() == first
+    assert report.stages[0]["figure"] == done.figure > 0
+    assert not written.with_suffix(".work").exists()
 
 
 def test_what_lies_far_behind_the_best_is_not_read(

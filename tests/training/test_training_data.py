@@ -273,7 +273,7 @@ def test_texts_in_which_nothing_is_annotated_are_not_enough_to_judge_by(tmp_path
         gold = (Mention(2, 6, "name", (EntityId("left", "1"),)),)
         texts = [Document(f"d{n}", "a name of it", gold if n < 2 else ()) for n in range(40)]
         store.ingest(job("docs", fingerprint="docs", links_to=("left",)), texts)
-        found = list(splits_of(store, "docs", SelectionSection(held_out=0.01), 0).divided(store))
+        found = list(splits_of(store, "docs", SelectionSection(held_out=0.01)).divided(store))
     assert sorted(back for document, back in found if document.mentions) == [False, True]
 
 
@@ -284,7 +284,7 @@ def hash_of(text: str) -> int:
 def divided(
     folder: Path, texts: list[tuple[str, int]], share: float
 ) -> list[tuple[Document, bool]]:
-    """Texts in parts, each with a mention, as a run with the seed 0 divides them."""
+    """Texts in parts, each with a mention, as every run divides them."""
     folder.mkdir(exist_ok=True)
     with Store.open(f"sqlite:///{folder}/kglink.db") as store:
         store.ingest(job("left", fingerprint="left"), [entity("1")])
@@ -293,7 +293,7 @@ def divided(
             Document(f"{text}-{part}", "a name of it", gold, title=text) for text, part in texts
         ]
         store.ingest(job("docs", fingerprint="docs", links_to=("left",)), documents)
-        return list(splits_of(store, "docs", SelectionSection(held_out=share), 0).divided(store))
+        return list(splits_of(store, "docs", SelectionSection(held_out=share)).divided(store))
 
 
 def test_which_overlaps_count() -> None:
