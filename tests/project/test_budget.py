@@ -83,7 +83,8 @@ MOST: dict[str, Size] = {
     "kglink/testing": Size(1_970, 13, 19),
     # Words that stand for a place.
     "kglink/text": Size(1_385, 13, 10),
-    # Resumed runs of every kind are checked alike. Rerankers that go on from another; a part of the mentions; mining and judging on a GPU.
+    # Resumed runs of every kind are checked alike.
+    # Rerankers that go on from another; a part of the mentions; mining and judging on a GPU.
     "kglink/training": Size(5_237, 20, 62),
     # Overlaps that a refused run takes back.
     # Links reviewed by a person; rerankers that learn from lists of a file; plans;
