@@ -17,6 +17,8 @@ from kglink.errors import KglinkError, UsageError
 
 #: Texts that go to the server in one request.
 _BATCH = 32
+#: Names that do.
+_MOST_NAMES = 1000
 #: Seconds before a busy server is asked again.
 _PAUSE = 0.5
 
@@ -55,6 +57,7 @@ class Client:
 
         A text with an id, or with its mentions, is ``{"id", "text", "entities"}``.
         """
+        options = _lists(options)
         if hasattr(texts, "columns"):
             hint = 'Give one of its columns, such as table["text"].'
             raise UsageError("a table is no list of texts", hint=hint)
@@ -64,30 +67,49 @@ class Client:
             named = []
             for number, text in enumerate(batch, done + 1):
                 own = {"text": text} if isinstance(text, str) else text
+                if not isinstance(own, Mapping):
+                    message = f"text {number:,} is of the type {type(text).__name__}"
+                    raise UsageError(
+                        message, hint='A text is a str, or {"id", "text", "entities"}.'
+                    )
                 named.append({"id": str(number), **own})
             yield from self._ask("POST", "/link", {"texts": named, **options})
             done += len(batch)
 
     def resolve(
-        self, names: str | Iterable[object], **options: object
+        self, names: str | Iterable[object], context: object = None, **options: object
     ) -> list[dict[str, Any] | None]:
-        """What names mean; options are those of ``POST /resolve``, such as ``context``.
+        """What names mean, with their ``context``, as `Workspace.resolve` takes both.
 
-        What is no text, such as the empty cell of a column, means nothing.
+        Options are those of ``POST /resolve``. An empty cell of a column means nothing.
         """
-        given = [names] if isinstance(names, str) else names
-        asked = [one if isinstance(one, str) else None for one in given]
-        return list(self._ask("POST", "/resolve", {"names": asked, **options}))
+        from kglink.workspace.resolve import rows_of
+
+        options, found = _lists(options), list[dict[str, Any] | None]()
+        rows = rows_of(names, context)
+        while batch := list(islice(rows, _MOST_NAMES)):
+            asked = {
+                "names": [row.name or None for row in batch],
+                "context": [row.context or None for row in batch],
+            }
+            found += self._ask("POST", "/resolve", {**asked, **options})
+        return found
 
     def explain(self, text: str, **options: object) -> list[dict[str, Any]]:
         """Why mentions of a text are linked as they are; ``surface`` or ``start`` and ``end``."""
         return self._list("POST", "/explain", {"text": text, **options})
 
     def search(
-        self, text: str, *, k: int = 10, kbs: Sequence[str] = (), types: Sequence[str] = ()
+        self,
+        text: str,
+        *,
+        k: int = 10,
+        kbs: str | Sequence[str] = (),
+        types: str | Sequence[str] = (),
     ) -> list[dict[str, Any]]:
         """The entities that a text names or describes, best first."""
-        query = urlencode({"q": text, "k": k, "kbs": kbs, "types": types}, doseq=True)
+        lists = _lists({"kbs": kbs, "types": types})
+        query = urlencode({"q": text, "k": k, **lists}, doseq=True)
         return self._list("GET", f"/search?{query}")
 
     def entity(self, name: str) -> dict[str, Any]:
@@ -158,6 +180,15 @@ class Client:
             except ValueError as error:
                 hint = "Is it a server of kglink?"
                 raise ServerError(200, f"{self._url}{path} answers no JSON", hint) from error
+
+
+def _lists(options: Mapping[str, object]) -> dict[str, object]:
+    """Options of which one may be given alone, such as ``kbs="birds"``, as lists."""
+    several = ("kbs", "types", "under", "not_under")
+    return {
+        name: [one] if name in several and isinstance(one, str) else one
+        for name, one in options.items()
+    }
 
 
 def _refusal(error: HTTPError) -> ServerError:

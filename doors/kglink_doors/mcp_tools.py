@@ -136,7 +136,7 @@ class Tools:
             lines.append(f"{place} = {means}, {link.confidence:.2f} sure{also}")
         linked = sum(link.chosen is not None for link in links)
         head = f"{len(links)} mentions, {linked} linked, {len(links) - linked} NIL"
-        return _answer(document.as_json(), head, lines)
+        return _answer(_cut(document.as_json()), head, lines[:MOST_LISTED])
 
     def resolve(
         self,
@@ -214,10 +214,10 @@ class Tools:
         Use it to check an answer that surprises, or that is not sure.
         """
         found = self._workspace.explain(text, surface=surface)
-        shape = {"mentions": [one.as_json() for one in found]}
+        shape = _cut({"mentions": [one.as_json() for one in found]})
         lines = (
             "\n".join([f"[{link.start}:{link.end}] {link.surface}", *one.verdict()])
-            for one in found
+            for one in found[:MOST_LISTED]
             if (link := one.link)
         )
         return _answer(shape, f"{len(found)} mentions", lines)

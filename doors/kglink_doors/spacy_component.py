@@ -55,6 +55,8 @@ class LinkingPipe:
             self._flags["link.threshold"] = threshold
         #: By process: what a forked one inherits cannot be shared, but must not be closed either.
         self._opened: dict[int, Workspace] = {}
+        self._is_copy = False
+        """Whether another process made it, and this one has it unpickled."""
         self._folder = workspace or None
         self._folder = str(self.workspace.folder)
         for name in names:
@@ -68,7 +70,7 @@ class LinkingPipe:
         process = os.getpid()
         if process not in self._opened:
             flags = self._flags
-            if self._opened:
+            if self._opened or self._is_copy:
                 loaded: dict[str, Any] = dict(sys.modules)
                 if "torch" in loaded:
                     loaded["torch"].set_num_threads(1)
@@ -79,7 +81,7 @@ class LinkingPipe:
         return self._opened[process]
 
     def __getstate__(self) -> dict[str, object]:
-        return {**self.__dict__, "_opened": {}}
+        return {**self.__dict__, "_opened": {}, "_is_copy": True}
 
     def __call__(self, doc: Doc) -> Doc:
         """Link one document."""

@@ -126,7 +126,9 @@ class LabelStudioAdapter:
             value = object_of(one.get("value"), "value")
             start, end = (offset_number(value.get(name), name) for name in ("start", "end"))
             words = value.get("text")  # a line break is written as a backslash and an n
-            said = words.replace("\\n", "\n") if isinstance(words, str) else ""
+            said = words if isinstance(words, str) else ""
+            if said not in text:
+                said = said.replace("\\n", "\n")
             labels = type_text(value.get("labels"), "labels")
             nil = [NIL_LABEL] if labels == NIL_LABEL else None
             score = probability(one.get("score"), "the score")

@@ -28,8 +28,8 @@ from kglink_kbs.values import (
     shortened,
 )
 
-_PART = re.compile(r"([^|\t]{1,200})\|([ta])\|(.*)", re.DOTALL)
-_HEAD = re.compile(r"\s*(?P<id>[^|\t\n]{1,200})\|t\|[^\n]*\n(?P=id)\|a\|")
+_PART = re.compile(r"([^|\t]{1,2000})\|([ta])\|(.*)", re.DOTALL)
+_HEAD = re.compile(r"\s*(?P<id>[^|\t\n]{1,2000})\|t\|[^\n]*\n(?P=id)\|a\|")
 _CODES = re.compile(r"[|+,;]")
 _NUMBER = re.compile(r"\d{1,18}")
 _WORD = re.compile(r"[A-Za-z][\w-]*")

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import csv
 import re
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from typing import NamedTuple
 
 from pydantic import field_validator
@@ -33,6 +34,8 @@ from kglink_kbs.values import BadValue, checked, good_ones
 
 #: The setting of a separator that is found by what the cells hold.
 GUESSED = "auto"
+#: The first line of tables that Excel is to open with this delimiter.
+_SEPARATOR_LINE = re.compile(r"sep=([^\r\n\"])\r?\n")
 _PLAIN_QUOTES = "; where quotes are plain characters, --set quoting=none"
 
 
@@ -81,10 +84,10 @@ class TabularAdapter:
 
     def read(self, source: Source, problems: Problems) -> Iterator[Record]:
         """Yield the entities of ``source`` in their order."""
-        head = source.head.head.decode("utf-8-sig", errors="replace")
+        head, delimiter = _without_separator(source.head)
         settings = self._settings
-        dialect = guess_table(head, settings.delimiter, settings.quoting).dialect
-        rows = _rows(source, dialect, problems)
+        dialect = guess_table(head, settings.delimiter or delimiter, settings.quoting).dialect
+        rows = _rows(source, dialect, problems, skipped=bool(delimiter))
         _, header = next(rows, (0, []))
         header = _checked_header(source, header)
         sample = first_rows(head, dialect, len(header))
@@ -123,27 +126,20 @@ def _checked_header(source: Source, header: list[str]) -> list[str]:
     return names
 
 
-def _rows(source: Source, dialect: Dialect, problems: Problems) -> Iterator[tuple[int, list[str]]]:
+def _rows(
+    source: Source, dialect: Dialect, problems: Problems, skipped: int
+) -> Iterator[tuple[int, list[str]]]:
     """The rows that are not blank, each with the number of its first line."""
     # The limit is one of the whole process, and small; so it is only ever raised.
     csv.field_size_limit(max(csv.field_size_limit(), source.limits.max_line_bytes))
-    bad: RecordError | None = None
-    first, header_seen = 0, False
-
-    def lines() -> Iterator[str]:
-        nonlocal first, bad
-        for number, start, line in source.byte_lines(problems):
-            first = first or number
-            try:
-                text = line.decode("utf-8")
-            except UnicodeDecodeError as error:  # the row is refused once it is complete
-                place, text = start + error.start, line.decode("utf-8", errors="replace")
-                bad = bad or not_utf8(source.where(number), line, place, source.file)
-            yield text + "\n"
-
-    for row in dialect.rows(lines()):
+    header_seen, lines = False, _Lines(source, problems, skipped)
+    for row in dialect.rows(lines):
+        first = lines.of_row[0].number
+        bad = next((one.bad for one in lines.of_row if one.bad), None)
         if isinstance(row, csv.Error):
             bad = bad or bad_row(source.where(first), row, _PLAIN_QUOTES)
+            lines.read_again()
+        lines.of_row.clear()
         if bad and not header_seen:
             # Without its header a table says nothing: no bad record, but a bad source.
             raise SourceError(bad.message, hint=bad.hint)
@@ -152,20 +148,71 @@ def _rows(source: Source, dialect: Dialect, problems: Problems) -> Iterator[tupl
         elif isinstance(row, list) and row:
             header_seen = True
             yield first, row
-        first, bad = 0, None
+
+
+class _Line(NamedTuple):
+    number: int
+    text: str
+    bad: RecordError | None
+    """Why the row that it belongs to is refused."""
+
+
+class _Lines:
+    """The lines of a table, ``skipped`` ones left out.
+
+    A quote that is never closed takes all lines up to the next quote into its row: these are read
+    again, so that one bad row costs no others.
+    """
+
+    def __init__(self, source: Source, problems: Problems, skipped: int) -> None:
+        self._source = source
+        self._lines = islice(source.byte_lines(problems), skipped, None)
+        self._again: deque[_Line] = deque()
+        self.of_row: list[_Line] = []
+        """The lines of the row that is read."""
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        one = self._again.popleft() if self._again else self._read()
+        self.of_row.append(one)
+        return one.text
+
+    def _read(self) -> _Line:
+        number, start, line = next(self._lines)
+        try:
+            return _Line(number, line.decode("utf-8") + "\n", None)
+        except UnicodeDecodeError as error:
+            text, place = line.decode("utf-8", errors="replace"), start + error.start
+            bad = not_utf8(self._source.where(number), line, place, self._source.file)
+            return _Line(number, text + "\n", bad)
+
+    def read_again(self) -> None:
+        """Give the lines of a bad row once more, but for its first."""
+        self._again.extendleft(reversed(self.of_row[1:]))
+
+
+def _without_separator(head: SourceHead) -> tuple[str, str]:
+    """The beginning of a table, without the line by which Excel says its delimiter; and that."""
+    text = head.head.decode("utf-8-sig", errors="replace")
+    found = _SEPARATOR_LINE.match(text)
+    return (text[found.end() :], found[1]) if found else (text, "")
 
 
 def sniff_csv(head: SourceHead, *, tabs: bool = False) -> float:
     """Sure of a header that names an id and a title, with any delimiter but the tab."""
-    text = head.head.decode("utf-8-sig", errors="replace")
+    text, delimiter = _without_separator(head)
+    named = head.name.lower().endswith((".csv", ".tsv", ".tab"))
+    if named and "\r" in text and "\n" not in text:
+        return 0.0 if tabs else 0.3  # the adapter says what to do with old line ends
     if "\0" in text or text.lstrip()[:1] in ("", "{", "[", "<"):
         return 0.0
-    guess = guess_table(text)
+    guess = guess_table(text, delimiter)
     if guess.columns < 2 or (guess.dialect.delimiter == "\t") is not tabs:
         return 0.0
     if find_fields(guess.header, ENTITY).keys() >= {"key", "title"}:
         return 0.9
-    named = head.name.lower().endswith((".csv", ".tsv", ".tab"))
     return 0.3 if named and guess.regular > 0.9 and guess.rows > 1 else 0.0
 
 

@@ -128,7 +128,7 @@ def _checked(value: str, pattern: re.Pattern[str], what: str) -> str:
     for part in listed(value):
         if not pattern.fullmatch(part):
             raise ValueError(f"{part!r} is not {what}")
-    return ",".join(listed(value))
+    return ",".join(dict.fromkeys(listed(value)))
 
 
 class WikidataAdapter:

@@ -31,9 +31,10 @@ Corrected = Mapping[str, Sequence[Mention]]
 
 
 def corrected_documents(store: Store) -> Iterator[Document]:
-    """All texts that people corrected."""
-    if any(info.name == CORRECTIONS for info in store.kbs()):
-        yield from store.documents(CORRECTIONS, unresolved=True)
+    """All texts that people corrected; none where the first correction is not whole yet."""
+    with store.snapshot() as seen:
+        if any(info.name == CORRECTIONS and info.revision for info in seen.kbs()):
+            yield from seen.documents(CORRECTIONS, unresolved=True)
 
 
 def corrected_texts(store: Store) -> Corrected:

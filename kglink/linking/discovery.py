@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import takewhile
+from itertools import chain, count, takewhile
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from kglink.arrays import FloatArray
 from kglink.clusters.clustering import NO_ENTITY, ClusteringChoice, MentionGraph, cluster
 from kglink.clusters.neighbours import nearest_others
 from kglink.files.digest import text_digest
-from kglink.records import Candidate, EntityId, LinkedDocument, json_number
+from kglink.records import EntityId, LinkedDocument, json_number
 from kglink.text.abbreviations import long_form_of
 from kglink.text.fold import fold
 
@@ -39,6 +40,15 @@ _SENTENCE_END = re.compile(
 _CAPITALIZED = re.compile(r"[^\W\d_a-zà-ÿ][\w'’.-]*(?:\s+[^\W\d_a-zà-ÿ][\w'’.-]*)*")
 
 
+class Near(NamedTuple):
+    """What is kept of a candidate: mentions of many texts wait together."""
+
+    id: EntityId
+    title: str
+    type: str
+    score: float
+
+
 @dataclass(frozen=True, slots=True)
 class UnknownMention:
     """A mention of something that probably no KB has."""
@@ -52,7 +62,7 @@ class UnknownMention:
     sentence: str
     confidence: float
     """Probability that no KB has it."""
-    nearest: tuple[Candidate, ...]
+    nearest: tuple[Near, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +120,18 @@ class Discovery:
         }
 
 
+def joined(now: Discovery, before: Discovery) -> Discovery:
+    """A discovery as it was judged before, with what other texts say of it now."""
+    examples = {one.sentence: one for one in (*before.examples, *now.examples)}
+    return replace(
+        now,
+        title=before.title,
+        names=tuple(dict.fromkeys((*before.names, *now.names))),
+        type=before.type or now.type,
+        examples=tuple(examples.values())[:MOST_EXAMPLES],
+    )
+
+
 def unknown_mentions(document: LinkedDocument, least: float) -> list[UnknownMention]:
     """The mentions of a text that mean nothing in any KB with this probability at least."""
     unknown = [
@@ -121,21 +143,27 @@ def unknown_mentions(document: LinkedDocument, least: float) -> list[UnknownMent
             long_form_of(link.surface, document.text) or link.surface,
             sentence_of(document.text, link.start, link.end),
             link.confidence,
-            link.candidates,
+            tuple(Near(one.id, one.title, one.type, one.score) for one in link.candidates),
         )
         for link in document.links
         if link.chosen is None and link.confidence >= least
     ]
-    names = {one.name for one in unknown}
-    return [replace(one, name=whole_name(one.name, names)) for one in unknown]
+    whole = whole_names({one.name for one in unknown})
+    return [replace(one, name=whole.get(one.name, one.name)) for one in unknown]
 
 
-def whole_name(name: str, others: Iterable[str]) -> str:
-    """Of a proper name like "Teague" the one longer name of the text that has its words last."""
-    if not _CAPITALIZED.fullmatch(name):
-        return name
-    longer = {other for other in others if other.endswith(f" {name}")}
-    return longer.pop() if len(longer) == 1 else name
+def whole_names(names: Collection[str]) -> dict[str, str]:
+    """Of proper names like "Teague" the one longer name of the text that has its words last."""
+    longer: dict[str, list[str]] = defaultdict(list)
+    for name in names:
+        for space in re.finditer(" ", name):
+            if (last := name[space.end() :]) in names:
+                longer[last].append(name)
+    return {
+        name: several[0]
+        for name, several in longer.items()
+        if len(several) == 1 and _CAPITALIZED.fullmatch(name)
+    }
 
 
 def discoveries(
@@ -200,7 +228,7 @@ def _discovery(
     title = _title(group)
     counts = Counter(name for one in group for name in {one.surface, one.name})
     names = sorted(counts, key=lambda name: (name != title, -counts[name], name))
-    nearest: dict[EntityId, Candidate] = {}
+    nearest: dict[EntityId, Near] = {}
     for one in group:
         for candidate in one.nearest:
             best = nearest.get(candidate.id)
@@ -236,7 +264,8 @@ def _title(group: Sequence[UnknownMention]) -> str:
 def _id(title: str, names: Sequence[str], known: Mapping[str, str], taken: set[str]) -> str:
     """The id that one of the names had before, else one made of the title."""
     before = (known[folded] for name in names if (folded := fold(name)) in known)
-    made = f"new-{text_digest(fold(title) or title, size=4)}"
-    chosen = next((one for one in before if one not in taken), made)
+    key = fold(title) or title
+    made = (f"new-{text_digest(key + chr(0) * others, size=4)}" for others in count())
+    chosen = next(one for one in chain(before, made) if one not in taken)
     taken.add(chosen)
     return chosen

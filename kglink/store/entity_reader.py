@@ -30,6 +30,8 @@ PAGE = 2000
 LOOKUP_PAGE = 500
 ADDRESSES_PAGE = 10_000
 TITLE_PAGE = 20_000
+#: What somebody has typed is looked up from this length on, and no more of its names are read.
+_LEAST_BYTES, _MOST_NAMES = 3, 2000
 
 
 a = aliases.c
@@ -182,6 +184,30 @@ def read_bearers(connection: Connection, kb: str, names: Iterable[str]) -> Itera
     query = _bearing(kb_id(connection, kb), a.folded, entities.c.key, a.surface, a.kind)
     for row in rows_in(connection, query, a.folded, names):
         yield Bearer(*row)
+
+
+def named_like_this(
+    connection: Connection, beginning: str, kbs: Iterable[str] = (), *, most: int = 20
+) -> list[EntityId]:
+    """The entities with a name that begins so, for somebody who types; of these KBs, or all.
+
+    The name itself first, then by popularity, titles before other names, and short names before
+    long ones. Less than a syllable is the beginning of nothing.
+    """
+    first = folded_name(beginning)
+    if len(first.encode()) < _LEAST_BYTES:
+        return []
+    numbers, e = kb_ids(connection), entities.c
+    found = []
+    for kb in kbs or numbers:
+        query = _bearing(numbers[kb], a.folded, a.kind, e.key, e.popularity)
+        query = query.where(a.folded >= first, a.folded < first + chr(0x10FFFF))
+        for folded, kind, key, popularity in connection.execute(
+            query.order_by(a.folded, a.entity_id).limit(_MOST_NAMES)
+        ):
+            rank = (folded != first, -popularity, kind != "title", len(folded), folded)
+            found.append((rank, EntityId(kb, key)))
+    return list(dict.fromkeys(one for _, one in sorted(found)))[:most]
 
 
 def read_bracketed_titles(connection: Connection, kb: str) -> Iterator[tuple[str, str]]:

@@ -161,6 +161,7 @@ class Store(OverlapTable, VerdictTable, MemoryTable):
     removed_in = _reads(entity_reader.removed_in)
     count_bearers = _reads(entity_reader.count_bearers)
     bearers_of = _reads(entity_reader.read_bearers)
+    named_like_this = _reads(entity_reader.named_like_this)
     bracketed_titles = _reads(entity_reader.read_bracketed_titles)
     types_of = _reads(read_types)
     wanted_keys = _reads(read_wanted)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kglink.errors import UnknownNameError, UsageError
-from kglink.linking.discovery import Discovery, discoveries, unknown_mentions
+from kglink.linking.discovery import Discovery, discoveries, joined, unknown_mentions
 from kglink.records import Alias, Entity, EntityId, OnProgress, Progress, TextInput
 from kglink.workspace.detectors import DICTIONARY
 from kglink.workspace.discoveries import (
     DiscoveryAnswer,
     DiscoveryVerdict,
-    KeptDiscoveries,
     changing,
     end_of_merges,
     folded_names,
@@ -67,7 +66,7 @@ def discover(
 
     Mentions are given with the texts or detected; where the dictionary detects them, so are
     capitalized names that it does not hold. A mention counts that no KB has with a probability of
-    ``least`` at least. What was judged is kept, with its id.
+    ``least`` at least. What was judged is kept, with its id, title and names.
 
     >>> letters = ["Osric Vane saw a heron.", "Later Osric Vane saw another heron."]
     >>> [(one.discovery.title, one.discovery.mentions) for one in workspace.discover(letters)]
@@ -89,10 +88,10 @@ def discover(
         kept = read_discoveries(opened.folder)
         known = {name: one.id for one in kept.found for name in folded_names(one)}
         found = discoveries(unknown, searching.encoder.encode, known)
-        ids = {one.id for one in found}
         spoken_of = {*kept.answers, *(said.into for said in kept.answers.values())}
-        judged = [one for one in kept.found if one.id in spoken_of - ids]
-        now = KeptDiscoveries(found=(*found, *judged), answers=kept.answers)
+        judged = {one.id: one for one in kept.found if one.id in spoken_of}
+        found = [joined(one, judged.pop(one.id)) if one.id in judged else one for one in found]
+        now = kept.model_copy(update={"found": (*found, *judged.values())})
         write_discoveries(opened.folder, now)
     return [JudgedDiscovery(one, kept.answers.get(one.id)) for one in found]
 
@@ -171,22 +170,79 @@ def promote(
             own.setdefault(goal.into, []).append(found[name])
             if said.answer == "accept":  # its own title stays first
                 own[goal.into].insert(0, own[goal.into].pop())
+    known = opened.store.get_entities([*linked, *map(EntityId.parse, kept.named)])
+    given = _given_names(linked, known, kept.named)
+    # What is about to be done is written down before, so that it can always be undone.
+    promoted = {
+        one: tuple(dict.fromkeys((*kept.promoted.get(one, ()), *([kb] if one in own else []))))
+        for one in (*kept.promoted, *(one for one in own if one not in kept.promoted))
+    }
+    both = {
+        one: tuple(dict.fromkeys((*kept.named.get(one, ()), *given.get(one, ()))))
+        for one in {**kept.named, **given}
+    }
+    _note(opened, promoted, both)
     entities = [_entity(name, parts) for name, parts in sorted(own.items())]
     if entities:
         add_kb(opened, kb, entities, merge=True, progress=progress)
-    others = [EntityId(kb, one) for one in kept.answers if one not in own]
-    removed = tuple(opened.store.get_entities(others))
-    if removed:
-        opened.store.remove_entities(kb, [one.key for one in removed])
-    known = opened.store.get_entities(list(linked))
+    removed = _without_refused(
+        opened, own.keys(), {**dict.fromkeys(kept.answers, (kb,)), **promoted}
+    )
     renamed = []
-    for entity, names in linked.items():
-        if _renamed(known, entity, names) != known[entity]:
+    for name, names in both.items():
+        entity = EntityId.parse(name)
+        gone = set(names) - set(given.get(name, ()))
+        if entity not in known and name not in given:
+            continue  # it has gone with its names
+        if _renamed(known, entity, linked.get(entity, ()), gone) != known[entity]:
             renamed.append(entity)
-            records = _read_renamed(opened, entity, names)
+            records = _read_renamed(opened, entity, linked.get(entity, ()), gone)
             add_kb(opened, entity.kb, records, merge=True, progress=progress)
+    _note(opened, {one: kbs for one, kbs in promoted.items() if one in own}, given)
     build_if_stale(opened)
     return Promoted(tuple(EntityId(kb, one.key) for one in entities), tuple(renamed), removed)
+
+
+def _note(
+    opened: Opened, promoted: Mapping[str, Sequence[str]], named: Mapping[str, Sequence[str]]
+) -> None:
+    """Write down what was promoted where."""
+    with changing(opened.folder):
+        kept = read_discoveries(opened.folder)
+        update = {"promoted": promoted, "named": named}
+        write_discoveries(opened.folder, kept.model_copy(update=update))
+
+
+def _given_names(
+    linked: Mapping[EntityId, Sequence[str]],
+    known: Mapping[EntityId, Entity],
+    before: Mapping[str, Sequence[str]],
+) -> dict[str, tuple[str, ...]]:
+    """The names that entities of KBs get, and do not have of their own."""
+    given = {}
+    for entity, names in linked.items():
+        own = {one.surface for one in known[entity].aliases} if entity in known else set()
+        own -= set(before.get(str(entity), ()))
+        given[str(entity)] = tuple(one for one in dict.fromkeys(names) if one not in own)
+    return given
+
+
+def _without_refused(
+    opened: Opened, accepted: Collection[str], places: Mapping[str, Sequence[str]]
+) -> tuple[EntityId, ...]:
+    """Remove the discoveries that were entities in some KBs, and are accepted no longer."""
+    kbs = {info.name for info in opened.store.kbs()}
+    refused = [
+        EntityId(kb, one)
+        for one, own in places.items()
+        if one not in accepted
+        for kb in own
+        if kb in kbs
+    ]
+    removed = tuple(opened.store.get_entities(refused))
+    for kb in dict.fromkeys(one.kb for one in removed):
+        opened.store.remove_entities(kb, [one.key for one in removed if one.kb == kb])
+    return removed
 
 
 _LIST_HINT = "List them: kglink discover"
@@ -232,19 +288,24 @@ def _entity(name: str, parts: Sequence[Discovery]) -> Entity:
     )
 
 
-def _read_renamed(opened: Opened, name: EntityId, names: Iterable[str]) -> Iterator[Entity]:
-    """An entity with more names, read when the writer asks: nobody else changes its KB then."""
-    yield _renamed(opened.store.get_entities([name]), name, names)
+def _read_renamed(
+    opened: Opened, name: EntityId, names: Iterable[str], gone: Collection[str]
+) -> Iterator[Entity]:
+    """An entity with other names, read when the writer asks: nobody else changes its KB then."""
+    yield _renamed(opened.store.get_entities([name]), name, names, gone)
 
 
-def _renamed(entities: Mapping[EntityId, Entity], name: EntityId, names: Iterable[str]) -> Entity:
-    """An entity with more names; an error where it is gone."""
+def _renamed(
+    entities: Mapping[EntityId, Entity], name: EntityId, names: Iterable[str], gone: Collection[str]
+) -> Entity:
+    """An entity with more names, and without those that are ``gone``; an error where it is."""
     if name not in entities:
         raise UsageError(
             f"there is no entity {name} any more",
             hint="Link the discovery to another one, or accept it: kglink discover --review",
         )
     entity = entities[name]
-    known = {entity.title, *(one.surface for one in entity.aliases)}
+    stay = tuple(one for one in entity.aliases if one.surface not in gone)
+    known = {entity.title, *(one.surface for one in stay)}
     more = tuple(Alias(name) for name in dict.fromkeys(names) if name not in known)
-    return replace(entity, aliases=(*entity.aliases, *more)) if more else entity
+    return replace(entity, aliases=(*stay, *more))

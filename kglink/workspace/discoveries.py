@@ -38,6 +38,10 @@ class KeptDiscoveries(ManifestPart):
     format: int = _FORMAT
     found: tuple[Discovery, ...] = ()
     answers: Mapping[str, DiscoveryVerdict] = {}
+    promoted: Mapping[str, tuple[str, ...]] = {}
+    """The KBs in which `promote` made an entity of a discovery."""
+    named: Mapping[str, tuple[str, ...]] = {}
+    """The names that `promote` gave to entities which KBs had already."""
 
 
 def changing(folder: Path) -> AbstractContextManager[None]:

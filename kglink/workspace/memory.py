@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from kglink.errors import UnknownNameError, UsageError
+from kglink.errors import KBBusyError, UnknownNameError, UsageError
 from kglink.evaluation.annotated import annotation_of, merged_texts, nil_places, with_nil
 from kglink.evaluation.retrieval import check_annotated, check_documents
 from kglink.files.atomic import file_lock
@@ -363,19 +363,19 @@ def take_back(opened: Opened, correction: str, *, learnt: bool = True) -> Correc
 def learn_corrections(opened: Opened) -> None:
     """Learn the corrections that are kept and not learnt yet, and forget them if all are gone."""
     learnt = {one.source: one.revision for one in opened.store.learnt()}
-    infos = {info.name: info for info in opened.store.kbs()}
-    if CORRECTIONS not in infos:
-        if CORRECTIONS in learnt:
-            forget(opened, CORRECTIONS)
-    elif learnt.get(CORRECTIONS) != infos[CORRECTIONS].revision:
+    # A KB whose first text is not whole has the revision 0.
+    kept = {info.name: info.revision for info in opened.store.kbs()}.get(CORRECTIONS, 0)
+    if kept and learnt.get(CORRECTIONS) != kept:
         learn(opened, CORRECTIONS)
+    elif not kept and CORRECTIONS in learnt:
+        forget(opened, CORRECTIONS)
 
 
 @contextmanager
 def _changing(opened: Opened) -> Iterator[None]:
-    """Nobody else corrects meanwhile: no thread, and no other process."""
-    busy = UsageError("another process is correcting", hint="Try again.")
-    with file_lock(opened.folder / ".corrections.lock", busy, wait=_WAIT_S), opened.lock:
+    """Nobody else corrects meanwhile, in this process or another; linkers go on."""
+    busy = KBBusyError("another correction is being learnt", hint="Try again.")
+    with file_lock(opened.folder / ".corrections.lock", busy, wait=_WAIT_S):
         yield
 
 

@@ -8,8 +8,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args
+from unicodedata import normalize
 
 from pydantic import BaseModel, ValidationError
 
@@ -156,11 +158,13 @@ class LinkReview:
         Its candidates are those that the linker has for the new place, then those that it had.
         """
         link = self._link()
-        # Where the words stand so that they overlap the link: the nearest place.
-        parts = words.split()
-        pattern = r"\s+".join(map(re.escape, parts))
+        # Where the words stand so that they overlap the link: the nearest place. A keyboard gives
+        # an accented letter as one sign, many a text as two.
+        forms = dict.fromkeys((words, *(normalize(form, words) for form in ("NFC", "NFD"))))
         near: list[tuple[int, int]] = []
-        for flags in (re.NOFLAG, re.IGNORECASE):
+        for flags, form in product((re.NOFLAG, re.IGNORECASE), forms):
+            parts = form.split()
+            pattern = r"\s+".join(map(re.escape, parts))
             spans = (one.span() for one in re.finditer(pattern, link.text, flags) if parts)
             near = near or [one for one in spans if one[0] < link.end and link.start < one[1]]
         if not near:

@@ -92,6 +92,45 @@ def test_what_is_accepted_is_linked_by_the_next_command(world: Path, kglink: Kgl
     assert after["Alwyn Teague"]["answer"] == "accept"
 
 
+def test_what_was_promoted_is_taken_back_wherever_it_went(world: Path) -> None:
+    def names(entity: str) -> set[str]:
+        return {one.surface for one in workspace.entity(entity).entity.aliases}
+
+    with Workspace.open(world) as workspace:
+        ids = {one.discovery.title: one.discovery.id for one in workspace.discovered()}
+        teague, heron = ids["Alwyn Teague"], "encyclopedia:heron"
+        own = names(heron)
+        # A wrong link, corrected to another, and then to none.
+        for answer in (heron, "encyclopedia:cornwall"):
+            workspace.judge_discovery(teague, "link", answer)
+            assert workspace.promote().renamed
+            assert "Alwyn Teague" in names(answer)
+        assert names(heron) == own
+        # Another KB than the one that is named now, and an answer that is taken back.
+        workspace.judge_discovery(teague, "accept")
+        workspace.promote("people")
+        assert "Teague" not in names("encyclopedia:cornwall")
+        assert workspace.entity(f"people:{teague}").entity.title == "Alwyn Teague"
+        workspace.judge_discovery(teague, None)
+        assert [str(one) for one in workspace.promote().removed] == [f"people:{teague}"]
+        assert workspace.promote() == Promoted((), ())
+
+
+def test_what_was_accepted_keeps_its_names_when_other_texts_are_read(world: Path) -> None:
+    with Workspace.open(world) as workspace:
+        name = "Carrick Roads Passage Company"
+        before = {one.discovery.title: one.discovery for one in workspace.discovered()}[name]
+        workspace.judge_discovery(before.id, "accept")
+        (one,) = workspace.discover("We sailed with CRPC today.")
+        assert (one.discovery.id, one.discovery.title) == (before.id, name)
+        assert {*before.names} <= {*one.discovery.names}
+        assert before.examples[0] in one.discovery.examples
+        workspace.promote()
+        promoted = workspace.entity(f"discovered:{before.id}").entity
+        assert promoted.title == name
+        assert "CRPC" in {alias.surface for alias in promoted.aliases}
+
+
 def test_the_same_texts_twice_are_the_same_discoveries(world: Path) -> None:
     with Workspace.open(world) as workspace:
         before = workspace.discovered()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from conftest import Kglink
 
-from kglink.records import CORRECTIONS, TextInput
+from kglink.records import CORRECTIONS, Span, TextInput
 from kglink.text.fold import fold
 from kglink.workspace import Workspace
 from review_support import Terminal, unstyled
@@ -41,6 +41,17 @@ def said(workspace: Workspace) -> list[tuple[str, str | None, bool]]:
         (one.surface, str(one.entity) if one.entity else None, one.is_mention)
         for one in workspace.corrections()
     ]
+
+
+def test_a_border_is_typed_as_a_keyboard_gives_it(workspace: Workspace, tmp_path: Path) -> None:
+    text = "The Cafe\u0301 Halley is open."
+    start = text.index("Halley")
+    (linked,) = workspace.link([TextInput("letter", text, (Span(start, start + 6),))])
+    path = tmp_path / "links.json"
+    path.write_text(json.dumps(linked.as_json()), encoding="utf-8")
+    with workspace.review_links(path) as review:
+        moved = review.move("Caf\u00e9 Halley")
+    assert text[moved.start : moved.end] == "Cafe\u0301 Halley"
 
 
 def test_a_review_in_a_terminal(links: Path, workspace: Workspace) -> None:

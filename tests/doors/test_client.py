@@ -48,6 +48,15 @@ def test_a_client_is_asked_as_a_workspace_is(
     assert client.take_back(said["id"]) == said
     assert client.resolve(["Isolde Heron", float("nan")]) == [found, None]
     assert client.resolve("Isolde Heron") == [found]
+    several = client.resolve(
+        ["Isolde Heron", 1984], context={"year": [1990, None]}, kbs="lanternfall"
+    )
+    assert [one and one["status"] for one in several] == ["match", "new"]
+    many = ["Isolde Heron"] * 1001
+    assert client.resolve(many, context=["of the lighthouse"] * len(many)) == client.resolve(
+        "Isolde Heron", "of the lighthouse"
+    ) * len(many)
+    assert list(client.link("A heron.", kbs="lanternfall"))
     assert [one["id"] for one in client.link({"id": "y", "text": "A heron."})] == ["y"]
     path = tmp_path / "birds.csv"
     path.write_text("id,name\nq,Quetzal\n", encoding="utf-8")
@@ -64,6 +73,8 @@ def test_what_a_client_refuses_before_it_asks() -> None:
     client = Client("http://127.0.0.1:9", token="secret\n")  # noqa: S106 - of no server
     with pytest.raises(UsageError, match="a table is no list of texts"):
         list(client.link(pd.DataFrame({"text": ["A heron."]})))
+    with pytest.raises(UsageError, match="text 2 is of the type float"):
+        list(client.link(["A heron.", float("nan")]))  # type: ignore[list-item]
     with pytest.raises(ServerError, match="does not answer"):  # the token is one that may be sent
         client.kbs()
     with pytest.raises(UsageError, match="letters that no header takes"):

@@ -17,6 +17,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from kglink import Entity, Workspace
+from kglink.workspace import init_workspace
 from served import Server, serving
 
 OPENREFINE = shutil.which("openrefine")
@@ -53,6 +55,7 @@ def test_queries(server: Server, method: str) -> None:
         "q2": {"query": "Cornwall", "properties": [{"pid": "country", "v": ["England"]}]},
         "q3": {"query": "heron", "type": "no such type"},
         "q4": {"query": "Zorblax Quuxian"},
+        "q5": {"query": "heron", "type": ["bird", "no such type"]},
     }
     body = form(queries=queries)
     path = "/reconcile/lanternfall"
@@ -70,6 +73,7 @@ def test_queries(server: Server, method: str) -> None:
     assert told["q1"]["result"][0]["id"] == "grey_heron"
     assert told["q2"]["result"][0]["id"] == "cornwall"
     assert told["q3"]["result"] == []
+    assert told["q5"] == told["q1"]
     assert not any(one["match"] for one in told["q4"]["result"])
     scores = [one["score"] for one in told["q2"]["result"]]
     assert scores == sorted(scores, reverse=True)
@@ -80,9 +84,33 @@ def test_all_kbs_at_once(server: Server) -> None:
     assert told["a"]["result"][0]["id"] == "encyclopedia:edmond_halley"
 
 
+@pytest.mark.slow
+def test_scores_are_probabilities_also_in_a_kb_that_was_just_added(tmp_path: Path) -> None:
+    folder = init_workspace(tmp_path / "w")
+    with Workspace.open(folder) as workspace, serving(folder) as server:
+        workspace.add_kb("moons", [Entity("m1", "Mercury"), Entity("m2", "Mercury")])
+        query = form(queries={"a": {"query": "Mercury"}})
+
+        def scores() -> dict[str, float]:
+            (told,) = server.ask("POST", "/reconcile/moons", query).json.values()
+            return {one["id"]: one["score"] for one in told["result"]}
+
+        first = scores()
+        assert len(first) == 2
+        assert first["m1"] == first["m2"] <= 50
+        workspace.correct("Mercury", 0, 7, "moons:m2")
+        assert scores() == {"m2": 100.0, "m1": 0.0}
+        workspace.correct("Mercury", 0, 7, None)
+        assert {*scores().values()} == {0.0}
+
+
 def test_suggest_preview_extend(server: Server) -> None:
     found = server.ask("GET", "/reconcile/suggest/entity?prefix=grey%20heron").json["result"]
     assert "lanternfall:grey_heron" in [one["id"] for one in found]
+    # What begins so comes first, whatever else a search would find.
+    found = server.ask("GET", "/reconcile/lanternfall/suggest/entity?prefix=Isol").json["result"]
+    assert found[0]["id"] == "isolde_heron"
+    assert len({one["id"] for one in found}) == len(found)
     kinds = server.ask("GET", "/reconcile/lanternfall/suggest/type?prefix=bi").json["result"]
     assert {"id": "bird", "name": "bird"} in kinds
     shown = server.ask("GET", "/reconcile/lanternfall/preview?id=grey_heron")

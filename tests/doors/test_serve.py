@@ -473,6 +473,11 @@ def test_a_token_that_is_missing_or_wrong(demo_copy: Path) -> None:
             answer = server.ask("POST", "/link", {"text": "A heron."}, headers)
             assert (answer.status, answer.json["error"]) == (401, "the token is missing or wrong")
             assert answer.json["fix"] == "Authorization: Bearer TOKEN"
+        # A refusal comes also where much is sent, and not as a broken connection.
+        large = b"x" * (8 * 2**20)
+        for token, status in (("wrong", 401), (secret, 403)):
+            headers = {"Authorization": f"Bearer {token}"}
+            assert server.ask("PUT", "/kbs/x?file=x.csv", large, headers).status == status
         known = {"Authorization": f"Bearer {secret}"}
         assert server.ask("GET", "/kbs", headers=known).status == 200
         # Table editors have the token in the address, and send it to all that the manifest names.

@@ -205,6 +205,8 @@ def test_a_pickled_component_opens_the_workspace_again(workspace: Path) -> None:
     one = LinkingPipe(str(workspace), kbs="birds")
     other = pickle.loads(pickle.dumps(one))  # noqa: S301 - our own bytes
     assert other.workspace is not one.workspace
+    # In another process, which has one of several cores.
+    assert other.workspace.settings.encoder.threads == 1
     assert other.workspace.folder == one.workspace.folder
     assert other.workspace.settings.link.kbs == one.workspace.settings.link.kbs
 

@@ -106,6 +106,14 @@ def test_tasks_are_taken_for_nothing_else() -> None:
     assert "kglink/labelstudio" not in claimants(head_of('{"annotations": [], "text": "x"}'))
 
 
+def test_a_backslash_before_an_n_may_be_what_stands_there() -> None:
+    text = "See C:\\new folder\nand more."
+    path = text[4:17]
+    both = region("a", 4, 17, path), region("b", 11, 21, "folder\\nand")
+    (document,) = read(task(*both, text=text))
+    assert [one.surface for one in document.mentions] == [path, "folder\nand"]
+
+
 def test_what_a_region_means_may_be_typed_or_chosen() -> None:
     heron = (EntityId("birds", "h"),)
     assert golds(HERON, meaning("a", "choices", ["birds:h"])) == [heron]

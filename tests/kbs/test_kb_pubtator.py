@@ -161,6 +161,13 @@ def test_documents_need_no_blank_line_between_them() -> None:
     ]
 
 
+def test_an_address_may_be_the_id_of_a_text() -> None:
+    name = "https://intranet.example/" + "folder/" * 40
+    (one,) = read(block(name))
+    assert one.id == name
+    assert sniff(head_of(block(name))) > 0.5
+
+
 def test_windows_line_ends_change_nothing() -> None:
     data = block("1", row("1", "cancer", "D", "x"))
     assert read(data.replace("\n", "\r\n")) == read(data)

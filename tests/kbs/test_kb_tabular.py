@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 import io
+import time
 from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
@@ -9,6 +10,7 @@ from types import MappingProxyType
 import pytest
 from pydantic import ValidationError
 
+from kb_checks import head_of
 from kglink.errors import RecordError, SourceError, UnknownNameError
 from kglink.plugins import load_registry
 from kglink.records import Alias, Entity
@@ -357,6 +359,33 @@ def test_a_quote_that_is_never_closed() -> None:
     assert [entity.title for entity in read('id,title\n1,a\n2,"b', quoting="none")] == ["a", '"b']
 
 
+@pytest.mark.parametrize("last", ["", '900,"a name, quoted",\n'], ids=["", "another quote"])
+def test_a_quote_that_is_never_closed_costs_one_row(last: str) -> None:
+    rows = [f"{number},Name {number},\n" for number in range(800)]
+    rows[300] = '300,Name 300,"text\n'
+    problems = Problems("skip")
+    keys = [one.key for one in read("id,title,text\n" + "".join(rows) + last, problems)]
+    assert keys == [str(n) for n in range(800) if n != 300] + ["900"] * bool(last)
+    assert sum(problems.counts.values()) == 1
+    assert "table.csv, line 302" in problems.examples[0]
+
+
+def test_quotes_that_are_never_closed_take_linear_time() -> None:
+    lines = "".join(f'{number},"b{number},\nc,d"e{number},\n' for number in range(20_000))
+    began = time.process_time()
+    problems = Problems("skip")
+    assert len(read(f"id,title,text\n{lines}x,y,z\n", problems)) == 20_001
+    assert sum(problems.counts.values()) == 20_000
+    assert time.process_time() - began < 5
+
+
+def test_the_line_by_which_excel_says_the_delimiter_is_no_header() -> None:
+    table = "sep=;\r\nid;name;description\r\n1;Heron, grey;A bird\r\n"
+    assert read(table) == read(table.split("\n", 1)[1])
+    assert [one.title for one in read(table)] == ["Heron, grey"]
+    assert sniff_csv(head_of(table.encode(), "birds.csv")) == 0.9
+
+
 def test_huge_cells_up_to_the_limit() -> None:
     long = "x" * 1_000_000
     assert read(f"id,title,text\n1,T,{long}\n")[0].description == long
@@ -456,7 +485,7 @@ HEADS = [
     ('[{"id": 1, "title": "T"}]\n', 0, 0),
     ("<page><title>a,b</title></page>\n", 0, 0),
     ("format-version: 1.2\ndate: 1,2\n\n[Term]\nid: X:1\nname: n\n", 0, 0),
-    ("id,title\r1,T\r", 0, 0),
+    ("id,title\r1,T\r", 0.3, 0),  # which is refused with advice
     ("\x89PNG\r\n\x1a\n\0,id,title", 0, 0),
     ("", 0, 0),
 ]

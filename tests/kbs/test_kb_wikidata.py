@@ -151,6 +151,10 @@ def test_plain_lines_and_other_ways_to_write_the_array() -> None:
     assert read(b"\xef\xbb\xbf" + SAMPLE.encode()) == EXPECTED
 
 
+def test_a_language_may_be_named_twice() -> None:
+    assert WikidataSettings(languages="en,de,en").languages == "en,de"
+
+
 def test_languages_in_their_order() -> None:
     german = read(SAMPLE, languages="de,en")
     assert german[0].title == "Asthma bronchiale"

@@ -104,6 +104,7 @@ def test_clean_text(wikitext: str, text: str) -> None:
         ("[[A|b''c'' &amp; <b>d</b>]]", [("bc & d", "A")]),
         ("[[A|&lt;b&gt;]] [[A|&#91;&#91;x]]", [("<b>", "A"), ("[[x", "A")]),
         ("[[A|b [c] d]]", [("b [c] d", "A")]),
+        ("[[A|b<br />c]] [[D|the<br>E]]", [("b c", "A"), ("the E", "D")]),
         ("[[A|b [[C]] d]]", [("C", "C")]),
         ("[[A|{{nowrap|B C}}]]", [("B C", "A")]),
         ("[[A|{{gone}}]] x", [("A", "A")]),

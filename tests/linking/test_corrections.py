@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -9,8 +12,25 @@ import pytest
 from kglink import Span, TextInput, Workspace
 from kglink.errors import UnknownNameError, UsageError
 from kglink.records import CORRECTIONS, Entity
+from kglink.workspace.memory import learn_corrections
 
 TEXT = "A kite was seen above Halley, and \N{PILE OF POO} Mercury rose with the kite."
+
+#: A process that is killed amid the first correction of a workspace.
+CUT_SHORT = """
+import os, sys
+from kglink import Workspace
+from kglink.records import CORRECTIONS, Document
+from kglink.store.values import IngestJob
+
+job = IngestJob(CORRECTIONS, "", "", "x")
+
+def documents():
+    yield Document("x", "A text.")
+    os._exit(9)
+
+Workspace.open(sys.argv[1]).store.ingest(job, documents())
+"""
 
 
 @pytest.fixture
@@ -58,6 +78,44 @@ def test_a_correction_to_an_entity_that_is_gone_says_nothing(tmp_path: Path) -> 
         assert answers(workspace, here) == {(9, 18): "gods:hermes"}
         other = "I like Mercurius a lot."
         assert answers(workspace, other) == {place(other, "Mercurius"): "gods:hermes"}
+
+
+def test_a_first_correction_that_was_cut_short_stops_nothing(tmp_path: Path) -> None:
+    text = "They saw Mercurius."
+    with Workspace.open(tmp_path / "w", create=True) as workspace:
+        workspace.add_kb("gods", [Entity("mercury", "Mercurius")])
+        killed = subprocess.run(
+            [sys.executable, "-c", CUT_SHORT, str(workspace.folder)], check=False
+        )
+        assert killed.returncode == 9
+        assert [one.revision for one in workspace.kbs() if one.name == CORRECTIONS] == [0]
+        assert answers(workspace, text) == {(9, 18): "gods:mercury"}
+        assert workspace.corrections() == []
+        learn_corrections(workspace)
+        said = workspace.correct(text, 9, 18, None)
+        assert workspace.corrections() == [said]
+        assert answers(workspace, text) == {(9, 18): None}
+
+
+@pytest.mark.slow
+def test_others_link_while_corrections_are_said_and_taken_back(tmp_path: Path) -> None:
+    """Also while the first one is written, and the last one goes."""
+    folder = tmp_path / "w"
+    with Workspace.open(folder, create=True) as workspace:
+        workspace.add_kb("gods", [Entity("mercury", "Mercurius")])
+        workspace.build()
+
+        def correct_on_and_on() -> None:
+            with Workspace.open(folder) as own:
+                for _ in range(12):
+                    own.take_back(own.correct("Mars is up.", 0, 4, None).id)
+
+        with ThreadPoolExecutor(1) as pool, Workspace.open(folder) as other:
+            correcting = pool.submit(correct_on_and_on)
+            while not correcting.done():
+                assert answers(other, "They saw Mercurius.") == {(9, 18): "gods:mercury"}
+                assert len(other.corrections()) < 2
+            correcting.result()
 
 
 def test_a_corrected_entity_has_its_title_and_all_given_mentions_are_answered(

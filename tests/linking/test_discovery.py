@@ -12,7 +12,7 @@ from kglink.linking.discovery import (
     discoveries,
     sentence_of,
     unknown_mentions,
-    whole_name,
+    whole_names,
 )
 from kglink.records import Candidate, EntityId, Link, LinkedDocument
 from kglink.text.fold import fold
@@ -77,9 +77,9 @@ def test_only_what_no_kb_has_more_probably_than_not_is_found() -> None:
 
 
 def test_a_common_noun_is_not_the_last_word_of_a_name() -> None:
-    assert whole_name("cancer", ["breast cancer"]) == "cancer"
-    assert whole_name("Teague", ["Alwyn Teague", "Owen Teague"]) == "Teague"
-    assert whole_name("Teague", ["Alwyn Teague", "Teague"]) == "Alwyn Teague"
+    assert whole_names(["cancer", "breast cancer"]) == {}
+    assert whole_names(["Teague", "Alwyn Teague", "Owen Teague"]) == {}
+    assert whole_names(["Teague", "Alwyn Teague"]) == {"Teague": "Alwyn Teague"}
 
 
 def test_an_id_stays_while_a_name_does() -> None:
@@ -92,6 +92,26 @@ def test_an_id_stays_while_a_name_does() -> None:
     assert after.id == before.id
     (again,) = found(linked("9", "Alwyn Teague came.", "Alwyn Teague"))
     assert again.id == before.id, "made of the title, on every machine"
+
+
+def test_two_things_have_two_ids() -> None:
+    short = linked("1", "CRPC came.", "CRPC")
+    long = linked("2", "The Carrick Roads Passage Company came.", "Carrick Roads Passage Company")
+    (both,) = found(linked("0", TEXT, "Bay Boat Society", "BBS"))
+    known = {fold(name): both.id for name in ("CRPC", "Carrick Roads Passage Company")}
+    ids = [one.id for one in found(short, long, known=known)]
+    assert len({*ids}) == 2
+    # Also where the id that the name makes is the other's.
+    (made,) = found(long)
+    known = {"crpc": made.id, fold("Carrick Roads Passage Company"): made.id}
+    assert len({one.id for one in found(short, short, long, known=known)}) == 2
+
+
+def test_names_of_a_directory_are_put_together_in_time_with_their_number() -> None:
+    names = [f"Anna{number} Orr{number}" for number in range(20_000)]
+    began = time.process_time()
+    assert whole_names({*names, "Orr7"}) == {"Orr7": "Anna7 Orr7"}
+    assert time.process_time() - began < 2
 
 
 def test_the_order_of_texts_changes_nothing() -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from functools import partial
 from io import StringIO
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import StreamingResponse
@@ -107,7 +108,7 @@ class ToResolve(Body):
     """Names without running text, and what is known of each: columns by their names."""
 
     names: list[str | None] = Field(min_length=1, max_length=10_000)
-    context: dict[str, list[str | None] | str] = {}
+    context: dict[str, list[str | None] | str] | list[str | None] = {}
     kbs: list[str] = []
     types: list[str] = []
     threshold: float | None = Field(None, ge=0, le=1)
@@ -123,8 +124,12 @@ async def link(body: ToLink, here: Here) -> Response:
     """Link a text, or several: the JSON of `kglink link --json`."""
     options = LinkOptions(body.kbs, body.types, body.under, body.not_under, body.threshold)
     found = await _linked(body.inputs(), options, here)
-    shapes = [one.as_json(explain=body.explain) for one in found]
-    return json_response(shapes if body.text is None else shapes[0])
+
+    def answer() -> Response:  # in a thread: a large one would stop all others meanwhile
+        shapes = [one.as_json(explain=body.explain) for one in found]
+        return json_response(shapes if body.text is None else shapes[0])
+
+    return await run_in_threadpool(answer)
 
 
 @router.post("/link/lines", tags=["texts"])
@@ -168,24 +173,26 @@ class _WhileItReads(StreamingResponse):
 async def _line_answers(
     request: Request, here: Served, options: LinkOptions, *, explain: bool
 ) -> AsyncIterator[str]:
-    async def of_line(line: bytes) -> dict[str, Any]:
+    async def of_line(line: bytes) -> str:
         try:
             texts = [Text.model_validate_json(line).input()]
             (found,) = await _linked(texts, options, here, patient=True)
-            return found.as_json(explain=explain)
+            shape = partial(found.as_json, explain=explain)
+            return await run_in_threadpool(lambda: printable_json(shape()))
         except ValidationError as error:
             fix = 'A line is {"text": ..., "id": ..., "entities": [{"start", "end"}]}.'
-            return {"error": f"the line is no text: {error.errors()[0]['msg']}", "fix": fix}
+            message = f"the line is no text: {error.errors()[0]['msg']}"
+            return printable_json({"error": message, "fix": fix})
         except KglinkError as error:
-            return error_shape(error)
+            return printable_json(error_shape(error))
         except TimeoutError:
-            seconds = f"{here.limits.seconds:g} s"
-            return {"error": f"it took over {seconds}", "fix": "Send a shorter text."}
+            message = f"it took over {here.limits.seconds:g} s"
+            return printable_json({"error": message, "fix": "Send a shorter text."})
 
     try:
         async for lines in _lines(request, int(here.limits.body_mb * 2**20)):
             for one in [asyncio.create_task(of_line(line)) for line in lines]:
-                yield printable_json(await one) + "\n"
+                yield await one + "\n"
     except KglinkError as error:  # the answer has begun: what is wrong is its last line
         yield printable_json(error_shape(error)) + "\n"
 

@@ -52,8 +52,6 @@ def build_app(workspace: Workspace, limits: Limits, *, log: bool = False) -> Fas
         """Begin with a linker that is ready; end when all that waits has its answer."""
         # No request that was let in waits for a thread.
         to_thread.current_default_thread_limiter().total_tokens = limits.waiting + _SPARE
-        if not limits.read_only:
-            await run_in_threadpool(learn_corrections, workspace)
         batches = Batches(workspace, limits.waiting)
         work = Jobs(workspace, read_only=limits.read_only)
         app.state.served = Served(workspace, batches, work, metrics, limits)
@@ -201,6 +199,8 @@ def run(
 ) -> None:
     """Serve a workspace; ``tell`` gets the address once it listens."""
     sys.setswitchinterval(_SWITCH)
+    if not limits.read_only:  # what a killed server stored and did not learn
+        learn_corrections(workspace)
     listening = listen(host, port)
     config = uvicorn.Config(
         build_app(workspace, limits, log=log),

@@ -73,9 +73,9 @@ def correct(said: Said, here: Here) -> Response:
     ``replaced`` is what was said before of overlapping places, and holds no more.
     """
     before = [one for one in here.workspace.corrections() if one.text == said.text]
-    done = here.workspace.correct(
-        said.text, said.start, said.end, said.entity, is_mention=said.mention
-    )
+    place = said.text, said.start, said.end, said.entity
+    do = partial(here.workspace.correct, *place, is_mention=said.mention)
+    done = patiently(do, seconds=here.limits.seconds)
     replaced = [one.as_json() for one in before if one.start < done.end and done.start < one.end]
     return json_response({**done.as_json(), "replaced": replaced}, 201)
 
@@ -89,7 +89,8 @@ def corrections(here: Here) -> Response:
 @router.delete("/corrections/{correction}", tags=["corrections"])
 def take_back(correction: str, here: Here) -> Response:
     """Take a correction back."""
-    return json_response(here.workspace.take_back(correction).as_json())
+    do = partial(here.workspace.take_back, correction)
+    return json_response(patiently(do, seconds=here.limits.seconds).as_json())
 
 
 @router.post("/entities/{kb}", tags=["entities"], status_code=201)

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 #: What anybody may have: the page, which asks for the token, and whether the server is alive.
 OPEN = frozenset({"/", "/page.css", "/page.js", "/health"})
 _TOO_LARGE, _BUSY = 413, 503
+#: Refusals that are known before the body has come.
+_BEFORE_THE_BODY = (401, 403, _TOO_LARGE, 421)
 #: Seconds and bytes of a body that is too large, before its sender gets an answer.
 _READING_AWAY, _MOST_READ_AWAY = 2.0, 64 * 2**20
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -92,7 +94,7 @@ class Guard:
             await self._app(scope, body, answer)
         except Refused as refused:
             if not answer.status:
-                if refused.status_code == _TOO_LARGE:
+                if refused.status_code in _BEFORE_THE_BODY:
                     await _read_away(receive)
                 await refused.response(scope, receive, answer)
         except ClientDisconnect:  # nobody is left who could be answered

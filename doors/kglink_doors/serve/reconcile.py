@@ -7,6 +7,7 @@ them by key. A cell is linked as a given mention, the row's other columns as the
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from html import escape
 from typing import Annotated, Any
 from urllib.parse import parse_qs, quote
@@ -22,9 +23,10 @@ from pydantic import (
 )
 from starlette.concurrency import run_in_threadpool
 
-from kglink import Entity, EntityId, LinkedDocument, Span, TextInput
+from kglink import Candidate, Entity, EntityId, LinkedDocument, Span, TextInput
 from kglink.errors import UnknownNameError, UsageError
 from kglink.linking.scoring import Scoring
+from kglink.workspace.link import fresh_linker
 from kglink_doors.serve.answers import Here, json_response
 from kglink_doors.serve.batches import BATCH_TEXTS, LinkOptions
 
@@ -243,18 +245,22 @@ async def _reconciled(service: NamedKB, queries: str) -> dict[str, object]:
     if len(cells) > _MOST_QUERIES:
         raise UsageError(f"{len(cells):,} queries", hint=f"Ask {_MOST_QUERIES:,} at once at most.")
     answers: dict[str, object] = {name: {"result": []} for name in cells}  # of an empty cell too
-    scoring = (await run_in_threadpool(service.here.workspace.linker, service.kbs)).scoring
+    linker = partial(fresh_linker, service.here.workspace, service.kbs, wait=False)
+    scoring = (await run_in_threadpool(linker)).scoring
     full = {name: one for name, one in cells.items() if one.query.strip()}
-    for types in dict.fromkeys(one.types for one in full.values()):
-        cells_of_type = {name: one for name, one in full.items() if one.types == types}
+    has_types = any(one.types for one in full.values())
+    known = await run_in_threadpool(_types, service) if has_types else {}
+    folded = {one.casefold() for one in known}
+    for asked in dict.fromkeys(one.types for one in full.values()):
+        types = tuple(one for one in asked if one.casefold() in folded)
+        if asked and not types:
+            continue  # nothing is of a type that no entity has
+        cells_of_type = {name: one for name, one in full.items() if one.types == asked}
         texts, found = [one.input() for one in cells_of_type.values()], list[LinkedDocument]()
         here, options = service.here, LinkOptions(service.kbs, types)
-        try:
-            for start in range(0, len(texts), BATCH_TEXTS):
-                part = texts[start : start + BATCH_TEXTS]
-                found += await here.batches.link(part, options, here.limits.seconds, patient=True)
-        except UnknownNameError:  # nothing is of a type that no entity has
-            continue
+        for start in range(0, len(texts), BATCH_TEXTS):
+            part = texts[start : start + BATCH_TEXTS]
+            found += await here.batches.link(part, options, here.limits.seconds, patient=True)
         for (name, cell), document in zip(cells_of_type.items(), found, strict=True):
             answers[name] = {"result": _results(service, document, scoring)[: cell.limit]}
     return answers
@@ -263,18 +269,24 @@ async def _reconciled(service: NamedKB, queries: str) -> dict[str, object]:
 def _results(
     service: NamedKB, document: LinkedDocument, scoring: Scoring
 ) -> list[dict[str, object]]:
-    """The candidates of a cell, each with how probably it is right, in percent."""
+    """The candidates of a cell, each with how probably it is right, in percent.
+
+    None is more probable than the first, and of what a person said nothing else is probable.
+    """
     (link,) = document.links
     best = link.candidates[0].score if link.candidates else 0.0
+    most = 0.0 if link.probability == 1 else link.probability
+
+    def probability(other: Candidate) -> float:
+        return min(most, scoring.probability(other, other.score - best))
+
     return [
         {
             "id": service.name_of(one.id),
             "name": one.title,
             "description": one.description[:_SHOWN],
             "type": [{"id": one.type, "name": one.type}] if one.type else [],
-            "score": round(
-                100 * (scoring.probability(one, one.score - best) if place else link.probability), 2
-            ),
+            "score": round(100 * (probability(one) if place else link.probability), 2),
             "match": not place and link.chosen is not None,
         }
         for place, one in enumerate(link.candidates)
@@ -282,16 +294,20 @@ def _results(
 
 
 def _entities_like(service: NamedKB, prefix: str) -> list[dict[str, Any]]:
-    found = service.here.workspace.search(prefix[:1000], k=20, kbs=service.kbs, wait=False)
-    names = {service.name_of(one.id): one for one in found}
-    known = service.entities(names)
+    """Those with a name that begins so, then what a search finds."""
+    workspace, asked = service.here.workspace, prefix[:1000]
+    searched = workspace.search(asked, k=20, kbs=service.kbs, wait=False)
+    begun = workspace.store.named_like_this(asked, service.kbs)
+    found = dict.fromkeys([*begun, *(one.id for one in searched)])
+    known = workspace.store.get_entities(found)
     return [
         {
-            "id": name,
-            "name": one.title,
-            "description": known[name].description[:_SHOWN] if name in known else "",
+            "id": service.name_of(id_),
+            "name": known[id_].title,
+            "description": known[id_].description[:_SHOWN],
         }
-        for name, one in names.items()
+        for id_ in found
+        if id_ in known
     ]
 
 

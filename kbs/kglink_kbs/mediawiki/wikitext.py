@@ -117,7 +117,7 @@ def plain_line(text: str) -> str:
     if "{" in text:
         text = _TEMPLATE.sub("", text)
     if "<" in text:
-        text = _TAG.sub("", text)
+        text = _TAG.sub("", _BREAK.sub(" ", text))
     if "\x03" in text:
         text = _MARK.sub("", text)
     if "[" in text:
