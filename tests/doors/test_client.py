@@ -43,9 +43,9 @@ def test_a_client_is_asked_as_a_workspace_is(
     assert found
     assert found["id"] == "lanternfall:isolde_heron"
     said = client.correct("A heron.", 2, 7, None)
-    assert said.pop("replaced") == []
+    assert (said.pop("replaced"), said.pop("learnt")) == ([], True)
     assert client.corrections() == [said]
-    assert client.take_back(said["id"]) == said
+    assert client.take_back(said["id"]) == {**said, "learnt": True}
     assert client.resolve(["Isolde Heron", float("nan")]) == [found, None]
     assert client.resolve("Isolde Heron") == [found]
     several = client.resolve(

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from sqlalchemy.exc import DBAPIError
@@ -29,6 +29,7 @@ from kglink.workspace import init_workspace
 from kglink_doors.listening import Limits, listen, token_of
 from kglink_doors.serve.errors import error_shape, status_of
 from kglink_doors.serve.jobs import Jobs
+from kglink_doors.serve.served import Learner
 from served import Server, serving
 from training_world import SMALL, fill, world_of, write_world_model
 
@@ -150,7 +151,7 @@ def test_a_correction_is_learnt_and_taken_back(server: Server) -> None:
     said = server.ask("POST", "/corrections", {**place, "entity": "encyclopedia:mercury_god"})
     assert said.status == 201
     assert (answer()["key"], answer()["confidence"]) == ("mercury_god", 1)
-    kept = {key: value for key, value in said.json.items() if key != "replaced"}
+    kept = {key: one for key, one in said.json.items() if key not in ("replaced", "learnt")}
     assert (kept in server.ask("GET", "/corrections").json, said.json["replaced"]) == (True, [])
     again = server.ask("POST", "/corrections", {**place, "entity": None})
     assert again.json["replaced"] == [kept]
@@ -394,6 +395,41 @@ def test_a_kill_loses_nothing_that_was_acknowledged(demo_copy: Path) -> None:
         kbs = {one["name"]: one["entities"] for one in server.ask("GET", "/kbs").json}
         assert kbs["things"] == 300
         assert "half" not in kbs
+
+
+def test_corrections_that_come_meanwhile_are_learnt_together(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    begun, may_end, learnt = threading.Semaphore(0), threading.Semaphore(0), list[int]()
+    stored: list[int] = []
+
+    def learn(_: object) -> None:
+        begun.release()
+        may_end.acquire()
+        learnt.append(len(stored))
+        if len(stored) > 4:
+            raise StoreError("the disk is full")
+
+    monkeypatch.setattr("kglink_doors.serve.served.learn_corrections", learn)
+    learner = Learner(cast("Workspace", None))
+    stored.append(1)
+    assert not learner.learn(wait=0.01)  # nobody waits for what takes longer
+    begun.acquire()
+    for number in (2, 3, 4):
+        stored.append(number)
+        assert not learner.learn(wait=0.01)
+    may_end.release()
+    begun.acquire()
+    may_end.release()
+    learner.close()
+    assert learnt == [4, 4]
+    assert capsys.readouterr().err == ""
+    stored.append(5)
+    learner = Learner(cast("Workspace", None))
+    assert not learner.learn(wait=0.01)
+    may_end.release()
+    learner.close()
+    assert capsys.readouterr().err == "error  corrections are not learnt yet: the disk is full\n"
 
 
 @pytest.mark.slow

@@ -36,7 +36,7 @@ from kglink_doors.serve.errors import (
 )
 from kglink_doors.serve.guard import Guard, Refused
 from kglink_doors.serve.jobs import Jobs
-from kglink_doors.serve.served import Metrics, Served
+from kglink_doors.serve.served import Learner, Metrics, Served
 from kglink_plugins.exporters.html import page_style
 
 #: Threads besides those of requests.
@@ -54,11 +54,13 @@ def build_app(workspace: Workspace, limits: Limits, *, log: bool = False) -> Fas
         to_thread.current_default_thread_limiter().total_tokens = limits.waiting + _SPARE
         batches = Batches(workspace, limits.waiting)
         work = Jobs(workspace, read_only=limits.read_only)
-        app.state.served = Served(workspace, batches, work, metrics, limits)
+        learner = Learner(workspace)
+        app.state.served = Served(workspace, batches, work, metrics, limits, learner)
         try:
             yield
         finally:
             await run_in_threadpool(work.close)
+            await run_in_threadpool(learner.close)
             await run_in_threadpool(batches.close)
 
     app = FastAPI(

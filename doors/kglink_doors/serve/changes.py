@@ -23,6 +23,8 @@ from kglink_doors.serve.errors import TakenError, patiently
 from kglink_doors.serve.jobs import Job, report_path
 
 router = APIRouter()
+#: Seconds that whoever corrects waits for it to be learnt.
+_LEARNING = 3.0
 
 
 class Said(Body):
@@ -68,16 +70,18 @@ def refuse_corrections(kb: str) -> None:
 
 @router.post("/corrections", tags=["corrections"], status_code=201)
 def correct(said: Said, here: Here) -> Response:
-    """Correct a place of a text: it is learnt before this answers.
+    """Correct a place of a text: it holds there at once, and is ``learnt`` for other texts.
 
-    ``replaced`` is what was said before of overlapping places, and holds no more.
+    What takes longer than some seconds is learnt after the answer. ``replaced`` is what was said
+    before of overlapping places, and holds no more.
     """
     before = [one for one in here.workspace.corrections() if one.text == said.text]
     place = said.text, said.start, said.end, said.entity
-    do = partial(here.workspace.correct, *place, is_mention=said.mention)
+    do = partial(here.workspace.correct, *place, is_mention=said.mention, learnt=False)
     done = patiently(do, seconds=here.limits.seconds)
     replaced = [one.as_json() for one in before if one.start < done.end and done.start < one.end]
-    return json_response({**done.as_json(), "replaced": replaced}, 201)
+    learnt = here.learner.learn(wait=_LEARNING)
+    return json_response({**done.as_json(), "replaced": replaced, "learnt": learnt}, 201)
 
 
 @router.get("/corrections", tags=["corrections"])
@@ -89,8 +93,10 @@ def corrections(here: Here) -> Response:
 @router.delete("/corrections/{correction}", tags=["corrections"])
 def take_back(correction: str, here: Here) -> Response:
     """Take a correction back."""
-    do = partial(here.workspace.take_back, correction)
-    return json_response(patiently(do, seconds=here.limits.seconds).as_json())
+    do = partial(here.workspace.take_back, correction, learnt=False)
+    done = patiently(do, seconds=here.limits.seconds)
+    learnt = here.learner.learn(wait=_LEARNING)
+    return json_response({**done.as_json(), "learnt": learnt})
 
 
 @router.post("/entities/{kb}", tags=["entities"], status_code=201)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeVar, cast
 
 from anyio import to_thread
@@ -16,8 +19,11 @@ from fastapi import Request
 from kglink import Workspace
 from kglink.config import CONFIG_FILE
 from kglink.errors import StoreError
+from kglink.text.printable import printable_line
+from kglink.workspace.memory import learn_corrections
 from kglink_doors.listening import Limits
 from kglink_doors.serve.batches import Batches
+from kglink_doors.serve.errors import patiently
 from kglink_doors.serve.jobs import Jobs
 
 #: Upper bounds of a request's seconds.
@@ -78,6 +84,43 @@ class Metrics:
         return "\n".join(lines) + "\n"
 
 
+class Learner:
+    """Learns corrections beside the requests: those that come meanwhile are learnt together."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        self._pool = ThreadPoolExecutor(1, "learner")
+        self._lock = threading.Lock()
+        self._next: Future[None] | None = None
+        """The learning that has not begun: whoever corrects now is in it."""
+
+    def learn(self, *, wait: float) -> bool:
+        """Have all corrections learnt; whether they are within some seconds."""
+        with self._lock:
+            learning = self._next = self._next or self._pool.submit(self._learn)
+        try:
+            learning.result(wait)
+        except TimeoutError:
+            learning.add_done_callback(_tell_failure)
+            return False
+        return True
+
+    def _learn(self) -> None:
+        with self._lock:
+            self._next = None
+        patiently(partial(learn_corrections, self._workspace))
+
+    def close(self) -> None:
+        """End when the corrections are learnt."""
+        self._pool.shutdown()
+
+
+def _tell_failure(learning: Future[None]) -> None:
+    """Say what kept corrections from being learnt: nobody waits for them any more."""
+    if error := learning.exception():
+        sys.stderr.write(f"error  corrections are not learnt yet: {printable_line(str(error))}\n")
+
+
 T = TypeVar("T")
 
 
@@ -90,6 +133,7 @@ class Served:
     jobs: Jobs
     metrics: Metrics
     limits: Limits
+    learner: Learner
     adding: threading.Lock = field(default_factory=threading.Lock)
     """Entities are added one after the other."""
 

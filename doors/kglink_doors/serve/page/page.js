@@ -163,7 +163,8 @@
     lastCorrection = await ask("POST", "/corrections", said);
     await link();
     const what = !mention ? "is no mention" : entity === null ? "means nothing in any KB" : `means ${entity}`;
-    status.append(` Learnt: “${lastCorrection.surface}” ${what}. `, button("Undo", undo, { id: "undo" }));
+    const how = lastCorrection.learnt ? "Learnt" : "Being learnt for other texts";
+    status.append(` ${how}: “${lastCorrection.surface}” ${what}. `, button("Undo", undo, { id: "undo" }));
     $("undo").focus();
   };
   const undo = async () => {
