@@ -465,6 +465,35 @@ def test_terminating_answers_what_is_at_work(demo_master: Path) -> None:
         assert server.process.wait(60) in (0, 128 + signal.SIGTERM)
 
 
+@pytest.mark.slow
+def test_who_sends_nothing_does_not_keep_the_server(demo_master: Path) -> None:
+    with serving(demo_master) as server:
+        host, _, port = server.url.removeprefix("http://").partition(":")
+        line = b'{"text": "A grey heron."}\n'
+        chunk = b"%x\r\n%b\r\n" % (len(line), line)
+        begun = (
+            b"POST /link/lines HTTP/1.1\r\nHost: localhost\r\n"
+            b"Transfer-Encoding: chunked\r\n\r\n" + chunk,
+            b"PUT /kbs/slow?file=a.csv HTTP/1.1\r\nHost: localhost\r\n"
+            b"Content-Length: 1000\r\n\r\nid",
+        )
+        with contextlib.ExitStack() as opened:
+            clients = [
+                opened.enter_context(socket.create_connection((host, int(port)), 30)) for _ in begun
+            ]
+            for client, sent in zip(clients, begun, strict=True):
+                client.sendall(sent)
+            answers = clients[0].makefile("rb")
+            assert any(b"heron" in line for line in answers)
+            began = time.monotonic()
+            server.process.send_signal(signal.SIGINT)
+            server.process.wait(30)
+            assert time.monotonic() - began < 10
+            assert b"the server ends" in answers.read()
+            assert server.process.stderr
+            assert "Traceback" not in server.process.stderr.read()
+
+
 def test_a_full_disk_has_its_status(tmp_path: Path) -> None:
     full = sqlite3.connect(tmp_path / "full.db")
     full.execute("PRAGMA max_page_count = 2")

@@ -22,6 +22,7 @@ from kglink.text.printable import printable_json
 from kglink.workspace.link import found_shape
 from kglink_doors.serve.batches import LinkOptions
 from kglink_doors.serve.errors import error_shape
+from kglink_doors.serve.guard import Refused
 from kglink_doors.serve.served import Served, served
 
 if TYPE_CHECKING:
@@ -195,6 +196,8 @@ async def _line_answers(
                 yield await one + "\n"
     except KglinkError as error:  # the answer has begun: what is wrong is its last line
         yield printable_json(error_shape(error)) + "\n"
+    except Refused as refused:  # no more of the body comes
+        yield printable_json(refused.shape) + "\n"
 
 
 async def _lines(request: Request, most: int) -> AsyncIterator[list[bytes]]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from importlib.metadata import version
 from importlib.resources import files
+from types import FrameType
 
 import uvicorn
 from anyio import to_thread
@@ -43,7 +45,13 @@ from kglink_plugins.exporters.html import page_style
 _SPARE = 8
 
 
-def build_app(workspace: Workspace, limits: Limits, *, log: bool = False) -> FastAPI:
+def build_app(
+    workspace: Workspace,
+    limits: Limits,
+    *,
+    log: bool = False,
+    is_ending: Callable[[], bool] = lambda: False,
+) -> FastAPI:
     """The application that serves a workspace."""
     metrics = Metrics()
 
@@ -71,7 +79,7 @@ def build_app(workspace: Workspace, limits: Limits, *, log: bool = False) -> Fas
         redoc_url=None,
         lifespan=life,
     )
-    app.add_middleware(Guard, limits=limits, metrics=metrics, log=log)
+    app.add_middleware(Guard, limits=limits, metrics=metrics, log=log, is_ending=is_ending)
     for module in (answers, changes, reconcile):
         app.include_router(module.router)
     _add_states(app)
@@ -204,8 +212,9 @@ def run(
     if not limits.read_only:  # what a killed server stored and did not learn
         learn_corrections(workspace)
     listening = listen(host, port)
+    ending = threading.Event()
     config = uvicorn.Config(
-        build_app(workspace, limits, log=log),
+        build_app(workspace, limits, log=log, is_ending=ending.is_set),
         log_level="warning",
         access_log=False,
         server_header=False,
@@ -216,4 +225,17 @@ def run(
     )
     tell(address(listening, host))
     with listening:
-        uvicorn.Server(config).run(sockets=[listening])
+        _Server(config, ending).run(sockets=[listening])
+
+
+class _Server(uvicorn.Server):
+    """A server that says when it was told to end."""
+
+    def __init__(self, config: uvicorn.Config, ending: threading.Event) -> None:
+        super().__init__(config)
+        self._ending = ending
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Let nobody wait for what comes slowly, and end."""
+        self._ending.set()
+        super().handle_exit(sig, frame)

@@ -12,7 +12,7 @@ import asyncio
 import json
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, parse_qs, urlsplit
@@ -36,6 +36,8 @@ _TOO_LARGE, _BUSY = 413, 503
 _BEFORE_THE_BODY = (401, 403, _TOO_LARGE, 421)
 #: Seconds and bytes of a body that is too large, before its sender gets an answer.
 _READING_AWAY, _MOST_READ_AWAY = 2.0, 64 * 2**20
+#: Seconds after which whoever waits for a body looks whether the server ends.
+_LOOK = 1.0
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 #: Routes that change nothing, whatever the method.
 _READING = ("/link", "/explain", "/nif", "/resolve", "/reconcile")
@@ -56,7 +58,8 @@ class Refused(HTTPException):
     def __init__(self, status: int, message: str, fix: str) -> None:
         super().__init__(status, message)
         headers = {"retry-after": "1"} if status == _BUSY else None
-        self.response = JSONResponse({"error": message, "fix": fix}, status, headers)
+        self.shape = {"error": message, "fix": fix}
+        self.response = JSONResponse(self.shape, status, headers)
 
 
 class _TooLarge(Refused):
@@ -68,8 +71,18 @@ class _TooLarge(Refused):
 class Guard:
     """ASGI middleware around all routes."""
 
-    def __init__(self, app: ASGIApp, limits: Limits, metrics: Metrics, *, log: bool) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        limits: Limits,
+        metrics: Metrics,
+        *,
+        log: bool,
+        is_ending: Callable[[], bool],
+    ) -> None:
+        """``is_ending``: whether the server was told to end, and waits for no more to come."""
         self._app = app
+        self._is_ending = is_ending
         self._limits = limits
         self._metrics = metrics
         self._log = log
@@ -90,7 +103,8 @@ class Guard:
                 raise refused
             streamed = self._limits.is_streamed(scope["path"])
             most = self._limits.bytes_of(scope["path"])
-            body = _Body(receive, most, self._limits.seconds, streamed=streamed)
+            seconds = self._limits.seconds
+            body = _Body(receive, most, seconds, self._is_ending, streamed=streamed)
             await self._app(scope, body, answer)
         except Refused as refused:
             if not answer.status:
@@ -205,10 +219,19 @@ class _Body:
     ``streamed``: the seconds are those between two parts, else those of the whole.
     """
 
-    def __init__(self, receive: Receive, most: int, seconds: float, *, streamed: bool) -> None:
+    def __init__(
+        self,
+        receive: Receive,
+        most: int,
+        seconds: float,
+        is_ending: Callable[[], bool],
+        *,
+        streamed: bool,
+    ) -> None:
         self._receive = receive
         self._most = most
         self._seconds = seconds
+        self._is_ending = is_ending
         self._deadline = None if streamed else time.monotonic() + seconds
         self._read = 0
         self._done = False
@@ -216,20 +239,26 @@ class _Body:
     async def __call__(self) -> Message:
         if self._done:  # what comes now is that the client has gone
             return await self._receive()
-        left = self._seconds
-        if self._deadline is not None:
-            left = max(0.0, self._deadline - time.monotonic())
-        try:
-            message = await asyncio.wait_for(self._receive(), left)
-        except TimeoutError:
-            raise Refused(
-                408, f"the body did not come within {self._seconds:g} s", "Send it faster."
-            ) from None
+        message = await self._next_part()
         self._read += len(message.get("body", b""))
         if self._most and self._read > self._most:
             raise _TooLarge(self._most)
         self._done = not message.get("more_body", False)
         return message
+
+    async def _next_part(self) -> Message:
+        until = self._deadline or time.monotonic() + self._seconds
+        while True:
+            left = max(0.0, until - time.monotonic())
+            try:
+                return await asyncio.wait_for(self._receive(), min(left, _LOOK))
+            except TimeoutError:
+                if self._is_ending():
+                    hint = "Send it again when it is back."
+                    raise Refused(503, "the server ends", hint) from None
+                if left <= _LOOK:
+                    late = f"the body did not come within {self._seconds:g} s"
+                    raise Refused(408, late, "Send it faster.") from None
 
 
 class _Response:
