@@ -15,6 +15,7 @@ import argparse
 import re
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -104,6 +105,16 @@ def learnt(workspace: Workspace, halves: Iterable[Sequence[Document]], wrong: bo
         print(f"{name:12} {counts}")
 
 
+@contextmanager
+def catalogue(folder: Path) -> Iterator[Workspace]:
+    """A new workspace of the products, with their vectors."""
+    with Workspace.open(init_workspace(folder)) as workspace:
+        names = {"key": "sku", "title": "title", "aliases": "german"}
+        workspace.add_kb(KB, DATA / "products.csv", options=names)
+        workspace.build()
+        yield workspace
+
+
 def main() -> None:
     """Print precision and recall, untrained and learnt."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -113,18 +124,16 @@ def main() -> None:
     parser.add_argument("--wrong", action="store_true", help="List what is missed or wrong.")
     options = parser.parse_args()
     documents = mails()
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = init_workspace(options.keep or Path(scratch) / "workspace")
-        with Workspace.open(folder) as workspace:
-            names = {"key": "sku", "title": "title", "aliases": "german"}
-            workspace.add_kb(KB, DATA / "products.csv", options=names)
-            workspace.build()
-            marked = [one for document in documents for one in document.mentions]
-            golds = sum(bool(one.gold) for one in marked)
-            print(f"{len(documents)} mails, {len(marked)} mentions, {golds} of a product")
-            counts = judged(workspace, documents, options.wrong)
-            print(f"{'untrained':12} {counts}")
-            learnt(workspace, (documents[::2], documents[1::2]), options.wrong)
+    with (
+        tempfile.TemporaryDirectory() as scratch,
+        catalogue(options.keep or Path(scratch) / "workspace") as workspace,
+    ):
+        marked = [one for document in documents for one in document.mentions]
+        golds = sum(bool(one.gold) for one in marked)
+        print(f"{len(documents)} mails, {len(marked)} mentions, {golds} of a product")
+        counts = judged(workspace, documents, options.wrong)
+        print(f"{'untrained':12} {counts}")
+        learnt(workspace, (documents[::2], documents[1::2]), options.wrong)
 
 
 if __name__ == "__main__":

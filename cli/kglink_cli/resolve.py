@@ -101,11 +101,11 @@ def resolve(
         lines = (line.decode("utf-8", errors="replace") for line in sys.stdin.buffer)
         each = (one for name in names for one in (lines if name == STDIN else [name]))
         given = (Row(cell_text(name), words) for name in each)
-        answers = (one for one in resolved_rows(linker, given, threshold) if one)
-        if as_json:
-            print_json_list(one.as_json() for one in answers)
+        answers = resolved_rows(linker, given, threshold)
+        if as_json:  # null for a line without a name, so that lines and answers go together
+            print_json_list(one.as_json() if one else None for one in answers)
         else:
-            _print(answers)
+            _print(one for one in answers if one)
 
 
 def _check(

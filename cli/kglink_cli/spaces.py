@@ -12,6 +12,7 @@ from typer import Argument, Option
 from kglink.config import CONFIG_FILE, all_settings, env_name, load_settings
 from kglink.errors import UsageError
 from kglink.workspace import find_workspace, init_workspace
+from kglink.workspace.folder import named_workspace
 from kglink.workspace.trust import allow, asks_of, not_allowed, revoke
 from kglink_cli import shared
 from kglink_cli.console import counted, note, print_json, print_table, progress, say
@@ -26,12 +27,13 @@ def init(
     context: typer.Context,
     folder: Path | None = Argument(
         None,
-        help="The folder, made where it is missing; else that of --workspace, else this one.",
+        help="The folder, made where it is missing; else that of --workspace or KGLINK_WORKSPACE, "
+        "else this one.",
         show_default=False,
     ),
 ) -> None:
     """Make a workspace: a folder with kglink.toml, in which store and spaces will lie."""
-    made = init_workspace(folder or context.obj or Path())
+    made = init_workspace(named_workspace(folder or context.obj) or Path())
     note("workspace", f"made {made / CONFIG_FILE}")
     note("next", "kglink add-kb NAME SOURCE")
 

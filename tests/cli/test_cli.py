@@ -299,7 +299,9 @@ def test_licences_of_everything(kglink: Kglink, demo: Path) -> None:
     }
 
 
-def test_init_and_workspace_option(kglink: Kglink, here: Path) -> None:
+def test_init_and_workspace_option(
+    kglink: Kglink, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     kglink("init", "one")
     again = kglink("init", "one", code=2)
     assert "is a workspace already" in again.err
@@ -309,6 +311,9 @@ def test_init_and_workspace_option(kglink: Kglink, here: Path) -> None:
     assert "two" in kglink("--workspace", "two", "init").err
     assert not (here / "kglink.toml").exists()
     assert kglink("--workspace", "two", "kbs", "--json").out.strip() == "[]"
+    monkeypatch.setenv("KGLINK_WORKSPACE", "three")
+    assert f"made {here / 'three'}" in kglink("init").err
+    assert f"made {here / 'four'}" in kglink("init", "four").err
 
 
 def test_add_kb_makes_the_workspace_that_is_named(

@@ -83,7 +83,8 @@ def test_names_are_answered_in_their_order(kglink: Kglink) -> None:
 
 def test_names_of_standard_input_as_json(kglink: Kglink) -> None:
     ran = kglink("resolve", "-", "--json", stdin="Heron\n\n osprey \r\n")
-    heron, osprey = json.loads(ran.out)
+    heron, blank, osprey = json.loads(ran.out)
+    assert blank is None
     assert heron == {
         "name": "Heron",
         "status": "match",
