@@ -36,6 +36,8 @@ from kglink_kbs.values import BadValue, checked, good_ones
 GUESSED = "auto"
 #: The first line of tables that Excel is to open with this delimiter.
 _SEPARATOR_LINE = re.compile(r"sep=([^\r\n\"])\r?\n")
+#: A row over more lines than these is told of: a quote may have taken in the rows behind it.
+_MANY_LINES = 100
 _PLAIN_QUOTES = "; where quotes are plain characters, --set quoting=none"
 
 
@@ -139,6 +141,9 @@ def _rows(
         if isinstance(row, csv.Error):
             bad = bad or bad_row(source.where(first), row, _PLAIN_QUOTES)
             lines.read_again()
+        elif len(lines.of_row) > _MANY_LINES:
+            told = f"the row of {source.where(first)} goes over {len(lines.of_row):,} lines"
+            problems.tell("long row", f"{told}: is a quote missing there?")
         lines.of_row.clear()
         if bad and not header_seen:
             # Without its header a table says nothing: no bad record, but a bad source.

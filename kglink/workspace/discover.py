@@ -173,15 +173,9 @@ def promote(
     known = opened.store.get_entities([*linked, *map(EntityId.parse, kept.named)])
     given = _given_names(linked, known, kept.named)
     # What is about to be done is written down before, so that it can always be undone.
-    promoted = {
-        one: tuple(dict.fromkeys((*kept.promoted.get(one, ()), *([kb] if one in own else []))))
-        for one in (*kept.promoted, *(one for one in own if one not in kept.promoted))
-    }
-    both = {
-        one: tuple(dict.fromkeys((*kept.named.get(one, ()), *given.get(one, ()))))
-        for one in {**kept.named, **given}
-    }
-    _note(opened, promoted, both)
+    promoted = _together(kept.promoted, dict.fromkeys(own, (kb,)))
+    named = _together(kept.named, given)
+    _note(opened, promoted, named)
     entities = [_entity(name, parts) for name, parts in sorted(own.items())]
     if entities:
         add_kb(opened, kb, entities, merge=True, progress=progress)
@@ -189,7 +183,7 @@ def promote(
         opened, own.keys(), {**dict.fromkeys(kept.answers, (kb,)), **promoted}
     )
     renamed = []
-    for name, names in both.items():
+    for name, names in named.items():
         entity = EntityId.parse(name)
         gone = set(names) - set(given.get(name, ()))
         if entity not in known and name not in given:
@@ -201,6 +195,16 @@ def promote(
     _note(opened, {one: kbs for one, kbs in promoted.items() if one in own}, given)
     build_if_stale(opened)
     return Promoted(tuple(EntityId(kb, one.key) for one in entities), tuple(renamed), removed)
+
+
+def _together(
+    one: Mapping[str, Sequence[str]], other: Mapping[str, Sequence[str]]
+) -> dict[str, tuple[str, ...]]:
+    """All keys of both, each with what both have of it."""
+    return {
+        key: tuple(dict.fromkeys((*one.get(key, ()), *other.get(key, ()))))
+        for key in {**one, **other}
+    }
 
 
 def _note(

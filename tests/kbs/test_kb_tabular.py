@@ -370,6 +370,15 @@ def test_a_quote_that_is_never_closed_costs_one_row(last: str) -> None:
     assert "table.csv, line 302" in problems.examples[0]
 
 
+def test_a_quote_that_ends_far_behind_is_told_of() -> None:
+    rows = [f"{number},Name {number},\n" for number in range(800)]
+    rows[300], rows[500] = '300,Name 300,"text\n', '500,Name 500,5 ft 3"\n'
+    problems = Problems()
+    assert len(read("id,title,text\n" + "".join(rows), problems)) == 600
+    told = "the row of table.csv, line 302 goes over 201 lines: is a quote missing there?"
+    assert problems.notes["long row"] == told
+
+
 def test_quotes_that_are_never_closed_take_linear_time() -> None:
     lines = "".join(f'{number},"b{number},\nc,d"e{number},\n' for number in range(20_000))
     began = time.process_time()
