@@ -215,6 +215,7 @@ def many(folder: Path, name: str, count: int) -> None:
             out.write(json.dumps({"id": f"{at:06}", "title": f"Thing {at}"}) + "\n")
 
 
+@pytest.mark.slow
 def test_two_processes_that_add_kbs_at_once(kglink: Kglink, here: Path) -> None:
     for name in ("one", "two"):
         many(here, f"{name}.jsonl", 20_000)

@@ -119,6 +119,7 @@ def test_a_part_counts_bad_texts_once_and_an_empty_name_is_none(
     assert "names no part" in kglink("link", lines, "--part", "", code=2).err
 
 
+@pytest.mark.slow
 def test_a_job_links_in_any_process_what_the_command_links(
     demo: Path, kglink: Kglink, tmp_path: Path
 ) -> None:

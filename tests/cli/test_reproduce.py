@@ -171,6 +171,7 @@ def test_the_examples_of_its_help(
     kglink(*shlex.split(example)[1:], *settings(data))
 
 
+@pytest.mark.slow
 def test_a_table_is_made_once_and_then_only_read(
     data: Path, workspaces: dict[str, Path], kglink: Kglink
 ) -> None:

@@ -27,6 +27,7 @@ def texts(folder: Path, count: int) -> Path:
     return made
 
 
+@pytest.mark.slow
 def test_workers_give_the_answers_of_one_process_in_its_order(
     demo_copy: Path, kglink: Kglink, tmp_path: Path
 ) -> None:

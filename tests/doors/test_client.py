@@ -74,7 +74,7 @@ def test_what_a_client_refuses_before_it_asks() -> None:
     with pytest.raises(UsageError, match="a table is no list of texts"):
         list(client.link(pd.DataFrame({"text": ["A heron."]})))
     with pytest.raises(UsageError, match="text 2 is of the type float"):
-        list(client.link(["A heron.", float("nan")]))  # type: ignore[list-item]
+        list(client.link(["A heron.", float("nan")]))  # type: ignore[list-item]  # as a frame gives it
     with pytest.raises(ServerError, match="does not answer"):  # the token is one that may be sent
         client.kbs()
     with pytest.raises(UsageError, match="letters that no header takes"):

@@ -244,6 +244,7 @@ LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
 JSON_ACCEPTED = {"accept": "application/json, text/event-stream"}
 
 
+@pytest.mark.slow
 def test_http_answers_the_same_to_this_machine_alone(folder: Path) -> None:
     async def ask(address: str) -> Any:
         async with Client(address) as client:

@@ -224,6 +224,7 @@ assert docs[0].ents[0]._.kglink["key"] == before.ents[0]._.kglink["key"] == "R1"
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("evidence", ["names", pytest.param("all", marks=pytest.mark.slow)])
 def test_two_processes_link_side_by_side(workspace: Path, tmp_path: Path, evidence: str) -> None:
     """After the parent has linked, whose libraries have threads that a forked child lacks."""

@@ -257,6 +257,7 @@ while True:
 """
 
 
+@pytest.mark.slow
 def test_kill_9_while_saving(master: Path, tmp_path: Path) -> None:
     folder = tmp_path / "model"
     shutil.copytree(master, folder)

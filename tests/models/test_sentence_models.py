@@ -142,6 +142,7 @@ def test_the_same_list_gives_the_same_bytes(saved: Callable[[str], Path]) -> Non
     assert vectors[0].tobytes() == vectors[1].tobytes()
 
 
+@pytest.mark.slow
 def test_prompts_and_modules_belong_to_the_name_of_a_model(
     saved: Callable[[str], Path], tmp_path: Path
 ) -> None:

@@ -220,6 +220,7 @@ def test_a_guess_asks_third_parties_and_a_named_adapter_does_not(
     assert mark.exists()
 
 
+@pytest.mark.slow
 def test_no_plugins_leaves_out_third_parties(site: Path) -> None:
     marks = [leaves_a_mark(site, group) for group in ("kglink", "kglink.commands")]
     for arguments in (["plugins", "--json"], ["--help"]):

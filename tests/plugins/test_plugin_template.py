@@ -107,6 +107,7 @@ def test_the_template_of_a_clone_is_the_one_that_the_wheel_ships() -> None:
     assert f"kglink_cli/{PACKAGED.name}" == target
 
 
+@pytest.mark.slow
 # ------------------------------------------------------------------------- every kind's tests
 def test_the_tests_of_every_kind_pass(tmp_path: Path) -> None:
     """All projects as if they were installed, their tests and contracts in one run."""

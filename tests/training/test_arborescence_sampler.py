@@ -332,6 +332,7 @@ class _StopError(Exception):
     """What a test stops a run with."""
 
 
+@pytest.mark.slow
 def test_a_run_that_was_stopped_goes_on_with_the_same_trees(
     store: Store, base: Path, tmp_path: Path
 ) -> None:

@@ -134,6 +134,7 @@ def test_a_training_that_damages_is_kept_unpublished_until_it_is_asked_for(
     assert linked(kglink) != before
 
 
+@pytest.mark.slow
 def test_a_training_that_helps_is_published_with_what_was_fitted(
     here: Path, kglink: Kglink, monkeypatch: pytest.MonkeyPatch
 ) -> None:

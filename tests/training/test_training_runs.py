@@ -213,6 +213,7 @@ def test_training_teaches(tmp_path: Path) -> None:
     assert (report.before["mean"]["R@1"], report.recalls["mean"]["R@1"]) == (found[0], max(found))
 
 
+@pytest.mark.slow
 # --------------------------------------------------------------------------- interruptions
 @pytest.mark.parametrize(
     "step", [pytest.param(5, marks=pytest.mark.slow), 17, pytest.param(29, marks=pytest.mark.slow)]
@@ -582,6 +583,7 @@ def test_a_kb_without_descriptions_is_told_of(url: str, base: Path, tmp_path: Pa
     assert set(notes) >= set(report.notes)
 
 
+@pytest.mark.slow
 # ------------------------------------------------------------------------ several processes
 @pytest.mark.parametrize(
     ("processes", "batch"), [(2, 8), pytest.param(3, 2, marks=pytest.mark.slow)]
