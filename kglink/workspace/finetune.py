@@ -354,7 +354,7 @@ def _of_this_run_alone(workspace: Opened, run: Path, found: Sequence[Compared]) 
     ends = _ends_of_searches(workspace.store)
     others = [
         one.settings
-        for one in list_runs(run.parent)
+        for one in (list_runs(run.parent) if found else ())
         if one.folder != run and "O" in one.settings.sources
     ]
 
