@@ -15,7 +15,14 @@ from typing import IO, Any, BinaryIO, NamedTuple, cast
 
 from kglink.errors import KglinkError, RecordError, SourceError, UnknownNameError, UsageError
 from kglink.sources import Source, check_text
-from kglink.sources.encoding import Dialect, bad_row, guess_dialect, marked_encoding, not_utf8
+from kglink.sources.encoding import (
+    Dialect,
+    bad_row,
+    guess_dialect,
+    marked_encoding,
+    not_utf8,
+    without_separator,
+)
 from kglink.text.printable import printable_line, same_length_line, spreadsheet_cell, writable
 
 #: A cell as its file has it.
@@ -74,8 +81,10 @@ class TextTable:
         self._encoding = unmarked.get(name, name)
         """What lines are written in: without a mark at the beginning of each."""
         wanted = set(columns)
-        text = head.decode("utf-8-sig", errors="replace")
-        delimiter = "\t" if source.head.name.lower().endswith((".tsv", ".tab")) else ""
+        text, said = without_separator(head.decode("utf-8-sig", errors="replace"))
+        self._says_delimiter = bool(said)
+        tabs = source.head.name.lower().endswith((".tsv", ".tab"))
+        delimiter = said or ("\t" if tabs else "")
         self.dialect: Dialect = guess_dialect(
             text, lambda header: 2 * len(wanted.intersection(header)) + (len(header) > 1), delimiter
         ).dialect
@@ -162,6 +171,8 @@ class TextTable:
         for row in self.dialect.rows(lines()):
             if isinstance(row, csv.Error):
                 raise bad_row(self._source.where(first), row) from row
+            if self._says_delimiter and first == 1:
+                row = []  # noqa: PLW2901 - that line is none of the table
             width = width or len(row)
             if len(row) > width:
                 raise RecordError(

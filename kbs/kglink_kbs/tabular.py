@@ -26,6 +26,7 @@ from kglink.sources.encoding import (
     first_rows,
     guess_dialect,
     not_utf8,
+    without_separator,
 )
 from kglink_kbs.entities import CODES, Descriptions, EntityFields, EntityMaker
 from kglink_kbs.keys import NO_CODE, KeyChoice, Rank, choose_key, ends_like
@@ -34,8 +35,6 @@ from kglink_kbs.values import BadValue, checked, good_ones
 
 #: The setting of a separator that is found by what the cells hold.
 GUESSED = "auto"
-#: The first line of tables that Excel is to open with this delimiter.
-_SEPARATOR_LINE = re.compile(r"sep=([^\r\n\"])\r?\n")
 #: A row over more lines than these is told of: a quote may have taken in the rows behind it.
 _MANY_LINES = 100
 _PLAIN_QUOTES = "; where quotes are plain characters, --set quoting=none"
@@ -86,7 +85,8 @@ class TabularAdapter:
 
     def read(self, source: Source, problems: Problems) -> Iterator[Record]:
         """Yield the entities of ``source`` in their order."""
-        head, delimiter = _without_separator(source.head)
+        text = source.head.head.decode("utf-8-sig", errors="replace")
+        head, delimiter = without_separator(text)
         settings = self._settings
         dialect = guess_table(head, settings.delimiter or delimiter, settings.quoting).dialect
         rows = _rows(source, dialect, problems, skipped=bool(delimiter))
@@ -198,16 +198,9 @@ class _Lines:
         self._again.extendleft(reversed(self.of_row[1:]))
 
 
-def _without_separator(head: SourceHead) -> tuple[str, str]:
-    """The beginning of a table, without the line by which Excel says its delimiter; and that."""
-    text = head.head.decode("utf-8-sig", errors="replace")
-    found = _SEPARATOR_LINE.match(text)
-    return (text[found.end() :], found[1]) if found else (text, "")
-
-
 def sniff_csv(head: SourceHead, *, tabs: bool = False) -> float:
     """Sure of a header that names an id and a title, with any delimiter but the tab."""
-    text, delimiter = _without_separator(head)
+    text, delimiter = without_separator(head.head.decode("utf-8-sig", errors="replace"))
     named = head.name.lower().endswith((".csv", ".tsv", ".tab"))
     if named and "\r" in text and "\n" not in text:
         return 0.0 if tabs else 0.3  # the adapter says what to do with old line ends

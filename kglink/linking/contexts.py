@@ -95,6 +95,8 @@ class PooledContexts:
     vectors: Sequence[FloatArray | None]
     instead: Sequence[FloatArray | None]
     """Fallback query where a mention has no context: its name's vector."""
+    _read: dict[str, tuple[IntArray, FloatArray]] = field(default_factory=dict)
+    """By KB the entities that were asked last, and their vectors: names come again in a text."""
 
     def near(self, kb: str, k: int) -> list[IntArray]:
         """For each mention the entities of one KB that are nearest."""
@@ -117,7 +119,11 @@ class PooledContexts:
         vector = self.vectors[mention]
         if vector is None or "text" not in segment.info.rows:
             return None
-        products = segment.vectors("text", entities) @ vector
+        asked, vectors = self._read.get(segment.kb, (None, None))
+        if asked is None or vectors is None or not np.array_equal(asked, entities):
+            vectors = segment.vectors("text", entities)
+            self._read[segment.kb] = entities, vectors
+        products = vectors @ vector
         return self.measure.evidence(products, vector, "text")
 
 

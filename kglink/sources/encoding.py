@@ -172,6 +172,7 @@ def _from_one_script(half: bytes) -> bool:
 
 
 Quoting = Literal["auto", "double", "none"]
+_SEPARATOR_LINE = re.compile(r"sep=([^\r\n\"])\r?\n")
 _DELIMITERS = (",", "\t", ";", "|")
 _ROWS = 200
 #: A cell between tabs that has quotes around it.
@@ -236,6 +237,12 @@ def first_rows(head: str, dialect: Dialect, width: int) -> list[list[str]]:
     every = dialect.rows(whole_lines(head))
     rows = (row for row in every if row and isinstance(row, list))
     return [row for row in islice(rows, 1, _ROWS) if len(row) == width]
+
+
+def without_separator(head: str) -> tuple[str, str]:
+    """The beginning of a table, without the line by which Excel says its delimiter; and that."""
+    found = _SEPARATOR_LINE.match(head)
+    return (head[found.end() :], found[1]) if found else (head, "")
 
 
 def whole_lines(head: str) -> list[str]:

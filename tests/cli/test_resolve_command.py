@@ -81,6 +81,16 @@ def test_names_are_answered_in_their_order(kglink: Kglink) -> None:
     assert new[:2] == ["qwxz", "new"]
 
 
+def test_the_line_by_which_excel_says_the_delimiter_stays(kglink: Kglink, tmp_path: Path) -> None:
+    table = tmp_path / "seen.csv"
+    table.write_bytes(b"sep=;\r\nday;bird\r\n1;Heron\r\n")
+    kglink("resolve", "--column", "bird", table, "-o", tmp_path / "out.csv")
+    lines = (tmp_path / "out.csv").read_bytes().split(b"\r\n")
+    assert lines[0] == b"sep=;"
+    assert lines[1].startswith(b"day;bird;bird_status;bird_id;")
+    assert lines[2].startswith(b"1;Heron;match;birds:h;")
+
+
 def test_names_of_standard_input_as_json(kglink: Kglink) -> None:
     ran = kglink("resolve", "-", "--json", stdin="Heron\n\n osprey \r\n")
     heron, blank, osprey = json.loads(ran.out)
