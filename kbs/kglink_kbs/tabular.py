@@ -136,8 +136,9 @@ def _rows(
     csv.field_size_limit(max(csv.field_size_limit(), source.limits.max_line_bytes))
     header_seen, lines = False, _Lines(source, problems, skipped)
     for row in dialect.rows(lines):
-        first = lines.of_row[0].number
-        bad = next((one.bad for one in lines.of_row if one.bad), None)
+        first, _, bad = lines.of_row[0]
+        if len(lines.of_row) > 1:
+            bad = next((one for *_, one in lines.of_row if one), None)
         if isinstance(row, csv.Error):
             bad = bad or bad_row(source.where(first), row, _PLAIN_QUOTES)
             lines.read_again()
@@ -155,11 +156,8 @@ def _rows(
             yield first, row
 
 
-class _Line(NamedTuple):
-    number: int
-    text: str
-    bad: RecordError | None
-    """Why the row that it belongs to is refused."""
+#: Its number, its text, and why the row that it belongs to is refused.
+_Line = tuple[int, str, RecordError | None]
 
 
 class _Lines:
@@ -180,18 +178,18 @@ class _Lines:
         return self
 
     def __next__(self) -> str:
-        one = self._again.popleft() if self._again else self._read()
-        self.of_row.append(one)
-        return one.text
-
-    def _read(self) -> _Line:
-        number, start, line = next(self._lines)
-        try:
-            return _Line(number, line.decode("utf-8") + "\n", None)
-        except UnicodeDecodeError as error:
-            text, place = line.decode("utf-8", errors="replace"), start + error.start
-            bad = not_utf8(self._source.where(number), line, place, self._source.file)
-            return _Line(number, text + "\n", bad)
+        if self._again:
+            number, text, bad = self._again.popleft()
+        else:
+            number, start, line = next(self._lines)
+            bad = None
+            try:
+                text = line.decode("utf-8") + "\n"
+            except UnicodeDecodeError as error:
+                text, place = line.decode("utf-8", errors="replace") + "\n", start + error.start
+                bad = not_utf8(self._source.where(number), line, place, self._source.file)
+        self.of_row.append((number, text, bad))
+        return text
 
     def read_again(self) -> None:
         """Give the lines of a bad row once more, but for its first."""

@@ -179,13 +179,12 @@ def train_detector(
     """Train a detector in the folder of a run, from the beginning or the last checkpoint."""
     done = folder / DETECTOR
     if TAGGER.is_there(done):
-        remove_work(done)
         manifest, steps = TAGGER.read(done), 0
     else:
         _check(texts)
         data = [[one.text, one.places] for part in (texts.train, texts.held_out) for one in part]
         manifest, steps = TagTask(texts, settings).run(done, data, checkpoint_steps, tell)
-        remove_work(done)
+    remove_work(done)
     return DetectorReport(done, manifest, steps, manifest.calibration.best.f1, texts)
 
 

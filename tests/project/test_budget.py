@@ -54,7 +54,7 @@ MOST: dict[str, Size] = {
     # Wikis as they are: subpages by the tails that repeat, prose in templates, types from boxes
     # and categories.
     # Pieces of dumps are parsed where the scratch folder is not seen. Long names have bounds.
-    "kbs/kglink_kbs": Size(10_468, 50, 114),
+    "kbs/kglink_kbs": Size(10_466, 50, 113),
     "doors/kglink_doors": Size(2_892, 16, 38),
     # Types of arrays are said once.
     "kglink": Size(1_631, 8, 52),
@@ -85,7 +85,7 @@ MOST: dict[str, Size] = {
     "kglink/text": Size(1_385, 13, 10),
     # Resumed runs of every kind are checked alike.
     # Rerankers that go on from another; a part of the mentions; mining and judging on a GPU.
-    "kglink/training": Size(5_237, 20, 62),
+    "kglink/training": Size(5_236, 20, 62),
     # Overlaps that a refused run takes back; what was promoted, and where.
     # Links reviewed by a person; rerankers that learn from lists of a file; plans;
     # jobs of chunks, and the workers of a Ray cluster, which encode as well.

@@ -103,8 +103,8 @@ class Guard:
                 raise refused
             streamed = self._limits.is_streamed(scope["path"])
             most = self._limits.bytes_of(scope["path"])
-            seconds = self._limits.seconds
-            body = _Body(receive, most, seconds, self._is_ending, streamed=streamed)
+            within = self._limits.seconds
+            body = _Body(receive, most, within, self._is_ending, streamed=streamed)
             await self._app(scope, body, answer)
         except Refused as refused:
             if not answer.status:
