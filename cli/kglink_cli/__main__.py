@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 
-from kglink_cli.interrupts import heed_interrupts, stopped_code, tell_of_stop
+from kglink_cli.interrupts import heed_interrupts, stop_came, stopped_code, tell_of_stop
 
 #: New objects between two searches for cycles that nothing refers to. Records hold none; with
 #: Python's own number a fifth of an ingest is such searches.
@@ -17,7 +17,9 @@ def main() -> None:
     gc.set_threshold(OBJECTS_BETWEEN_SEARCHES)
     try:
         from kglink_cli.main import run
-    except KeyboardInterrupt:
+    except BaseException:
+        if not stop_came():
+            raise
         tell_of_stop()
         raise SystemExit(stopped_code()) from None
     try:

@@ -26,7 +26,7 @@ _DEFAULTS: Mapping[signal.Signals, Callable[[int, FrameType | None], Any] | sign
 _AGAIN_S = 0.05
 
 _told = False
-_number: int = signal.SIGINT
+_number: int | None = None
 _go_on = _SAME_COMMAND
 
 
@@ -42,7 +42,7 @@ def forget_interrupts() -> None:
     """Leave signals to others again, unless one came."""
     global _told, _number, _go_on
     if _end not in map(signal.getsignal, _DEFAULTS):
-        _told, _number, _go_on = False, signal.SIGINT, _SAME_COMMAND
+        _told, _number, _go_on = False, None, _SAME_COMMAND
     for number, default in _DEFAULTS.items():
         if signal.getsignal(number) == _stop:
             signal.signal(number, default)
@@ -62,9 +62,14 @@ def go_on_by(words: str) -> None:
     _go_on = words
 
 
+def stop_came() -> bool:
+    """Whether a signal asked for a stop: libraries make other errors of the exception."""
+    return _number is not None
+
+
 def stopped_code() -> int:
     """The exit code of a command that a signal stopped: 130 of Ctrl-C, 143 of SIGTERM."""
-    return 128 + _number
+    return 128 + (_number or signal.SIGINT)
 
 
 def _write(message: str) -> None:
@@ -103,6 +108,6 @@ def _unraisable(lost: sys.UnraisableHookArgs) -> None:
         return
     for number in _DEFAULTS:
         signal.signal(number, _stop)
-    again = threading.Timer(_AGAIN_S, os.kill, (os.getpid(), _number))
+    again = threading.Timer(_AGAIN_S, os.kill, (os.getpid(), _number or signal.SIGINT))
     again.daemon = True
     again.start()

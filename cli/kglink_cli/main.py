@@ -27,6 +27,7 @@ from kglink_cli.console import note, print_error, say, tell
 from kglink_cli.interrupts import (
     forget_interrupts,
     heed_interrupts,
+    stop_came,
     stopped_code,
     tell_of_stop,
 )
@@ -149,6 +150,8 @@ def _finish_output() -> None:
 def _fail(error: Exception) -> NoReturn:
     if "--debug" in sys.argv or os.environ.get(DEBUG_VARIABLE, "") not in ("", "0"):
         raise error
+    if stop_came():
+        _stopped()
     what, code = f"{type(error).__name__}: {error}", 1
     message, hint = f"unexpected error: {what}", "This is a bug: --debug shows where."
     if isinstance(error, KglinkError):

@@ -141,6 +141,34 @@ main()
     assert (done.returncode, done.stderr.strip()) == (130, STOPPED)
 
 
+@pytest.mark.parametrize("where", ["kbs.open_workspace", "main.run"])
+def test_where_a_library_makes_another_error_of_it(here: Path, where: str) -> None:
+    """Pydantic does so while it builds its classes, and Rust while it reads weights."""
+    program = f"""
+import signal, sys, types
+from kglink_cli.__main__ import main
+signal.signal(signal.SIGTERM, signal.SIG_DFL)
+def library(*_):
+    try:
+        signal.raise_signal(signal.SIGTERM)
+    except KeyboardInterrupt:
+        raise ValueError("damaged") from None
+if "{where}" == "main.run":
+    class Module(types.ModuleType):
+        __getattr__ = library
+    sys.modules["kglink_cli.main"] = Module("kglink_cli.main")
+else:
+    from kglink_cli import kbs
+    kbs.open_workspace = library
+main()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program, "kbs"],
+        check=False, capture_output=True, text=True, timeout=WAIT_S,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr.strip()) == (143, STOPPED)
+
+
 @pytest.mark.slow
 def test_while_texts_are_linked(demo: Path) -> None:
     process = start("link", "-", "--lines")
