@@ -17,7 +17,6 @@ from kglink.arrays import DoubleArray
 from kglink.linking.fit import FOLDS, fold_of
 from kglink.linking.fit_threshold import JudgedLink, JudgedLinks, LinksKept, fit_threshold
 from kglink.linking.judge import FACTS, remembered_facts, with_scores
-from kglink.linking.memory import Memory
 from kglink.linking.pipeline import Linker
 from kglink.records import Document, EntityId, Link, OnProgress, Progress, Ranking
 
@@ -79,22 +78,23 @@ class _Text(NamedTuple):
 
 
 def fit_judge(
-    linker: Linker,
+    linker_without: Callable[[Sequence[Document]], Linker],
     documents: Sequence[Document],
-    *,
-    memory_without: Callable[[Sequence[Document]], Memory | None] = lambda documents: None,
     progress: OnProgress = lambda _: None,
 ) -> FittedJudge:
-    """The judge's weights for a linker that links everything, and the threshold of the best F1.
+    """The judge's weights, and the threshold of the best F1.
 
-    ``memory_without`` is the memory that some documents are not a part of.
+    ``linker_without`` is a linker that links everything, with the memory that some documents are
+    not a part of. Its detectors must not know their words either: what was learnt from a document
+    is found there too easily, and new words are then held for too little.
     """
     count = min(len(documents), MOST_DOCUMENTS)
     chosen = [documents[at * len(documents) // count] for at in range(count)]
     parts: list[list[_Text]] = []
     for fold in range(FOLDS):
         part = [one for one in chosen if fold_of(one) == fold]
-        parts.append(list(_texts(linker, part, memory_without(part))))
+        linker = linker_without(part)
+        parts.append(list(_texts(linker, part)))
         progress(Progress("documents of the judge", sum(map(len, parts)), count))
     rows = [_rows(part) for part in parts]
     start = np.array([linker.judge.weights.get(name, 0.0) for name in FACTS])
@@ -114,13 +114,13 @@ def fit_judge(
     )
 
 
-def _texts(linker: Linker, documents: Sequence[Document], memory: Memory | None) -> Iterator[_Text]:
+def _texts(linker: Linker, documents: Sequence[Document]) -> Iterator[_Text]:
     for document in documents:
         golds = {(one.start, one.end): one.gold for one in document.mentions}
-        rankings = linker.proposed(document.text, memory)
+        rankings = linker.proposed(document.text)
         texts = zip(
             rankings,
-            remembered_facts(rankings, memory),
+            remembered_facts(rankings, linker.memory),
             map(linker.decided, with_scores(linker.described(rankings), [1.0] * len(rankings))),
             strict=True,
         )

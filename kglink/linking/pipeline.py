@@ -128,6 +128,11 @@ class Linker:
         return self._search.scoring
 
     @property
+    def memory(self) -> Memory | None:
+        """What surfaces meant in annotated documents."""
+        return self._search.memory
+
+    @property
     def threshold(self) -> float:
         """The least probability of a link."""
         return self.judge.threshold
@@ -303,11 +308,7 @@ class Linker:
         """The mentions of some texts, judged, each with the described candidates of all KBs."""
         ranked = [_Ranked(text.source, [], []) for text in texts]
         for part in _parts(texts):
-            found = iter(
-                self._candidates(
-                    [one for _, mentions in part for one in mentions], self._search.memory
-                )
-            )
+            found = iter(self._candidates([one for _, mentions in part for one in mentions]))
             kept = [self._kept(list(islice(found, len(mentions)))) for _, mentions in part]
             described = iter(self.described([one for own, _ in kept for one in own]))
             for (at, _), (own, passed_over) in zip(part, kept, strict=True):
@@ -315,17 +316,15 @@ class Linker:
                 ranked[at].passed_over.extend(passed_over)
         return ranked
 
-    def proposed(self, text: str, memory: Memory | None) -> list[Ranking]:
-        """What is proposed in a text, with candidates by some memory, before it is judged."""
+    def proposed(self, text: str) -> list[Ranking]:
+        """What is proposed in a text, with candidates, before it is judged."""
         source = TextInput("", text)
-        return self._candidates(self._mentions(source, proposals(text, self.detectors)), memory)
+        return self._candidates(self._mentions(source, proposals(text, self.detectors)))
 
-    def _candidates(
-        self, mentions: Sequence[MentionInText], memory: Memory | None
-    ) -> list[Ranking]:
+    def _candidates(self, mentions: Sequence[MentionInText]) -> list[Ranking]:
         """The candidates of all KBs in one list for each mention."""
         limit = max(self._depth, LEAST_RIVALS)
-        found = self._search.with_memory(memory).find(mentions, self._kbs, limit=limit)
+        found = self._search.find(mentions, self._kbs, limit=limit)
         return [
             Ranking(mention, tuple(joint_ranking(by_kb, self._kbs)))
             for mention, by_kb in zip(mentions, found, strict=True)

@@ -357,8 +357,8 @@ class PostgreSQL(Backend):
 
     def settle(self, connection: Connection) -> None:
         """Sample the tables."""
-        for table in ("entities", "aliases", "parents", "documents", "mentions", "golds"):
-            connection.execute(text(f"ANALYZE {table}"))
+        for table in _SAMPLED:
+            connection.execute(text(f'ANALYZE "{table}"'))
 
     def explain(self, error: DBAPIError) -> StoreError | None:
         """By SQLSTATE, or by the driver's class where there was no connection."""
@@ -371,6 +371,12 @@ class PostgreSQL(Backend):
                 hint="Check that the server runs, and the name, user and password in the URL.",
             )
         return None
+
+
+#: The tables that bulk writes fill.
+_SAMPLED = (
+    "kbs", "entities", "aliases", "parents", "documents", "mentions", "golds", "overlaps",
+)  # fmt: skip
 
 
 def _lock_number(name: str) -> Any:

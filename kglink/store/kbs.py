@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from sqlalchemy import Column, ColumnElement, Table, case, func, select
+from sqlalchemy import Column, ColumnElement, ScalarSelect, Select, Table, case, func, select
 from sqlalchemy.engine import Connection
 
 from kglink.errors import StoreError, UnknownNameError
@@ -62,12 +62,20 @@ def is_readable() -> ColumnElement[bool]:
 
 def entity_exists(kb: Column[Any], key: Column[Any]) -> ColumnElement[bool]:
     """Whether the entity that two columns name is there."""
-    return (
-        select(entities.c.id)
-        .join(kbs, kbs.c.id == entities.c.kb_id)
-        .where(kbs.c.name == kb, is_readable(), entities.c.key == key)
-        .exists()
-    )
+    return _entity(kb, key).exists()
+
+
+def entity_number(kb: Column[Any], key: Column[Any]) -> ScalarSelect[Any]:
+    """The number of the entity that two columns name; NULL where it is not there.
+
+    It is looked up for each row: a server may answer `entity_exists` by reading all entities.
+    """
+    return _entity(kb, key).scalar_subquery()
+
+
+def _entity(kb: Column[Any], key: Column[Any]) -> Select[Any]:
+    joined = select(entities.c.id).join(kbs, kbs.c.id == entities.c.kb_id)
+    return joined.where(kbs.c.name == kb, is_readable(), entities.c.key == key)
 
 
 def kb_ids(connection: Connection, *, also: int = -1) -> dict[str, int]:

@@ -22,7 +22,7 @@ from sqlalchemy.engine import Connection
 from kglink.errors import StoreError, UsageError
 from kglink.records import EntityId, Overlap, OverlapRun, Verdict
 from kglink.store.database import Database, Row, chunks, keys_by_kb, pages
-from kglink.store.kbs import entity_exists, is_readable, kb_id, kb_ids
+from kglink.store.kbs import entity_exists, entity_number, is_readable, kb_id, kb_ids
 from kglink.store.schema import kbs, overlap_runs, overlaps, store_state
 from kglink.store.values import json_of
 from kglink.store.verdicts import KB_SOURCE, PAIR_COLUMNS, pair_of, text_hashes, touch
@@ -46,6 +46,28 @@ _Side = tuple[Column[Any], Column[Any]]
 _LEFT: _Side = (o.left_kb, o.left_key)
 _RIGHT: _Side = (o.right_kb, o.right_key)
 _ARE_THERE = entity_exists(*_LEFT), entity_exists(*_RIGHT)
+_NUMBERS = entity_number(*_LEFT).label("left_number"), entity_number(*_RIGHT).label("right_number")
+
+
+def _parts(
+    left: str | None, right: str | None, names: Sequence[str]
+) -> Iterator[tuple[list[ColumnElement[bool]], tuple[Column[Any], ...]]]:
+    """The overlaps of all KBs, of one, or of two, in parts that an index has in order.
+
+    Each with the columns of that order: a condition that joins two orders by OR would have all
+    rows that are left read and sorted again for each page.
+    """
+    kb = left or right
+    if left and right:
+        low, high = sorted((left, right))
+        yield [o.left_kb == low, o.right_kb == high], (o.left_key, o.right_key)
+    elif kb:
+        for other in names:
+            if other < kb:
+                yield [o.left_kb == other, o.right_kb == kb], (o.left_key, o.right_key)
+        yield [o.left_kb == kb], (o.left_key, o.right_kb, o.right_key)
+    else:
+        yield [], PAIR_COLUMNS
 
 
 class OverlapTable:
@@ -92,6 +114,7 @@ class OverlapTable:
                     )  # fmt: skip
                 if made is not None:
                     connection.execute(insert(overlap_runs).values(astuple(made)))
+                self._db.backend.settle(connection)
         return saved
 
     def _replace(self, connection: Connection, left: str, right: str, spool: IO[str]) -> None:
@@ -123,19 +146,21 @@ class OverlapTable:
         with self._db.read() as connection:
             for name in filter(None, (left, right)):
                 kb_id(connection, name)
-        where = [o.probability >= min_probability, *_ARE_THERE]
-        where += [or_(o.left_kb == name, o.right_kb == name) for name in (left, right) if name]
+            names = sorted(kb_ids(connection))
+        where = [o.probability >= min_probability]
         if verdict is not None:
             where.append(o.verdict == verdict)
         if judged is not None:
             where.append(o.verdict.is_not(None) if judged else o.verdict.is_(None))
         if stale:  # the database can say whether it may be so
             where.append(o.left_text_hash.is_not(None))
-        query = select(*_READ).where(*where)
-        for page in pages(self._db, query, BATCH, *PAIR_COLUMNS):
-            for row, is_stale in zip(page, self._stale(page), strict=True):
-                if stale in (None, is_stale):
-                    yield _overlap(row, left, right, is_stale)
+        for of_kbs, place in _parts(left, right, names):
+            query = select(*place, *_READ, *_NUMBERS)
+            for page in pages(self._db, query.where(*of_kbs, *where), BATCH, *place):
+                rows = [row[len(place) : -2] for row in page if None not in row[-2:]]
+                for row, is_stale in zip(rows, self._stale(rows), strict=True):
+                    if stale in (None, is_stale):
+                        yield _overlap(row, left, right, is_stale)
 
     def overlap(self, left: EntityId, right: EntityId) -> Overlap | None:
         """The overlap of two entities; None where it or one of them is not there."""

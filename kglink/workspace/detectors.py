@@ -91,7 +91,9 @@ class NamesWithMemory:
     def __init__(self, names: SpaceNames, memory: Store | PartOfMemory, kbs: Sequence[str]) -> None:
         self._names, self._memory, self._kbs = names, memory, frozenset(kbs)
         self._remembers = bool(memory.memory_sources())
-        self.cache_dir, self.fingerprint = names.cache_dir, names.fingerprint
+        # A part of memory is asked once: its compiled names would push out those of the whole.
+        self.cache_dir = None if isinstance(memory, PartOfMemory) else names.cache_dir
+        self.fingerprint = names.fingerprint
         if self._remembers:
             self.fingerprint = digest_of([names.fingerprint, memory.memory_state(), *sorted(kbs)])
 

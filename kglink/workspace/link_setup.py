@@ -20,7 +20,6 @@ from kglink.linking.corrected import Corrected
 from kglink.linking.fit_clusterer import ClustererChoice, read_choice
 from kglink.linking.judge import SpanJudge, default_weights
 from kglink.linking.kinds import EvidenceKind
-from kglink.linking.memory import Memory
 from kglink.linking.pipeline import Linker
 from kglink.linking.read_together import READ, ReadTogether
 from kglink.linking.reading import MentionReader
@@ -75,7 +74,7 @@ class Fitted(NamedTuple):
 
 
 #: The memory that some documents are judged by.
-MemoryWithout = Callable[[Sequence[Document]], Memory]
+MemoryWithout = Callable[[Sequence[Document]], Store | PartOfMemory]
 
 
 def memory_without(store: Store, docs: Iterable[str]) -> MemoryWithout:
@@ -212,8 +211,16 @@ class LinkSetup:
         scoring = fit_rankings(rankings, search.scoring)
         if not annotation_of(merged_texts("", known)).partial:
             links_all = replace(unfitted, link=without_auto(unfitted.link)).changed(threshold=0.0)
-            linker = links_all.linker(unfitted.search(scoring=scoring))
-            judge = fit_judge(linker, known, memory_without=memory_without, progress=progress)
+            judging = unfitted.search(scoring=scoring)
+            whole = links_all.linker(judging)
+
+            def linker_without(part: Sequence[Document]) -> Linker:
+                memory = memory_without(part)
+                if not isinstance(memory, PartOfMemory):
+                    return whole
+                return links_all.linker(judging.with_memory(memory), memory=memory)
+
+            judge = fit_judge(linker_without, known, progress)
             scoring = replace(
                 scoring, spans=judge.weights, threshold=judge.threshold, links=judge.links
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from itertools import pairwise
 from pathlib import Path
@@ -11,11 +12,13 @@ import numpy as np
 import pytest
 from conftest import Kglink
 
+from kglink.linking.fit import fold_of
 from kglink.linking.fit_judge import _links, _texts
 from kglink.linking.fit_threshold import JudgedLink, JudgedLinks, LinksKept, fit_threshold
 from kglink.linking.judge import FACTS
+from kglink.linking.pipeline import Linker
 from kglink.linking.scoring import DEFAULT_THRESHOLD
-from kglink.records import Document, LinkedDocument, TextInput
+from kglink.records import Document, EntityId, LinkedDocument, Mention, Ranking, TextInput
 from kglink.workspace import Workspace, init_workspace
 from marked_mails import EXAMPLES, marked_texts
 
@@ -145,7 +148,7 @@ def test_what_the_fit_counts_is_what_a_link_gives(
     with Workspace.open(demo_master, flags={"link.threshold": 0.0}) as workspace:
         linker = workspace.linker()
         weights = np.array([linker.judge.weights.get(name, 0.0) for name in FACTS])
-        counted = _links(linker, [*_texts(linker, documents, None)], weights)
+        counted = _links(linker, [*_texts(linker, documents)], weights)
     assert counted.wanted == sum(bool(one.gold) for d in documents for one in d.mentions)
     for threshold, answers in at.items():
         right = links = 0
@@ -194,3 +197,42 @@ def test_fit_says_which_threshold_it_chose_and_the_next_link_has_it(fitted_shop:
     (document,) = json.loads(other.out)
     assert document["entities"] == []
     assert len(document["rejected"]) >= 5
+
+
+def test_a_document_is_judged_without_its_own_words(
+    fitted_shop: Kglink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Words learnt from it are found there too easily: new words were then held for too little."""
+    kestrel = (EntityId("garden", "G27"),)
+    texts = {
+        f"Das {word} surrt, der Kestrel nicht.": word for word in ("Wurzelding", "Zitterding")
+    }
+    documents = [
+        Document(word, text, tuple(
+            Mention(at, at + len(name), name, kestrel)
+            for name in (word, "Kestrel") for at in (text.index(name),)
+        ))
+        for text, word in texts.items()
+    ]  # fmt: skip
+    assert len({fold_of(one) for one in documents}) == 2
+    proposed: dict[str, list[str]] = {}
+
+    def spied(linker: Linker, text: str) -> list[Ranking]:
+        found = found_in(linker, text)
+        proposed[text] = [one.mention.surface for one in found]
+        return found
+
+    found_in = Linker.proposed
+    folder = Path(os.environ["KGLINK_WORKSPACE"])
+    cache = folder / "spaces" / "default" / "cache"
+    with Workspace.open(folder) as workspace:
+        workspace.add_kb("things", documents, links_to=["garden"])
+        workspace.learn("things")
+        (linked,) = workspace.link([next(iter(texts))])
+        assert [one.surface for one in linked.links] == ["Wurzelding", "Kestrel"]
+        before = {one.name for one in cache.iterdir()}
+        monkeypatch.setattr(Linker, "proposed", spied)
+        workspace.fit("things")
+        after = {one.name for one in cache.iterdir()}
+    assert list(proposed.values()) == [["Kestrel"]] * 2
+    assert after == before  # the names of a part of memory are asked once, and not kept
