@@ -131,6 +131,9 @@ REPLACED_BY, CONSIDER = "IAO:0100001", "oboInOwl:consider"
 
 Record = Entity | Document | CodeMapping
 
+#: Begins the source of a verdict that the mappings of a KB brought.
+KB_SOURCE = "kb:"
+
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
@@ -159,6 +162,11 @@ class Overlap:
     def was_found(self) -> bool:
         """Whether a search found it; what people or mappings only said has no other evidence."""
         return bool(self.evidence.keys() - {"mapping"})
+
+    @property
+    def judged_by_kb(self) -> str:
+        """The KB whose mappings brought the verdict; empty where nobody did, or a person."""
+        return self.source.removeprefix(KB_SOURCE) if self.source.startswith(KB_SOURCE) else ""
 
     def as_json(self) -> dict[str, object]:
         """A plain dictionary, as `kglink overlap show --json` prints it."""

@@ -303,7 +303,7 @@ def remove(
 ) -> None:
     """Remove a KB with its documents and overlaps; spaces keep it until they are built again."""
     with open_workspace(context) as workspace:
-        info = workspace.kb(name)
+        info = workspace.store.kb(name, half_removed=True)
         held = f"{counted(info.entities, 'entity')} and {counted(info.documents, 'document')}"
         if not yes:
             typer.confirm(f"Remove {name} with {held}?", abort=True, err=True)

@@ -177,9 +177,14 @@ class Weighing:
 def likeliest(
     found: Mapping[tuple[str, str], float], verdicts: Verdicts, least: float = 0.5
 ) -> set[tuple[str, str]]:
-    """The likeliest pairs in which no entity is twice; what people said of a pair comes first."""
-    pairs = [pair for pair in found if verdicts.get(pair) != "wrong"]
-    probabilities = [1.0 if verdicts.get(pair) == "correct" else found[pair] for pair in pairs]
+    """The likeliest pairs in which no entity is twice; what people said of a pair comes first.
+
+    What they call correct takes its entities whether it was found or not.
+    """
+    sure = dict.fromkeys((pair for pair, said in verdicts.items() if said == "correct"), 1.0)
+    known = {**found, **sure}
+    pairs = [pair for pair in known if verdicts.get(pair) != "wrong"]
+    probabilities = [known[pair] for pair in pairs]
     lefts, rights = [left for left, _ in pairs], [right for _, right in pairs]
     kept = assign_one_to_one(lefts, rights, probabilities, least)
     return {pair for pair, is_kept in zip(pairs, kept.tolist(), strict=True) if is_kept}

@@ -29,12 +29,12 @@ from kglink.store.values import KBInfo, Totals, json_of
 _TOTALS = tuple(one.name for one in dataclasses.fields(Totals))
 
 
-def read_kbs(db: Database) -> list[KBInfo]:
-    """All KBs in the order in which they were added."""
+def read_kbs(db: Database, *, half_removed: bool = False) -> list[KBInfo]:
+    """All KBs in the order in which they were added; ``half_removed``: those that should go too."""
     query = (
         select(kbs, ingests.c.kb_id.label("running"))
         .join_from(kbs, ingests, ingests.c.kb_id == kbs.c.id, isouter=True)
-        .where(kbs.c.removing == 0)
+        .where(kbs.c.removing.in_((0, int(half_removed))))
         .order_by(kbs.c.id)
     )
     with db.read() as connection:

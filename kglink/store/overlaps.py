@@ -20,12 +20,18 @@ from sqlalchemy import Column, ColumnElement, delete, exists, insert, or_, selec
 from sqlalchemy.engine import Connection
 
 from kglink.errors import StoreError, UsageError
-from kglink.records import EntityId, Overlap, OverlapRun, Verdict
+from kglink.records import KB_SOURCE, EntityId, Overlap, OverlapRun, Verdict
 from kglink.store.database import Database, Row, chunks, keys_by_kb, pages
 from kglink.store.kbs import entity_exists, entity_number, is_readable, kb_id, kb_ids
 from kglink.store.schema import kbs, overlap_runs, overlaps, store_state
 from kglink.store.values import json_of
-from kglink.store.verdicts import KB_SOURCE, PAIR_COLUMNS, pair_of, text_hashes, touch
+from kglink.store.verdicts import (
+    PAIR_COLUMNS,
+    apply_mappings,
+    pair_of,
+    text_hashes,
+    touch,
+)
 
 BATCH = 2000
 LOOKUP_PAGE = 500
@@ -119,13 +125,16 @@ class OverlapTable:
 
     def _replace(self, connection: Connection, left: str, right: str, spool: IO[str]) -> None:
         both = (o.left_kb == left) & (o.right_kb == right)
-        connection.execute(delete(overlaps).where(both & o.verdict.is_(None)))
         # What people judged stays, but not the evidence of a search that found it before.
-        of_people = ~o.source.startswith(KB_SOURCE, autoescape=True)
-        connection.execute(update(overlaps).where(both & of_people).values(evidence="{}"))
+        of_mappings = both & o.source.startswith(KB_SOURCE, autoescape=True)
+        apply_again = connection.scalar(select(exists().where(of_mappings)))
+        connection.execute(delete(overlaps).where(or_(both & o.verdict.is_(None), of_mappings)))
+        connection.execute(update(overlaps).where(both).values(evidence="{}"))
         upsert = self._db.backend.upsert(overlaps, ["probability", "evidence"])
         for lines in chunks(spool, BATCH):
             self._db.bulk(connection, upsert, [tuple(json.loads(line)) for line in lines])
+        if apply_again:
+            apply_mappings(self._db, connection)
 
     def overlaps(
         self,

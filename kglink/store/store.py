@@ -96,9 +96,12 @@ class Store(OverlapTable, VerdictTable, MemoryTable):
         """All KBs in the order in which they were added."""
         return read_kbs(self._db)
 
-    def kb(self, name: str) -> KBInfo:
-        """One KB; UnknownNameError where there is none of that name."""
-        found = {info.name: info for info in self.kbs()}
+    def kb(self, name: str, *, half_removed: bool = False) -> KBInfo:
+        """One KB; UnknownNameError where there is none of that name.
+
+        ``half_removed``: also one whose removal was stopped, which `remove_kb` finishes.
+        """
+        found = {info.name: info for info in read_kbs(self._db, half_removed=half_removed)}
         if name not in found:
             raise UnknownNameError("KB", name, found)
         return found[name]

@@ -17,19 +17,20 @@ from sqlalchemy.engine import Connection
 
 from kglink.errors import UsageError
 from kglink.files.digest import text_digest
-from kglink.records import EntityId, Judgement, Verdict
+from kglink.records import KB_SOURCE, EntityId, Judgement, Verdict
 from kglink.store.code_lookup import CodeLookup
 from kglink.store.database import Database, chunks, keys_by_kb, pages, rows_in
-from kglink.store.kbs import kb_ids
-from kglink.store.schema import entities, mappings, overlaps, store_state
+from kglink.store.kbs import is_readable, kb_ids
+from kglink.store.schema import entities, kbs, mappings, overlaps, store_state
+from kglink.store.values import json_of
 
 BATCH = 2000
 MAPPINGS_PAGE = 250
 #: The evidence of an overlap that nothing but a mapping speaks for; a search that finds it as
 #: well writes its own.
 MAPPING_EVIDENCE = "mapping"
-#: Begins the source of a verdict that the mappings of a KB brought.
-KB_SOURCE = "kb:"
+#: How the text of such evidence begins.
+_OF_MAPPING = f'{{"{MAPPING_EVIDENCE}"'
 
 #: The columns of a pair's primary key.
 Pair = tuple[str, str, str, str]
@@ -127,6 +128,20 @@ class VerdictTable:
                     new.append((*pair, probability, "{}", *columns))
             self._db.bulk(connection, _set_said, known)
             self._db.bulk(connection, _insert, new)
+            _forget_unfounded(self._db, connection, [pair for pair, one in said.items() if not one])
+
+
+def _forget_unfounded(db: Database, connection: Connection, cleared: Sequence[Pair]) -> None:
+    """Remove pairs that nothing speaks for any more; what only mappings say counts again."""
+    evidence: dict[Pair, str] = {}
+    query = select(*PAIR_COLUMNS, o.evidence)
+    for *pair, known in rows_in(connection, query, tuple_(*PAIR_COLUMNS), cleared):
+        evidence[pair[0], pair[1], pair[2], pair[3]] = known
+    nothing = [pair for pair, known in evidence.items() if known == "{}"]
+    for some in chunks(nothing, MAPPINGS_PAGE):
+        connection.execute(delete(overlaps).where(tuple_(*PAIR_COLUMNS).in_(some)))
+    if any(known.startswith(_OF_MAPPING) for known in evidence.values()):
+        apply_mappings(db, connection)
 
 
 def standing_verdicts(connection: Connection, pairs: Sequence[Pair]) -> dict[Pair, str | None]:
@@ -168,25 +183,54 @@ def apply_verdicts(
 
     Says how many such mappings join no entities of two KBs among ``links_to`` (all if empty).
     """
-    take_back_verdicts(connection, name)
+    taken_back = take_back_verdicts(connection, name)
     known = kb_ids(connection, also=kb_id)
+    open_ends = _apply_of(db, connection, kb_id, name, links_to, known)
+    if taken_back:
+        apply_mappings(db, connection, known)
+    return open_ends
+
+
+def apply_mappings(
+    db: Database, connection: Connection, known: Mapping[str, int] | None = None
+) -> None:
+    """Judge what the mappings of any KB speak of and nobody has judged."""
+    m, k = mappings.c, kbs.c
+    has_some = exists().where(m.kb_id == k.id, m.verdict != "")
+    query = select(k.id, k.name, k.links_to).where(is_readable(), has_some).order_by(k.id)
+    known = known or kb_ids(connection)
+    for number, name, links_to in connection.execute(query).all():
+        linked = list(map(str, json_of(links_to, list, "kbs.links_to")))
+        _apply_of(db, connection, number, name, linked, known)
+
+
+def take_back_verdicts(connection: Connection, name: str) -> bool:
+    """Forget what the mappings of KB ``name`` said of overlaps; whether there was anything."""
+    mine = o.source == KB_SOURCE + name
+    if not connection.scalar(select(exists().where(mine))):
+        return False
+    touch(connection)
+    alone = o.evidence.startswith(_OF_MAPPING)
+    connection.execute(delete(overlaps).where(mine, alone))
+    connection.execute(update(overlaps).where(mine).values(verdict=None, source=""))
+    return True
+
+
+def _apply_of(
+    db: Database,
+    connection: Connection,
+    kb_id: int,
+    name: str,
+    links_to: Sequence[str],
+    known: Mapping[str, int],
+) -> int:
+    """Apply the mappings of one KB; says how many join no entities of two KBs."""
     numbers = {kb: number for kb, number in known.items() if kb in links_to or not links_to}
     m = mappings.c
     query = select(m.id, m.subject_code, m.object_code, m.confidence, m.verdict)
     query = query.where(m.kb_id == kb_id, m.verdict != "")
     read = pages(connection, query, MAPPINGS_PAGE, m.id)
     return sum(_apply(db, connection, page, name, numbers) for page in read)
-
-
-def take_back_verdicts(connection: Connection, name: str) -> None:
-    """Forget what the mappings of KB ``name`` said of overlaps."""
-    mine = o.source == KB_SOURCE + name
-    if not connection.scalar(select(exists().where(mine))):
-        return
-    touch(connection)
-    alone = o.evidence.startswith(f'{{"{MAPPING_EVIDENCE}"')
-    connection.execute(delete(overlaps).where(mine, alone))
-    connection.execute(update(overlaps).where(mine).values(verdict=None, source=""))
 
 
 def _apply(

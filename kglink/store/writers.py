@@ -52,7 +52,7 @@ from kglink.store.schema import (
     xrefs,
 )
 from kglink.store.values import Tally
-from kglink.store.verdicts import take_back_verdicts, touch
+from kglink.store.verdicts import apply_mappings, take_back_verdicts, touch
 
 #: How many keys are looked up in one statement: it is compiled once, with all its parameters.
 LOOKUP_SIZE = 250
@@ -235,7 +235,8 @@ def remove_kb(db: Database, kb_id: int, name: str) -> None:
     with db.write() as connection:
         touch(connection)
         forget_runs(connection, name)
-        take_back_verdicts(connection, name)
+        if take_back_verdicts(connection, name):
+            apply_mappings(db, connection)
         touches = or_(overlaps.c.left_kb == name, overlaps.c.right_kb == name)
         connection.execute(delete(overlaps).where(touches, overlaps.c.verdict.is_(None)))
         last = connection.scalar(select(kbs.c.revision).where(mine))

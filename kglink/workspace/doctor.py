@@ -34,6 +34,8 @@ _LIBRARIES = (
     "kglink", "torch", "transformers", "faiss-cpu", "faiss-gpu", "numpy", "scipy", "sqlalchemy",
     "pluggy", "typer",
 )  # fmt: skip
+#: What helps where the database itself is broken.
+_RESTORE = "Put a copy of the store back, or add its KBs to a new workspace."
 #: Bytes of disk or memory.
 _LITTLE = 2 * 2**30
 UNKNOWN_LICENCE = "not said"
@@ -128,7 +130,8 @@ def _workspace_checks(named: Path | None, *, trust: bool) -> Iterator[Check]:
             if not problems:
                 yield Check("store", "ok", f"{len(infos)} KBs, {entities:,} entities")
             for problem in problems:
-                yield Check("store", "bad", problem, "Run the add-kb that was interrupted again.")
+                is_damaged = problem.startswith("damaged")
+                yield Check("store", "bad", problem, _RESTORE if is_damaged else "")
             for info in infos:
                 if not info.licence:
                     what = f"nobody said which licence {info.name} has"

@@ -258,8 +258,11 @@ def kb(opened: Opened, name: str) -> KBInfo:
 
 
 def remove_kb(opened: Opened, name: str) -> KBInfo:
-    """Remove a KB with its documents and overlaps; spaces keep it until they are built again."""
-    info = opened.store.kb(name)
+    """Remove a KB with its documents and overlaps; spaces keep it until they are built again.
+
+    A removal that was stopped is finished.
+    """
+    info = opened.store.kb(name, half_removed=True)
     opened.store.remove_kb(name)
     return info
 

@@ -25,7 +25,7 @@ from kglink.overlap.review.journal import (
     wilson_interval,
 )
 from kglink.overlap.review.session import Review, last_review, open_review
-from kglink.records import EntityId, Judgement
+from kglink.records import EntityId, Judgement, Verdict
 from kglink.store import Store
 from review_support import LEFT, PLAN, RIGHT, kb_entities, pair, verdicts
 from store_support import job
@@ -285,6 +285,23 @@ def test_a_killed_process_had_written_down_more_than_it_did(folder: Path, review
     assert verdicts(reviewed)[left] == "wrong"  # looking changes nothing
     with open_review(folder / "reviews", reviewed, PLAN):
         assert left not in verdicts(reviewed)
+
+
+@pytest.mark.parametrize("undone", [False, True])
+def test_what_was_said_elsewhere_meanwhile_stays(
+    folder: Path, reviewed: Store, undone: bool
+) -> None:
+    """The last answer, or its undoing, is not carried out once more."""
+    left, right = draw(PLAN, reviewed.overlaps(LEFT, RIGHT)).pairs[0]
+    with open_review(folder / "reviews", reviewed, PLAN) as review:
+        review.answer("correct")
+        if undone:
+            review.undo()
+    pair = EntityId(LEFT, left), EntityId(RIGHT, right)
+    meanwhile: Verdict | None = "correct" if undone else None
+    reviewed.set_verdict(*pair, meanwhile)
+    with open_review(folder / "reviews", reviewed, PLAN):
+        assert verdicts(reviewed).get(left) == meanwhile
 
 
 def test_a_pair_whose_entity_is_gone_is_left_out(folder: Path, reviewed: Store) -> None:

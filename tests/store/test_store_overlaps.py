@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import combinations, permutations
 
 import pytest
 
 from kglink.errors import UnknownNameError, UsageError
 from kglink.records import EntityId, Overlap
-from kglink.store import Store
+from kglink.store import Store, overlaps
 from store_support import Stopped, broken_off, entity, job
 
 pytest_plugins = ["store_fixtures"]
@@ -109,13 +110,53 @@ def test_verdicts_live_through_new_runs_updates_and_removal(filled: Store) -> No
 
 
 def test_a_verdict_can_be_taken_back(filled: Store) -> None:
-    filled.save_overlaps("wiki", "doid", [pair("wiki:1", "doid:1")])
+    filled.save_overlaps("wiki", "doid", [pair("wiki:1", "doid:1", name=1)])
     filled.set_verdict(name("wiki:1"), name("doid:1"), "unclear")
     assert [found.verdict for found in filled.overlaps()] == ["unclear"]
     filled.set_verdict(name("wiki:1"), name("doid:1"), None)
-    assert list(filled.overlaps("wiki")) == [pair("wiki:1", "doid:1")]
+    assert list(filled.overlaps("wiki")) == [pair("wiki:1", "doid:1", name=1)]
     filled.save_overlaps("wiki", "doid", [])
     assert list(filled.overlaps()) == []
+
+
+def test_a_pair_that_nothing_speaks_for_goes_with_its_verdict(filled: Store) -> None:
+    """It was an accepted overlap that nobody had found and nobody had called correct."""
+    pair_of = name("wiki:1"), name("doid:1")
+    filled.set_verdict(*pair_of, "correct")
+    filled.set_verdict(*pair_of, None)
+    assert list(filled.overlaps()) == []
+    filled.save_overlaps("wiki", "doid", [pair("wiki:1", "doid:1", name=1)])
+    filled.set_verdict(*pair_of, "correct")
+    filled.save_overlaps("wiki", "doid", [])  # a later search does not find it
+    filled.set_verdict(*pair_of, None)
+    assert list(filled.overlaps()) == []
+    assert filled.counterparts([name("wiki:1")]) == {}
+
+
+def test_parts_are_the_whole(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Overlaps of one KB and of two, page by page, against all of them sifted."""
+    for kb in "cabd":
+        store.ingest(job(kb), [entity(str(number)) for number in range(9)])
+    for left, right in combinations("abcd", 2):
+        pairs = [pair(f"{left}:{n}", f"{right}:{n * n % 9}", n / 9, name=1) for n in range(9)]
+        store.save_overlaps(left, right, pairs)
+    store.remove_entities("c", ["4"])
+    monkeypatch.setattr(overlaps, "BATCH", 5)
+    everything = list(store.overlaps())
+    assert len(everything) == 54 - 5  # c:4 is in one as left, in four as right
+    for kb in "abcd":
+        mine = [one for one in everything if kb in (one.left.kb, one.right.kb)]
+        assert list(store.overlaps(kb)) == [
+            one if one.left.kb == kb else replace(one, left=one.right, right=one.left)
+            for one in mine
+        ]
+    for left, right in permutations("abcd", 2):
+        both = [one for one in everything if {one.left.kb, one.right.kb} == {left, right}]
+        found = list(store.overlaps(left, right))
+        assert {one.left.kb for one in found} == {left}
+        assert [sorted((one.left, one.right)) for one in found] == [
+            sorted((one.left, one.right)) for one in both
+        ]
 
 
 def test_a_pair_that_nothing_found_can_be_judged(filled: Store) -> None:

@@ -102,6 +102,44 @@ def test_the_verdict_of_a_mapping_is_put_back_as_one(filled: Store) -> None:
     assert filled.judgement(*pair) is None
 
 
+def test_what_two_kbs_say_stays_when_one_goes(filled: Store) -> None:
+    pair = EntityId("doid", "D:2"), EntityId("hp", "H:2")
+    for kb in ("pairs", "others"):
+        filled.ingest(job(kb), [CodeMapping("D:2", "H:2", verdict="correct")])
+    for gone, rest in (("pairs", "others"), ("others", "")):
+        filled.remove_kb(gone)
+        judgement = filled.judgement(*pair)
+        assert (judgement.source if judgement else "") == (f"kb:{rest}" if rest else "")
+    assert filled.overlap(*pair) is None
+
+
+def test_a_later_search_takes_its_evidence_from_what_mappings_say(filled: Store) -> None:
+    pair = EntityId("doid", "D:2"), EntityId("hp", "H:2")
+    filled.ingest(job("pairs"), [CodeMapping("D:2", "H:2", verdict="correct")])
+    filled.save_overlaps("doid", "hp", [Overlap(*pair, 0.9, {"name": 1.0})])
+    found = filled.overlap(*pair)
+    assert found
+    assert found.was_found
+    assert found.judged_by_kb == "pairs"
+    filled.save_overlaps("doid", "hp", [])
+    said = filled.overlap(*pair)
+    assert said
+    assert not said.was_found
+    assert said.verdict == "correct"
+    filled.remove_kb("pairs")
+    assert filled.overlap(*pair) is None
+
+
+def test_what_a_mapping_says_counts_again_when_a_person_says_nothing(filled: Store) -> None:
+    pair = EntityId("doid", "D:2"), EntityId("hp", "H:2")
+    filled.ingest(job("pairs"), [CodeMapping("D:2", "H:2", verdict="correct")])
+    filled.set_verdict(*pair, "wrong")
+    filled.set_verdict(*pair, None)
+    assert [(one.verdict, one.judged_by_kb) for one in (filled.overlap(*pair),) if one] == [
+        ("correct", "pairs")
+    ]
+
+
 def test_judging_again_is_judging_what_is_there(filled: Store) -> None:
     update(filled, "hp", description="Another.")
     filled.set_verdict(LEFT, RIGHT, "wrong")
@@ -171,7 +209,7 @@ def test_many_verdicts_at_once(store: Store) -> None:
     for kb in ("a", "b"):
         store.ingest(job(kb), [entity(f"{number:04}") for number in range(count)])
     pairs = [(EntityId("a", f"{n:04}"), EntityId("b", f"{n:04}")) for n in range(count)]
-    store.save_overlaps("a", "b", [Overlap(*pair, 0.5) for pair in pairs[:1000]])
+    store.save_overlaps("a", "b", [Overlap(*pair, 0.5, {"name": 1.0}) for pair in pairs[:1000]])
     verdicts: list[Verdict] = ["correct", "wrong", "unclear"]
     said = [
         (left, right, verdicts[n % 3]) if n % 2 else (right, left, verdicts[n % 3])

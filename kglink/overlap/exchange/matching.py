@@ -122,7 +122,8 @@ class ImportReport:
 def import_verdicts(listed: MatchedList, store: Store) -> ImportReport:
     """Set the verdicts of a list, except on pairs that were judged otherwise in a review here.
 
-    A verdict that an earlier list or a KB's mappings brought is replaced.
+    A verdict that an earlier list or a KB's mappings brought is replaced, by the same one too: it
+    must stay when that KB goes.
     """
     standing = {
         (one.left, one.right): one
@@ -132,9 +133,11 @@ def import_verdicts(listed: MatchedList, store: Store) -> ImportReport:
     new, agreed, conflicts = [], 0, []
     for pair, verdict in listed.verdicts.items():
         before = standing.get(pair)
-        if before and before.verdict == verdict:
+        if before is None or before.judged_by_kb:
+            new.append((*pair, verdict))
+        elif before.verdict == verdict:
             agreed += 1
-        elif before and before.source != SOURCE and not before.source.startswith("kb:"):
+        elif before.source != SOURCE:
             conflicts.append(f"{pair[0]} {pair[1]}: {before.verdict} here, {verdict} there")
         else:
             new.append((*pair, verdict))

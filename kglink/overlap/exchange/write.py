@@ -213,7 +213,7 @@ def told_by(overlap: Overlap) -> str:
     """Where a verdict comes from, unless a person gave it here."""
     if overlap.source == "import":
         return "an imported list"
-    return f"the mappings of {overlap.source[3:]}" if overlap.source.startswith("kb:") else ""
+    return f"the mappings of {overlap.judged_by_kb}" if overlap.judged_by_kb else ""
 
 
 def cosine_of(overlap: Overlap) -> float | None:

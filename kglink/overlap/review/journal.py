@@ -189,17 +189,29 @@ class _Head:
     population: int
 
 
+#: A line that says that the last entry was carried out in the store.
+_CARRIED_OUT = b'{"carried_out": true}'
 _T = TypeVar("_T")
 
 
 class Journal:
     """One review on disk: its plan, what was drawn, and all entries in their order."""
 
-    def __init__(self, path: Path, plan: ReviewPlan, drawn: Drawn, entries: Sequence[Entry]):
+    def __init__(
+        self,
+        path: Path,
+        plan: ReviewPlan,
+        drawn: Drawn,
+        entries: Sequence[Entry],
+        *,
+        carried_out: bool = True,
+    ):
+        """``carried_out``: the store has the last entry as well."""
         self.path = path
         self.plan = plan
         self.drawn = drawn
         self.entries = [*entries]
+        self.carried_out = carried_out
 
     @classmethod
     def create(cls, path: Path, plan: ReviewPlan, drawn: Drawn) -> Journal:
@@ -221,17 +233,31 @@ class Journal:
         first, *lines = data[:whole].splitlines() or [b""]
         head = _read(TypeAdapter(_Head), path, 1, first)
         model = TypeAdapter(Entry)
-        entries = [_read(model, path, number, line) for number, line in enumerate(lines, 2)]
-        return cls(path, head.plan, Drawn(head.pairs, head.stale, head.population), entries)
+        entries = [
+            _read(model, path, number, line)
+            for number, line in enumerate(lines, 2)
+            if line != _CARRIED_OUT
+        ]
+        drawn = Drawn(head.pairs, head.stale, head.population)
+        carried_out = not lines or lines[-1] == _CARRIED_OUT
+        return cls(path, head.plan, drawn, entries, carried_out=carried_out)
 
     def add(self, entry: Entry) -> None:
         """Add an entry; it is on the disk when this returns."""
-        fields = {"at": now()} | asdict(entry)
+        self._write(_line({"at": now()} | asdict(entry)))
+        self.entries.append(entry)
+        self.carried_out = False
+
+    def note_carried_out(self) -> None:
+        """Note that the store has the last entry."""
+        self._write(_CARRIED_OUT + b"\n")
+        self.carried_out = True
+
+    def _write(self, line: bytes) -> None:
         with _told(self.path), self.path.open("ab") as out:
-            out.write(_line(fields))
+            out.write(line)
             out.flush()
             os.fsync(out.fileno())
-        self.entries.append(entry)
 
     def standing(self) -> dict[Keys, Entry]:
         """The last entry of each pair."""

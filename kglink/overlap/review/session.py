@@ -132,13 +132,16 @@ class Review:
         else:
             self._store.set_verdict(left, right, entry.answer)
         self._known.pop(entry.pair, None)
+        self.journal.note_carried_out()
         if now := self._store.overlap(left, right):
             self._known[entry.pair] = now
 
     def _finish_last_answer(self) -> None:
         """Carry out the last answer where a killed process only wrote it down."""
         last = self.journal.entries[-1] if self.journal.entries else None
-        if last is None or last.pair not in self._known or last.answer == "skip":
+        if last is None or self.journal.carried_out:
+            return
+        if last.pair not in self._known or last.answer == "skip":
             return
         stands = self._store.judgement(*self._ids(last.pair))
         is_undone = last.undone and stands is not None and stands.verdict == last.answer
