@@ -34,7 +34,16 @@ def corrected_documents(store: Store) -> Iterator[Document]:
     """All texts that people corrected; none where the first correction is not whole yet."""
     with store.snapshot() as seen:
         if any(info.name == CORRECTIONS and info.revision for info in seen.kbs()):
-            yield from seen.documents(CORRECTIONS, unresolved=True)
+            for one in seen.documents(CORRECTIONS, unresolved=True):
+                yield replace(one, mentions=tuple(map(_with_ids, one.mentions)))
+
+
+def _with_ids(mention: Mention) -> Mention:
+    """The mention, where the KB that it means was away when something was corrected last, too."""
+    gold = mention.gold and tuple(
+        one if one.kb else EntityId.parse(one.key) for one in mention.gold
+    )
+    return replace(mention, gold=gold)
 
 
 def corrected_texts(store: Store) -> Corrected:

@@ -240,7 +240,8 @@ class OverlapTable:
                     query = query.where(mine[0] == kb, mine[1].in_(chunk), good, *_ARE_THERE)
                     for key, its_kb, its_key, probability, verdict in self._db.rows(query):
                         sure = 1.0 if verdict == "correct" else probability
-                        found[EntityId(kb, key)].append((-sure, order[its_kb], its_key, its_kb))
+                        rank = order.get(its_kb, len(order))  # there since this moment
+                        found[EntityId(kb, key)].append((-sure, rank, its_key, its_kb))
         return {
             name: tuple(EntityId(its_kb, key) for _, _, key, its_kb in sorted(others))
             for name, others in found.items()

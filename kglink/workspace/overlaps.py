@@ -182,7 +182,8 @@ def reviewed_overlaps(
 def _reviewed_kbs(store: Store, left: str | None, right: str | None) -> tuple[str, str]:
     """Two KBs: those named, or the only two whose overlaps were found.
 
-    Their order is that of the store, however they were named: it is one review.
+    Their order is that of the alphabet, however they were named: it is one review, also where one
+    of them is removed and added again.
     """
     runs = store.overlap_runs()
     if left is None and right is None and len(runs) == 1:
@@ -192,8 +193,7 @@ def _reviewed_kbs(store: Store, left: str | None, right: str | None) -> tuple[st
         raise UsageError(
             "which two KBs?", hint=f"kglink overlap review, and one of these pairs: {pairs}."
         )
-    order = [info.name for info in store.kbs()]
-    first, second = sorted(two_kbs(store, left, right), key=order.index)
+    first, second = sorted(two_kbs(store, left, right))
     return first, second
 
 

@@ -51,6 +51,26 @@ def place(text: str, words: str) -> tuple[int, int]:
     return start, start + len(words)
 
 
+def test_a_correction_comes_back_with_its_kb_whatever_was_corrected_meanwhile(
+    tmp_path: Path,
+) -> None:
+    text = "Orion saw a Heron."
+    kbs = {
+        "sky": [Entity("o", "Orion", "A hunter."), Entity("h", "Heron", "A bird.")],
+        "cranes": [Entity("c", "Crane", "A bird.")],
+    }
+    with Workspace.open(tmp_path, create=True) as workspace:
+        for name, entities in kbs.items():
+            workspace.add_kb(name, entities)
+        heron, orion = place(text, "Heron"), place(text, "Orion")
+        workspace.correct(text, *heron, "cranes:c")
+        workspace.remove_kb("cranes")
+        workspace.correct(text, *orion, "sky:o")
+        assert [str(one.entity) for one in workspace.corrections()] == ["sky:o", "cranes:c"]
+        workspace.add_kb("cranes", kbs["cranes"])
+        assert answers(workspace, text) == {orion: "sky:o", heron: "cranes:c"}
+
+
 def test_a_correction_holds_in_its_text_and_teaches_others(workspace: Workspace) -> None:
     other = "Later Halley came down the stairs."
     at = place(TEXT, "Halley")

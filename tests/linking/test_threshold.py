@@ -204,9 +204,7 @@ def test_a_document_is_judged_without_its_own_words(
 ) -> None:
     """Words learnt from it are found there too easily: new words were then held for too little."""
     kestrel = (EntityId("garden", "G27"),)
-    texts = {
-        f"Das {word} surrt, der Kestrel nicht.": word for word in ("Wurzelding", "Zitterding")
-    }
+    texts = {f"Das {word} surrt, der Kestrel nicht.": word for word in ("Wurzelding", "Zitterding")}
     documents = [
         Document(word, text, tuple(
             Mention(at, at + len(name), name, kestrel)

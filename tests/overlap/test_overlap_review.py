@@ -304,6 +304,17 @@ def test_what_was_said_elsewhere_meanwhile_stays(
         assert verdicts(reviewed).get(left) == meanwhile
 
 
+def test_a_review_is_found_whichever_kb_is_named_first(folder: Path, reviewed: Store) -> None:
+    answered(folder, reviewed, "correct")
+    turned = replace(PLAN, left=RIGHT, right=LEFT)
+    seen = last_review(folder / "reviews", reviewed, turned)
+    assert seen
+    assert seen.plan == PLAN
+    with open_review(folder / "reviews", reviewed, turned) as review:
+        assert review.resumed
+        assert review.plan == PLAN
+
+
 def test_a_pair_whose_entity_is_gone_is_left_out(folder: Path, reviewed: Store) -> None:
     answered(folder, reviewed, "correct")
     gone = draw(PLAN, reviewed.overlaps(LEFT, RIGHT)).pairs[1][0]

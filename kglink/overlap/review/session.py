@@ -173,16 +173,21 @@ def open_review(
 def last_review(
     folder: Path, store: Store, plan: ReviewPlan, *, is_read: bool = True
 ) -> Review | None:
-    """The newest review of a plan, to be looked at alone or (not ``is_read``) to go on with."""
+    """The newest review of a plan, to be looked at alone or (not ``is_read``) to go on with.
+
+    Its own plan may have the two KBs in the other order.
+    """
+    turned = replace(plan, left=plan.right, right=plan.left)
     for path in journals(folder, plan.left, plan.right):
         journal = Journal.open(path, mend=not is_read)
-        if journal.plan == plan:
+        if journal.plan in (plan, turned):
             return Review(journal, store, is_read=is_read)
     return None
 
 
 def _opened(folder: Path, store: Store, plan: ReviewPlan, undo: bool) -> Review:
     last = last_review(folder, store, plan, is_read=False)
+    plan = last.plan if last else plan
     if last and undo:
         last.undo()
     if last and last.pending:
