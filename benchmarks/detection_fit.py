@@ -134,7 +134,7 @@ def rankings(texts: Texts) -> Iterator[list[Ranking]]:
         absent = texts.marked(document).absent
         yield [
             one
-            for one in texts.linker.proposed(document.text, None)
+            for one in texts.linker.proposed(document.text)
             if (one.mention.start, one.mention.end) not in absent
         ]
 

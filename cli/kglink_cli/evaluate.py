@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from kglink.workspace import Workspace
 
 RANKS = "1,4,8,16,32,64"
+#: No list of candidates is longer.
+MOST_RANKS = 1_000_000
 
 
 def evaluate(
@@ -239,8 +241,8 @@ def _ranks(text: str) -> tuple[int, ...]:
         ranks = tuple(sorted({int(part) for part in text.split(",")}))
     except ValueError as error:
         raise UsageError(f"--k {text!r} is not a list of numbers", hint=f"--k {RANKS}") from error
-    if ranks[0] < 1:
-        raise UsageError(f"--k {text!r}: ranks begin at 1")
+    if ranks[0] < 1 or ranks[-1] > MOST_RANKS:
+        raise UsageError(f"--k {text!r}: ranks are 1 to {MOST_RANKS:,}")
     return ranks
 
 

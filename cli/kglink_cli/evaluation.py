@@ -174,7 +174,8 @@ def _overlaps(
         count = wanted.comparisons
         record["overlaps_against"] = {
             "space": other,
-            "alpha": ALPHA / count,
+            "alpha": ALPHA,
+            "comparisons": count,
             "tests": [
                 {**one.as_json(), "significant": one.test.is_significant(comparisons=count)}
                 for one in tests

@@ -191,6 +191,8 @@ def end_to_end_table(report: EndToEndReport, *, intervals: bool = False) -> Tabl
     known = [f"{links['strict'].gold:,} with an entity of these KBs"]
     if report.nil.gold:
         known.append(f"{report.nil.gold:,} with none (NIL)")
+    if report.elsewhere:
+        known.append(f"{report.elsewhere:,} of other KBs")
     if report.unknown:
         known.append(f"{report.unknown:,} of unknown meaning")
     title = (

@@ -215,7 +215,9 @@ def report(
     context: typer.Context,
     runs: list[str] = Argument(..., help="The runs, as `kglink runs` names them."),
     docs: str | None = Option(None, help="Judge on these documents: a,b (else those learnt from)."),
-    split: shared.JudgedSplit = None,
+    split: str | None = Option(
+        None, help="train, dev, test; empty: all. Else test where all documents have one, or dev."
+    ),
     output: Path | None = Option(None, "--output", "-o", help="The page; else report.html."),
     map_entities: int = Option(
         MAP_ENTITIES, "--map", min=0, help="Most entities shown on the map; 0: no map."
@@ -227,7 +229,7 @@ def report(
     """Write what runs learnt as one web page: figures, curves, errors, a map of the joint space.
 
     The page needs no network and nothing but itself. The spaces of the runs are judged on the
-    split test of the documents where there is one, else on dev. Several runs are compared with
+    split test where all documents have one, else on dev. Several runs are compared with
     the first.
     """
     from kglink_cli.report_page.plots import plots_of

@@ -205,7 +205,7 @@ def _compare(
     *,
     as_json: bool,
 ) -> None:
-    from kglink.evaluation.measures.retrieval import AP_AT_1
+    from kglink.evaluation.measures.retrieval import AP_AT_1, NDCG_AT_10
 
     differences = workspace.compare_spaces(*pair)
     recalls = None
@@ -233,8 +233,8 @@ def _compare(
             theirs, tests = recalls.right.of(pool), recalls.tests.get(pool, {})
             for figure, ours in recalls.left.of(pool).items():
                 test = tests.get(figure)
-                if test is None and figure == AP_AT_1:
-                    continue  # it is R@1
+                if figure == NDCG_AT_10 or (test is None and figure == AP_AT_1):
+                    continue  # that is in --json alone; this is R@1
                 sure = [f"{test.p:.4f}", "yes" if test.is_significant() else "no"] if test else []
                 other = theirs[figure]
                 shown = [f"{ours:.3f}", f"{other:.3f}", f"{other - ours:+.3f}"]

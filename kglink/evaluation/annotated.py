@@ -103,10 +103,7 @@ def merged_texts(docs: str, documents: Iterable[Document]) -> list[AnnotatedText
     mentions: dict[str, dict[tuple[int, int], Mention]] = {}
     for document in documents:
         ids.setdefault(document.text, []).append(document.id)
-        known = mentions.setdefault(document.text, {})
-        for mention in document.mentions:
-            place = mention.start, mention.end
-            known[place] = _united(known[place], mention) if place in known else mention
+        add_united(mentions.setdefault(document.text, {}), document.mentions)
     return [
         AnnotatedText(docs, tuple(ids[text]), text, tuple(known[place] for place in sorted(known)))
         for text, known in mentions.items()
@@ -177,6 +174,20 @@ def _are_pages(texts: Sequence[AnnotatedText]) -> bool:
             return False
         others = others or not (golds - own).isdisjoint(about)
     return others
+
+
+def add_united(known: dict[tuple[int, int], Mention], mentions: Iterable[Mention]) -> None:
+    """Add mentions by their places; those of one place are one mention."""
+    for mention in mentions:
+        place = mention.start, mention.end
+        known[place] = _united(known[place], mention) if place in known else mention
+
+
+def united_mentions(document: Document) -> Iterable[Mention]:
+    """The mentions of a document, each place once."""
+    known: dict[tuple[int, int], Mention] = {}
+    add_united(known, document.mentions)
+    return known.values()
 
 
 def _united(left: Mention, right: Mention) -> Mention:
@@ -250,6 +261,12 @@ def nil_places(store: Store, docs: str, kbs: Collection[str]) -> frozenset[Place
         return frozenset()
     documents = list(store.documents(docs))
     types = linked_types(merged_texts(docs, documents), kbs)
+    known = {
+        (document.id, one.start, one.end)
+        for document in documents
+        for one in document.mentions
+        if one.gold
+    }
     folded = {surface: fold(surface) for surface in surfaces.values()}
     named = {name for kb in kbs for name in store.count_bearers(kb, folded.values())}
     wanted = (
@@ -258,14 +275,19 @@ def nil_places(store: Store, docs: str, kbs: Collection[str]) -> frozenset[Place
         for one in document.mentions
         if one.gold is None and one.type in types
     )
-    return frozenset(at for at in wanted if at in surfaces and folded[surfaces[at]] not in named)
+    return frozenset(
+        at
+        for at in wanted
+        if at in surfaces and at not in known and folded[surfaces[at]] not in named
+    )
 
 
 def with_nil(documents: Iterable[Document], places: Collection[Place]) -> Iterator[Document]:
     """The documents, the mentions at these places NIL."""
 
     def judged(document: Document, one: Mention) -> Mention:
-        return replace(one, gold=()) if (document.id, one.start, one.end) in places else one
+        is_nil = one.gold is None and (document.id, one.start, one.end) in places
+        return replace(one, gold=()) if is_nil else one
 
     for document in documents:
         mentions = tuple(judged(document, one) for one in document.mentions)

@@ -21,6 +21,7 @@ from sys import float_info
 from typing import Any, Literal, NamedTuple
 from urllib.parse import quote, unquote
 
+from kglink.evaluation.annotated import united_mentions
 from kglink.evaluation.comparison import read_lines, unreadable
 from kglink.evaluation.predictions import MOST_NAMED, unknown_entities, unknown_kb
 from kglink.evaluation.rankings import in_text
@@ -203,7 +204,7 @@ def judged_places(
     """The mentions that an evaluation judges: those with gold in some KBs."""
     for docs, some in documents.items():
         for document in some:
-            for one in document.mentions:
+            for one in united_mentions(document):
                 if any(gold.kb in kbs for gold in one.gold or ()):
                     yield Place.of(docs, document, one), document, one
 
@@ -400,6 +401,11 @@ class ListedRanker:
             for one in document.mentions
             if (place := Place.of(docs, document, one)) in lists
         }
+
+    @property
+    def depth(self) -> int:
+        """How many candidates the longest list has."""
+        return max((len(one.ids) for one in self._listed.values()), default=0)
 
     @property
     def stage_depth(self) -> int:

@@ -99,11 +99,15 @@ class _Beside:
         first = next(self._lines, None)
         values = first[1] if first else {}
         facts: dict[str, Any] = {field.name: values.get(field.name) for field in fields(Evaluated)}
-        lists = {name: tuple(facts[name] or ()) for name in ("docs", "kbs")}
         is_ours = values.get("format") == FORMAT and type(facts["depth"]) is int
-        if not is_ours or None in facts.values() or () in lists.values():
+        lists = {name: facts[name] for name in ("docs", "kbs")}
+        are_names = all(
+            isinstance(one, list) and one and all(isinstance(name, str) for name in one)
+            for one in lists.values()
+        )
+        if not is_ours or not are_names or None in facts.values():
             raise unreadable(path, "not what `kglink eval --keep` of this kglink writes")
-        kept = Evaluated(**facts | lists)
+        kept = Evaluated(**facts | {name: tuple(one) for name, one in lists.items()})
         if differences := evaluated.differences(kept):
             raise self._misfit(f"another evaluation ({'; '.join(differences)})")
         self.kept = kept

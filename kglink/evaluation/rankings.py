@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby, islice
 from typing import NamedTuple, Protocol
 
+from kglink.evaluation.annotated import united_mentions
 from kglink.linking.pipeline import BATCH_MENTIONS
 from kglink.linking.stages import Stage, run_stages
 from kglink.records import Candidate, Document, Entity, EntityId, Mention, MentionInText, Ranking
@@ -166,18 +167,19 @@ def rank_mentions(
 ) -> Iterator[RankedMention]:
     """Rank the ``depth`` best candidates of every mention with gold in ``kbs``, its span given.
 
+    Where stages read more than these, they get more: the mention is judged as it is linked.
     ``counterparts`` count in the joint pools besides the golds themselves; where ``entities`` are
     read, the domains of golds are given.
     """
     places = (
         (document, mention, gold)
         for document in documents
-        for mention in document.mentions
+        for mention in united_mentions(document)
         if (gold := frozenset(one for one in mention.gold or () if not ranker.leaves_out(one)))
         and any(one.kb in kbs for one in gold)
     )
     waiting: list[list[_Judged]] = []
-    given = min(ranker.stage_depth, depth)
+    given = ranker.stage_depth
 
     def heads_of(batch: Iterable[_Judged]) -> dict[_Head, Ranking]:
         heads = (head for one in batch for head in one.heads(given).values() if given)
@@ -190,7 +192,7 @@ def rank_mentions(
             same = counterparts(golds) if counterparts else {}
             known = entities(golds) if entities else {}
             asked = [in_text(document, mention) for document, mention, _ in batch]
-            found = zip(batch, asked, ranker.joint(asked, limit=depth), strict=True)
+            found = zip(batch, asked, ranker.joint(asked, limit=max(depth, given)), strict=True)
             waiting.append([_judged(docs, *one, kbs, depth, same, known) for one in found])
             yield ranker.described(list(heads_of(waiting[-1]).values()))
 

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from kglink.errors import KglinkError, SpaceBusyError, SpaceError, UnknownNameError, UsageError
 from kglink.evaluation.comparison import Comparison, KeptWriter
 from kglink.evaluation.measures.retrieval import RetrievalReport
+from kglink.evaluation.rankings import JSON_KEYS
 from kglink.evaluation.retrieval import Question, judged_split
 from kglink.evaluation.significance import RandomizationTest
 from kglink.models.static_folder import STATIC
@@ -278,7 +279,7 @@ class RecallComparison:
             "left": self.left.as_json(),
             "right": self.right.as_json(),
             "tests": {
-                pool: {
+                JSON_KEYS.get(pool, pool): {
                     figure: {
                         "left": test.right, "right": test.left, "difference": test.difference,
                         "p": test.p, "significant": test.is_significant(),

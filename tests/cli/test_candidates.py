@@ -51,6 +51,21 @@ def test_a_file_that_is_read_back_is_judged_as_what_was_found(
     assert found["space"] == "default"
 
 
+def test_whole_lists_are_judged_whichever_ranks_are_asked_for(
+    kglink: Kglink, demo: Path, tmp_path: Path
+) -> None:
+    kglink("candidates", "docs", "--split", "test", "--k", "64", "-o", tmp_path / "all.jsonl")
+    turned = tmp_path / "turned.jsonl"
+    lines = [one | {"candidates": one["candidates"][::-1], "scores": None}
+             for one in records_of(tmp_path / "all.jsonl")]  # fmt: skip
+    turned.write_text("".join(json.dumps(one) + "\n" for one in lines))
+    one, many = (
+        json.loads(kglink(*EVAL, "--k", ks, "--candidates", turned).out) for ks in ("1", "1,64")
+    )
+    assert one["accuracy"] == many["accuracy"]
+    assert one["accuracy"]["micro"]["with_gold"] > 0.9 * one["accuracy"]["micro"]["mentions"]
+
+
 def test_documents_that_are_named_twice_are_written_once(
     kglink: Kglink, demo: Path, written: Path
 ) -> None:

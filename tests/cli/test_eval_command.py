@@ -113,6 +113,11 @@ def test_seen_and_unseen_add_up(kglink: Kglink, demo: Path) -> None:
     assert "no mentions are known that were learnt from" in ran.err
 
 
+def test_ranks_beyond_all_lists_are_refused(kglink: Kglink, demo: Path) -> None:
+    ran = kglink(*EVAL, "--k", "99999999999999999999", code=2)
+    assert "ranks are 1 to 1,000,000" in ran.err
+
+
 def test_normalized_accuracy_is_of_mentions_with_gold_among_the_candidates(
     kglink: Kglink, demo: Path
 ) -> None:
@@ -280,7 +285,7 @@ def test_a_file_that_does_not_fit_is_refused_and_nothing_is_kept(
         ([], "--docs"),
         (["--overlaps", "--keep", "x.json"], "--docs"),
         (["--docs", "nothing"], "nothing"),
-        (["--docs", "docs", "--k", "0"], "begin at 1"),
+        (["--docs", "docs", "--k", "0"], "ranks are 1 to"),
         (["--docs", "docs", "--k", "one"], "list of numbers"),
         (["--docs", "docs", "--split", "north"], "unknown split"),
         (

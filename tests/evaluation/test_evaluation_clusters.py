@@ -213,6 +213,18 @@ def test_answers_of_a_text_are_clusters() -> None:
     assert found.as_json()["mention_recall@64"] is None
 
 
+def test_golds_are_one_thing_in_any_order_and_nil_answers_are_alone() -> None:
+    mentions = Mention(0, 3, "Ada", (ADA, BOB)), Mention(4, 7, "Ada", (BOB, ADA))
+    text = AnnotatedText("docs", ("1",), "Ada Ada of Bob", mentions)
+    found = Coreference()
+    found.add_answers(
+        JudgedText(text, ("kb",)), [Answer(8, 10, None), Answer(8, 14, None), Answer(11, 14, None)]
+    )
+    figures = found.figures()
+    assert (figures.mentions, figures.gold_clusters) == (2, 1)
+    assert (figures.found, figures.found_clusters) == (3, 3)
+
+
 def test_where_texts_are_annotated_in_part_answers_elsewhere_do_not_count() -> None:
     found = judged(complete=False)
     assert (found.found, found.found_clusters) == (4, 2)

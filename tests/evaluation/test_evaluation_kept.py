@@ -5,14 +5,14 @@ from __future__ import annotations
 import gzip
 import io
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kglink.errors import KglinkError, RecordError, SourceError, UsageError
-from kglink.evaluation.comparison import Comparison, Evaluated, KeptWriter
+from kglink.evaluation.comparison import FORMAT, Comparison, Evaluated, KeptWriter
 from kglink.evaluation.rankings import JOINT, Rank, RankedMention
 from kglink.evaluation.significance import randomization_test
 
@@ -164,6 +164,10 @@ def test_other_mentions_are_refused(tmp_path: Path) -> None:
         ("[1]\n", "no record", UsageError),
         ('{"format": 9}\n', "--keep", UsageError),
         ('{"format": 1, "docs": ["docs"]}\n', "--keep", UsageError),
+        *(
+            (json.dumps({"format": FORMAT, **asdict(FACTS), **wrong}) + "\n", "--keep", UsageError)
+            for wrong in ({"docs": 5}, {"kbs": [1, "a"]}, {"kbs": []})
+        ),
         ("\xff\n", "UTF-8", RecordError),
     ],
 )

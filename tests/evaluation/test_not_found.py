@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from conftest import Kglink
 
-from kglink.evaluation.annotated import nil_places, with_nil
+from kglink.evaluation.annotated import merged_texts, nil_places, with_nil
 from kglink.records import Alias, Document, Entity, EntityId, Mention
 from kglink.workspace import Workspace
 
@@ -76,6 +76,25 @@ def test_a_code_that_no_kb_has_is_nil_where_the_kb_is_about_such_things(
 def test_golds_of_which_one_is_found_are_what_was_found(workspace: Workspace) -> None:
     both = Mention(0, 4, "both", (EntityId("", "D003440"), EntityId("", "D000001")))
     assert judged(workspace, Document("1", "both", (both,))) == {"both": "diseases:croup"}
+
+
+def test_a_place_that_is_annotated_twice_means_what_was_found(workspace: Workspace) -> None:
+    """A file gives each code of a mention that means two things a line of its own."""
+    golds = ("D006073", "D000001"), ("D000002", "D003440")
+    mentions = tuple(
+        Mention(0, 4, "both", (EntityId("", code),), "disease") for code in golds[0]
+    ) + tuple(Mention(9, 13, "them", (EntityId("", code),), "disease") for code in golds[1])
+    documents = [Document("1", "both and them", mentions)]
+    told = judged(workspace, *documents)
+    assert "NIL" not in told.values()
+    store = workspace.store
+    places = nil_places(store, "notes", ["diseases"])
+    (text,) = merged_texts("notes", with_nil(store.documents("notes"), places))
+    assert [[one.key for one in mention.gold or ()] for mention in text.mentions] == [
+        ["gout"], ["croup"],
+    ]  # fmt: skip
+    workspace.build()
+    assert workspace.evaluate("notes", split="", ks=(1,)).mentions["diseases"] == 2
 
 
 def test_where_nothing_is_found_nothing_is_nil(workspace: Workspace) -> None:

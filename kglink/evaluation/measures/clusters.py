@@ -152,7 +152,8 @@ class Coreference:
         at = {(one.start, one.end): one for one in answers}
         for one in text.source.mentions:
             answer = at.pop((one.start, one.end), None)
-            gold = self._meant.get((text.source.text, one.start, one.end)) or one.gold
+            own = tuple(sorted(set(one.gold or ())))  # in whatever order the source names them
+            gold = self._meant.get((text.source.text, one.start, one.end)) or own
             if gold:  # else nobody said which others mean the same
                 self._gold.append(gold)
                 self._found.append(None if answer is None else self._cluster(answer))
@@ -162,7 +163,9 @@ class Coreference:
 
     def _cluster(self, answer: Answer) -> Hashable:
         """What an answer is together with; NIL without a cluster is alone."""
-        return answer.entity or answer.cluster or ("alone", len(self._gold), answer.start)
+        return (
+            answer.entity or answer.cluster or ("alone", len(self._gold), answer.start, answer.end)
+        )
 
     def figures(self, vectors: FloatArray | None = None) -> ClusterFigures:
         """The figures of all that was added; ``vectors`` are those of `given`."""

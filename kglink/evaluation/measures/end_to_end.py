@@ -268,11 +268,12 @@ class PoolScores:
         for one in (*links, *(one for one in answers if one.entity is None)):
             place = one.start, one.end
             right = text.right_at.get(place)
-            if right is None and self._complete and one.entity and place not in text.unknown:
+            if right is None and self._complete and one.entity:
                 right = frozenset()  # a link where nothing is to be linked
             if right is not None and one.confidence is not None:
                 is_right = one.entity in right if one.entity is not None else not right
-                self.calibration.add(one.confidence, right=is_right)
+                if place not in text.unknown:
+                    self.calibration.add(one.confidence, right=is_right)
                 for threshold, kept in self._kept.items():
                     if one.entity is not None and one.confidence >= threshold:
                         kept[0] += 1
@@ -331,6 +332,12 @@ class EndToEndReport(Shown):
         self._invented: Counter[str] = Counter()
         self._borders: Counter[tuple[str, str]] = Counter()
 
+    @property
+    def elsewhere(self) -> int:
+        """Mentions that mean entities of other KBs alone."""
+        known = self.joint.links["strict"].gold + self.nil.gold + self.unknown
+        return self.annotation.mentions - known
+
     def add(self, text: JudgedText, answers: Sequence[Answer]) -> None:
         """Count what all KBs together gave for a text."""
         self.joint.add(text, answers, text.mentions, answers)
@@ -386,6 +393,7 @@ class EndToEndReport(Shown):
                 "in_kbs": self.joint.links["strict"].gold,
                 "nil": self.nil.gold,
                 "unknown": self.unknown,
+                "elsewhere": self.elsewhere,
                 "marked": annotation.marked,
                 "unmarked": annotation.unmarked,
                 "other_types": dict(self.other_types),

@@ -70,7 +70,7 @@ def _counted(
     retrieved: Ranks, reranked: Ranks, ks: Sequence[int]
 ) -> Iterator[tuple[str, Value, list[float], list[int]]]:
     """For each figure its values from the last rank to none, and how many mentions have each."""
-    for name, one in values_of(ks).items():
+    for name, one in values_of(ks, depth=max((RERANKED, *ks))).items():
         ranks = retrieved if one.order == "ranks" else reranked
         # In one order: the same counts give the same sum, in whatever order they came.
         ordered = sorted(ranks.items(), key=lambda item: item[0] or 0, reverse=True)
@@ -219,7 +219,11 @@ class RetrievalReport(Figures):
     """
 
     def __init__(
-        self, ks: Sequence[int], *, counterparts: bool = False, seen_in: Sequence[str] = ()
+        self,
+        ks: Sequence[int],
+        *,
+        counterparts: bool = False,
+        seen_in: Sequence[str] = (),
     ) -> None:
         super().__init__(ks)
         self.with_counterparts = 0 if counterparts else None

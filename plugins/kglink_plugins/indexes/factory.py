@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -37,6 +38,9 @@ from kglink_plugins.plugin import LISTS, FactorySettings
 _MARGIN = 8
 #: Rows that are added at a time: some kinds hold a transformed copy of what they are given.
 _ADDED = 65536
+#: The neighbours of each graph in a factory's text. With fewer faiss ends the process, or never
+#: comes to an end.
+_GRAPH, _LEAST_NEIGHBOURS = re.compile(r"(?:HNSW|NSG)(\d+)"), 4
 #: Kinds that hold whole vectors, not rounded ones.
 _WHOLE = (faiss.IndexFlat, faiss.IndexIVFFlat, faiss.IndexHNSWFlat)
 #: Rows that a list's centre is learnt from at least, below which faiss warns.
@@ -95,6 +99,11 @@ class FactoryBackend:
         """A new index of the wanted kind for a number of rows, by products or distances."""
         trained = min(rows, self._settings.train_rows)
         factory = self._settings.factory.replace(LISTS, str(suitable_lists(trained)))
+        if any(int(count) < _LEAST_NEIGHBOURS for count in _GRAPH.findall(factory)):
+            raise ConfigError(
+                f"{factory!r} has a graph of too few neighbours",
+                hint=f"Give {_LEAST_NEIGHBOURS} or more, such as HNSW32.",
+            )
         try:
             metric = faiss.METRIC_INNER_PRODUCT
             if self._settings.distances:
