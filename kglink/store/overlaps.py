@@ -25,13 +25,7 @@ from kglink.store.database import Database, Row, chunks, keys_by_kb, pages
 from kglink.store.kbs import entity_exists, entity_number, is_readable, kb_id, kb_ids
 from kglink.store.schema import kbs, overlap_runs, overlaps, store_state
 from kglink.store.values import json_of
-from kglink.store.verdicts import (
-    PAIR_COLUMNS,
-    apply_mappings,
-    pair_of,
-    text_hashes,
-    touch,
-)
+from kglink.store.verdicts import PAIR_COLUMNS, apply_mappings, pair_of, text_hashes, touch
 
 BATCH = 2000
 LOOKUP_PAGE = 500

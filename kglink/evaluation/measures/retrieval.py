@@ -219,11 +219,7 @@ class RetrievalReport(Figures):
     """
 
     def __init__(
-        self,
-        ks: Sequence[int],
-        *,
-        counterparts: bool = False,
-        seen_in: Sequence[str] = (),
+        self, ks: Sequence[int], *, counterparts: bool = False, seen_in: Sequence[str] = ()
     ) -> None:
         super().__init__(ks)
         self.with_counterparts = 0 if counterparts else None
