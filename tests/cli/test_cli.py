@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import json
 import re
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +124,18 @@ def test_removing_asks_first(kglink: Kglink, here: Path) -> None:
     kglink("add-kb", "planets", write_jsonl(here / "p.jsonl", ENTITIES))
     kglink("kbs", "remove", "planets", stdin="n\n", code=1)
     assert len(json.loads(kglink("kbs", "--json").out)) == 1
+
+
+def test_a_removal_that_was_killed_is_finished_by_the_command_that_doctor_names(
+    kglink: Kglink, here: Path
+) -> None:
+    kglink("add-kb", "planets", write_jsonl(here / "p.jsonl", ENTITIES))
+    with closing(sqlite3.connect(here / "kglink.db")) as store, store:
+        store.execute("UPDATE kbs SET removing = 1")  # what a removal does first
+    assert "run kglink kbs remove again" in kglink("doctor", code=1).out
+    assert "3 entities" in kglink("kbs", "remove", "planets", "--yes").err
+    assert "0 KBs, 0 entities" in kglink("doctor").out
+    kglink("kbs", "remove", "planets", "--yes", code=2)
 
 
 def test_mentions_of_what_was_removed_are_told(kglink: Kglink, here: Path) -> None:
