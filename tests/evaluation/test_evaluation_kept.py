@@ -164,10 +164,8 @@ def test_other_mentions_are_refused(tmp_path: Path) -> None:
         ("[1]\n", "no record", UsageError),
         ('{"format": 9}\n', "--keep", UsageError),
         ('{"format": 1, "docs": ["docs"]}\n', "--keep", UsageError),
-        *(
-            (json.dumps({"format": FORMAT, **asdict(FACTS), **wrong}) + "\n", "--keep", UsageError)
-            for wrong in ({"docs": 5}, {"kbs": [1, "a"]}, {"kbs": []})
-        ),
+        (json.dumps({"format": FORMAT, **asdict(FACTS), "docs": 5}) + "\n", "--keep", UsageError),
+        (json.dumps({"format": FORMAT, **asdict(FACTS), "kbs": [1]}) + "\n", "--keep", UsageError),
         ("\xff\n", "UTF-8", RecordError),
     ],
 )
