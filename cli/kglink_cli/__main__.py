@@ -17,7 +17,7 @@ def main() -> None:
     gc.set_threshold(OBJECTS_BETWEEN_SEARCHES)
     try:
         from kglink_cli.main import run
-    except BaseException:
+    except BaseException:  # a stop, or what a library made of it
         if not stop_came():
             raise
         tell_of_stop()

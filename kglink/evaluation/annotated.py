@@ -261,25 +261,15 @@ def nil_places(store: Store, docs: str, kbs: Collection[str]) -> frozenset[Place
         return frozenset()
     documents = list(store.documents(docs))
     types = linked_types(merged_texts(docs, documents), kbs)
-    known = {
-        (document.id, one.start, one.end)
-        for document in documents
-        for one in document.mentions
-        if one.gold
-    }
     folded = {surface: fold(surface) for surface in surfaces.values()}
     named = {name for kb in kbs for name in store.count_bearers(kb, folded.values())}
     wanted = (
         (document.id, one.start, one.end)
         for document in documents
-        for one in document.mentions
+        for one in united_mentions(document)  # a place of which something is known is not NIL
         if one.gold is None and one.type in types
     )
-    return frozenset(
-        at
-        for at in wanted
-        if at in surfaces and at not in known and folded[surfaces[at]] not in named
-    )
+    return frozenset(at for at in wanted if at in surfaces and folded[surfaces[at]] not in named)
 
 
 def with_nil(documents: Iterable[Document], places: Collection[Place]) -> Iterator[Document]:

@@ -11,7 +11,6 @@ from typing import get_args
 
 from kglink.config import AUTO
 from kglink.errors import UsageError
-from kglink.evaluation.candidate_files import ListedRanker
 from kglink.evaluation.measures.retrieval import RERANKED, RetrievalReport
 from kglink.evaluation.rankings import RankedMention, Ranker, rank_mentions
 from kglink.records import Document, EntityId, Mention, OnProgress, Progress, Split
@@ -77,18 +76,18 @@ def evaluate_retrieval(
     ranker: Ranker,
     question: Question,
     *,
+    least: int = 0,
     runs: Sequence[tuple[str, Mentions]] | None = None,
     progress: OnProgress = lambda _: None,
     each: Callable[[RankedMention], None] = lambda mention: None,
 ) -> RetrievalReport:
     """Rank the candidates of every mention with a known answer, its span given.
 
-    The lists of a file are judged whole, whichever ranks are asked for.
+    ``least`` candidates are looked at in any case, whichever ranks are asked for.
     ``runs`` are the mentions that each run behind the space's model learnt from, with its name.
     ``each`` is called for every mention, in the order in which documents are read.
     """
     seen = learnt_from(store, question, runs)
-    depth = max(question.depth, ranker.depth if isinstance(ranker, ListedRanker) else 0)
     report = RetrievalReport(
         question.ks, counterparts=question.counterparts, seen_in=seen.words if seen else ()
     )
@@ -104,7 +103,7 @@ def evaluate_retrieval(
 
     for name in question.docs:
         for mention in rank_mentions(
-            *(ranker, counted(name), question.kbs, depth),
+            *(ranker, counted(name), question.kbs, max(question.depth, least)),
             docs=name,
             counterparts=store.counterparts if question.counterparts else None,
             entities=store.get_entities if question.domains else None,

@@ -133,14 +133,13 @@ class VerdictTable:
 
 def _forget_unfounded(db: Database, connection: Connection, cleared: Sequence[Pair]) -> None:
     """Remove pairs that nothing speaks for any more; what only mappings say counts again."""
-    evidence: dict[Pair, str] = {}
-    query = select(*PAIR_COLUMNS, o.evidence)
-    for *pair, known in rows_in(connection, query, tuple_(*PAIR_COLUMNS), cleared):
-        evidence[pair[0], pair[1], pair[2], pair[3]] = known
-    nothing = [pair for pair, known in evidence.items() if known == "{}"]
-    for some in chunks(nothing, MAPPINGS_PAGE):
-        connection.execute(delete(overlaps).where(tuple_(*PAIR_COLUMNS).in_(some)))
-    if any(known.startswith(_OF_MAPPING) for known in evidence.values()):
+    of_mappings = False
+    for some in chunks(cleared, MAPPINGS_PAGE):
+        these = tuple_(*PAIR_COLUMNS).in_(some)
+        connection.execute(delete(overlaps).where(these, o.evidence == "{}"))
+        said = select(exists().where(these, o.evidence.startswith(_OF_MAPPING)))
+        of_mappings |= bool(connection.scalar(said))
+    if of_mappings:
         apply_mappings(db, connection)
 
 
@@ -187,19 +186,17 @@ def apply_verdicts(
     known = kb_ids(connection, also=kb_id)
     open_ends = _apply_of(db, connection, kb_id, name, links_to, known)
     if taken_back:
-        apply_mappings(db, connection, known)
+        apply_mappings(db, connection, but=kb_id)
     return open_ends
 
 
-def apply_mappings(
-    db: Database, connection: Connection, known: Mapping[str, int] | None = None
-) -> None:
-    """Judge what the mappings of any KB speak of and nobody has judged."""
+def apply_mappings(db: Database, connection: Connection, *, but: int = -1) -> None:
+    """Judge what mappings speak of and nobody has judged; those of KB ``but`` have done so."""
     m, k = mappings.c, kbs.c
     has_some = exists().where(m.kb_id == k.id, m.verdict != "")
-    query = select(k.id, k.name, k.links_to).where(is_readable(), has_some).order_by(k.id)
-    known = known or kb_ids(connection)
-    for number, name, links_to in connection.execute(query).all():
+    query = select(k.id, k.name, k.links_to).where(is_readable(), k.id != but, has_some)
+    known = kb_ids(connection, also=but)
+    for number, name, links_to in connection.execute(query.order_by(k.id)).all():
         linked = list(map(str, json_of(links_to, list, "kbs.links_to")))
         _apply_of(db, connection, number, name, linked, known)
 

@@ -72,15 +72,17 @@ def judge_rankings(
     """Rank the mentions of annotated documents by the search that links texts."""
     check_documents(workspace.store, question.docs, question.split)
     question = replace(question, kbs=kbs_of(workspace, question))
-    # R@64 needs 64 candidates, as a text that is linked with 64 has them.
-    ranker: Ranker = (
-        workspace.linker(question.kbs, candidates=question.depth)
-        if question.file is None
-        else _listed_ranker(workspace, question, question.file)
-    )
+    ranker: Ranker
+    least = 0
+    if question.file is None:
+        # R@64 needs 64 candidates, as a text that is linked with 64 has them.
+        ranker = workspace.linker(question.kbs, candidates=question.depth)
+    else:
+        ranker = listed = _listed_ranker(workspace, question, question.file)
+        least = listed.depth  # the lists of a file are judged whole
     runs = mentions_learnt(workspace, question)
     return evaluate_retrieval(
-        workspace.store, ranker, question, runs=runs, progress=progress, each=each
+        workspace.store, ranker, question, least=least, runs=runs, progress=progress, each=each
     )
 
 
