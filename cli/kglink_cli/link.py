@@ -69,7 +69,7 @@ def link(
         help="table, json, jsonl, html, csv, pubtator, brat, brat-text, nif, or a plugin's.",
     ),
     as_json: bool = Option(False, "--json", help="The same as --format json."),
-    output: Path | None = Option(None, "--output", "-o", help="Write to a file.", dir_okay=False),
+    output: shared.Output = None,
     top_k: shared.TopK = None,
     threshold: float | None = Option(
         None,

@@ -53,9 +53,7 @@ def resolve(
         help='What is known of the names, such as "country: Poland"; with --column a column. '
         "May be repeated.",
     ),
-    output: Path | None = Option(
-        None, "--output", "-o", help="Write the table to a file.", dir_okay=False
-    ),
+    output: shared.Output = None,
     kb: str | None = Option(None, help="Only these KBs: a,b"),
     types: shared.Types = None,
     under: shared.Under = None,

@@ -50,9 +50,25 @@ Encoding = Annotated[
     str | None, Option(help="Encoding of texts that are not UTF-8, such as cp1252 or utf-16.")
 ]
 OnError = Annotated[str | None, Option(help="stop or skip at a bad record.")]
+
+
+def _to_file(path: Path | None) -> Path | None:
+    """The file to write to; None, which is standard output, for "-"."""
+    return None if path == Path("-") else path
+
+
+Output = Annotated[
+    Path | None,
+    Option("--output", "-o", help="Write to a file.", dir_okay=False, callback=_to_file),
+]
 PackedOutput = Annotated[
     Path | None,
-    Option("--output", "-o", help="Write to a file; .gz and .bz2 pack it.", dir_okay=False),
+    Option(
+        *("--output", "-o"),
+        help="Write to a file; .gz and .bz2 pack it.",
+        dir_okay=False,
+        callback=_to_file,
+    ),
 ]
 Engine = Annotated[
     str, Option(help="`ray`: workers on a Ray cluster share the work (docs/cluster.md).")

@@ -26,6 +26,7 @@ _BROKEN = (
     *(zipfile.BadZipFile, zlib.error, struct.error, OSError, EOFError),
     *(ValueError, OverflowError, NotImplementedError),
 )
+_DRIVE = re.compile(r"[A-Za-z]:")
 _LOCAL_HEADER = re.compile(rb"PK\x03\x04.{22}(..)(?:..)", re.DOTALL)
 
 
@@ -85,7 +86,7 @@ def _members(source: Source, archive: zipfile.ZipFile) -> Iterator[tuple[str, So
     for info in archive.infolist():
         name = info.filename
         parts = PurePosixPath(name).parts
-        if name.startswith("/") or ".." in parts or "\\" in name or ":" in name:
+        if name.startswith("/") or ".." in parts or "\\" in name or _DRIVE.match(name):
             raise SourceError(
                 f"{source.label} holds a path that leads out of it: {name!r}",
                 hint="Such an archive is made to write over other files; do not unpack it.",

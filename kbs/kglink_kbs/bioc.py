@@ -123,7 +123,7 @@ class BiocAdapter:
         name = key_text(given.get("id"), "the id of a document")
         if not name:
             raise BadValue("a document without an id", HINT)
-        parts = list(_parts(given))
+        parts = list(_parts(given, problems))
         spans = [
             ToldSpan(part.text, *span, words)
             for part in parts
@@ -198,17 +198,35 @@ def sniff(head: SourceHead) -> float:
 
 
 # ------------------------------------------------------------------------------------ reading
-def _parts(document: _Fields) -> Iterator[_Part]:
-    """The texts of a document: those of its passages, or of the sentences in them."""
+def _parts(document: _Fields, problems: Problems) -> list[_Part]:
+    """The texts of a document: those of its passages, or else of the sentences in them.
+
+    Annotations of what has no text itself are those of the last text that begins before them.
+    """
+    parts: list[_Part] = []
+    loose = objects_of(document, "annotations")
     start = 0
     for passage in objects_of(document, "passages"):
-        for fields in (passage, *objects_of(passage, "sentences")):
+        inner = objects_of(passage, "sentences")
+        is_whole = passage.get("text") not in (None, "")
+        for fields in (passage,) if is_whole else inner:
             if fields.get("text") in (None, ""):
+                loose += objects_of(fields, "annotations")
                 continue
             text = exact_text(fields["text"], "the text")
             offset = offset_number(fields.get("offset"), "the offset of a passage")
-            yield _Part(text, offset, start, objects_of(fields, "annotations"))
+            parts.append(_Part(text, offset, start, [*objects_of(fields, "annotations")]))
             start += len(text) + 1
+        for fields in inner if is_whole else (passage,):
+            loose += objects_of(fields, "annotations")
+    for annotation in loose:
+        place = _place(annotation)
+        before = [one for one in parts if place and one.offset <= place[0]]
+        if before:
+            max(before, key=lambda one: one.offset).annotations.append(annotation)
+        else:
+            problems.pass_over("annotations at no place, or at several")
+    return parts
 
 
 def _place(annotation: _Fields) -> tuple[int, int] | None:

@@ -37,6 +37,8 @@ _SITES = {
     "wikidata": "https://www.wikidata.org/wiki/",
 }
 
+_MODULES = ("modul", "módulo", "модуль")
+
 
 class CirrusSearchSettings(PluginSettings):
     """Settings of ``kglink/cirrussearch``."""
@@ -77,7 +79,9 @@ class CirrusSearchAdapter:
             return None
         given = page.get("template")
         names = [one for one in given if isinstance(one, str)] if isinstance(given, list) else []
-        templates = [name.partition(":")[2] or name for name in names]  # without their namespace
+        # Without their namespace; modules stand among them.
+        named = (name for name in names if not name.lower().startswith(_MODULES))
+        templates = [name.partition(":")[2] or name for name in named]
         if not self._settings.disambiguation and is_disambiguation(title, templates):
             problems.pass_over("disambiguation page")
             return None

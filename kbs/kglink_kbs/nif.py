@@ -9,6 +9,7 @@ named by the entity's web address, or ``urn:kglink:entity:KB:KEY`` where it has 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple, TextIO
@@ -253,9 +254,14 @@ def nif_text(name: str, text: str, phrases: Iterable[Phrase]) -> str:
         f"{context} a nif:Context, nif:OffsetBasedString ;\n"
         f"  nif:isString {_literal(text)} ;\n{_place(0, len(text))} .\n"
     ]
+    times = Counter[tuple[int, int]]()
     for phrase in phrases:
+        place = phrase.start, phrase.end
+        times[place] += 1
+        which = f"_{times[place]}" if times[place] > 1 else ""  # annotated more than once
+        iri = f"{base}{phrase.start}_{phrase.end}_mention{which}"
         lines = [
-            f"<{base}{phrase.start}_{phrase.end}_mention> a nif:Phrase, nif:OffsetBasedString",
+            f"<{iri}> a nif:Phrase, nif:OffsetBasedString",
             f"  nif:referenceContext {context}",
             f"  nif:anchorOf {_literal(text[phrase.start : phrase.end])}",
             _place(phrase.start, phrase.end),

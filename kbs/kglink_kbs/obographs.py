@@ -145,7 +145,7 @@ def _parents(source: Source, own: OwnPrefixes, problems: Problems) -> dict[str, 
 
 def _listed(source: Source, name: str) -> Iterator[tuple[int, object]]:
     """The nodes or edges of every graph, each with the line on which it begins."""
-    with source.open() as stream:
+    with source.open_text() as stream:
         walk = JsonWalk(source, stream, _HINT)
         if walk.sign() != "{":
             raise walk.broken("an object is wanted")

@@ -27,7 +27,11 @@ _READ = 2**20
 _LONGEST_ID = 2**12
 
 _OBO = re.compile(r"https?://purl\.obolibrary\.org/obo/([A-Za-z][A-Za-z0-9.]*)_([^/#?\s]+)")
-_CODED = re.compile(r"https?://\S+[/#]([A-Z][A-Za-z]+)_(\d{3,})")
+#: Vocabularies whose addresses elsewhere stand for a prefix: EFO, SWO, Orphanet, SIO.
+_CODED = re.compile(
+    r"https?://(?:www\.)?(?:ebi\.ac\.uk|orpha\.net|semanticscience\.org)/(?:\w+/)*"
+    r"([A-Z][A-Za-z]+)_(\d{3,})"
+)
 _REGISTERED = re.compile(r"https?://identifiers\.org/([\w.-]+)[/:](\S+)")
 _FILE_ENDING = re.compile(r"\.(?:owl|obo|json|ttl|ofn|rdf)$", re.IGNORECASE)
 
@@ -168,7 +172,7 @@ def survey(
     stems: Counter[bytes] = Counter()
     found: dict[str, str] = {}
     rest = b""
-    with source.open() as stream:
+    with source.open_text() as stream:
         ended = False
         while not ended:
             piece = stream.read(_READ)

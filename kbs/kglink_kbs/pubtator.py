@@ -31,6 +31,8 @@ from kglink_kbs.values import (
 _PART = re.compile(r"([^|\t]{1,2000})\|([ta])\|(.*)", re.DOTALL)
 _HEAD = re.compile(r"\s*(?P<id>[^|\t\n]{1,2000})\|t\|[^\n]*\n(?P=id)\|a\|")
 _CODES = re.compile(r"[|+,;]")
+#: A code that holds such a sign is written as addresses have it: "A%2BB".
+_TO_QUOTE, _QUOTED = re.compile(r"[|+,;%]"), re.compile(r"%(7C|2B|2C|3B|25)", re.I)
 _NUMBER = re.compile(r"\d{1,18}")
 _WORD = re.compile(r"[A-Za-z][\w-]*")
 #: What stands where the annotators found no concept.
@@ -164,6 +166,7 @@ class PubtatorExporter:
                 for chosen in entities or (None,):
                     kind = chosen.type if chosen else ""
                     code = str(chosen.id) if chosen else link.cluster or "-"
+                    code = _TO_QUOTE.sub(lambda sign: f"%{ord(sign[0]):02X}", code)
                     named = (same_length_line(one).strip() for one in (kind or "Entity", code))
                     out.write("\t".join((place, *named)) + "\n")
             out.write("\n")
@@ -173,7 +176,8 @@ class PubtatorExporter:
 def coded_gold(cells: Iterable[str], no_code: NoCode) -> _Gold:
     """All codes of some cells, each of which is right; None if there is no code."""
     found = [code for cell in cells for code in map(str.strip, _CODES.split(cell)) if code]
-    codes = dict.fromkeys(bare_code(code) for code in found if code not in _NO_CODE)
+    said = (_QUOTED.sub(lambda sign: chr(int(sign[1], 16)), one) for one in found)
+    codes = dict.fromkeys(bare_code(code) for code in said if code not in _NO_CODE)
     if codes:
         return tuple(EntityId("", code) for code in codes)
     return () if found and no_code == "nil" else None

@@ -9,12 +9,11 @@ from kglink.sources import Source, SourceHead
 
 Syntax = Literal["auto", "turtle", "xml", "ntriples", "json-ld"]
 
-_XML = re.compile(rb"(?:<\?xml\b|<!DOCTYPE\s+rdf:RDF\b|<!--|<rdf:RDF\b)")
+_XML = re.compile(rb"(?:<\?xml\b|<!DOCTYPE\s+rdf:RDF\b|<!--|<(?:\w+:)?RDF\b)")
 _RDF_ELEMENT = re.compile(rb"<(?:\w+:)?RDF\b")
 _RDF_NAMESPACE = b"http://www.w3.org/1999/02/22-rdf-syntax-ns#"
-_TURTLE = re.compile(
-    rb"^[ \t]*(?:@prefix\s+[^\s:]*:\s*<|@base\s+<)|^[ \t]*(?:PREFIX\s+[^\s:]*:\s*<|BASE\s+<)", re.M
-)
+_TURTLE = re.compile(rb"^[ \t]*(?:@?prefix\s+[^\s:]*:\s*<|@?base\s+<)", re.M | re.I)
+_TURTLE_NAME = re.compile(r"\.ttl\b", re.I)
 _TRIPLE = re.compile(
     rb"\s*(?:<[^<>\s]*>|_:[^\s<>]++)[ \t]*<[^<>\s]*>[ \t]*"
     rb'(?:<[^<>\s]*>|_:[^\s<>]+|"[^"\\]*(?:\\.[^"\\]*)*"\S*)'
@@ -38,7 +37,10 @@ def syntax_of(head: SourceHead) -> Syntax:
     if _TURTLE.search(data):
         return "turtle"
     triples = sum(bool(_TRIPLE.fullmatch(line)) for line in lines)
-    return "ntriples" if 2 * triples > len(lines) else "auto"  # some may be broken
+    if 2 * triples > len(lines):  # some may be broken
+        return "ntriples"
+    # Turtle without prefixes is known by its name alone.
+    return "turtle" if _TURTLE_NAME.search(head.name) and start in (b"<", b"_") else "auto"
 
 
 def _says(line: bytes) -> bool:

@@ -11,7 +11,7 @@ import logging
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 from xml.sax import SAXException
 from xml.sax.expatreader import ExpatParser
 from xml.sax.handler import ContentHandler, feature_namespaces
@@ -95,15 +95,16 @@ def resources_of(
                     handler = LinearHandler(graph)
                     parser = GuardedParser(handler, source.label)
                     handler.setDocumentLocator(parser)
-                    for piece in _pieces(source, max_bytes):
-                        parser.feed(piece)
+                    with source.open() as stream:  # which names its encoding itself
+                        for piece in _pieces(stream, source, max_bytes):
+                            parser.feed(piece)
                     parser.close()
                 case "json-ld":
-                    data = json.loads(b"".join(_pieces(source, max_bytes)).decode("utf-8-sig"))
+                    data = json.loads(_whole(source, max_bytes).decode("utf-8-sig"))
                     to_rdf(_checked(data, source), graph, base=_BASE, version=1.1)
                 case _:
                     turtle = SinkParser(RDFSink(graph), baseURI=_BASE, turtle=True)
-                    turtle.loadBuf(b"".join(_pieces(source, max_bytes)))
+                    turtle.loadBuf(_whole(source, max_bytes))
         except _FAULTS as error:
             raise SourceError(
                 f"{source.label} is not valid {_NAMES[syntax]}: {_reason(error)}",
@@ -152,20 +153,24 @@ def _name(term: object) -> str:
 
 
 # --------------------------------------------------------------------------- whole documents
-def _pieces(source: Source, max_bytes: int) -> Iterator[bytes]:
-    """A source that is not larger than ``max_bytes``."""
+def _whole(source: Source, max_bytes: int) -> bytes:
+    """The text of a source that is not larger than ``max_bytes``, in UTF-8."""
+    with source.open_text() as stream:
+        return b"".join(_pieces(stream, source, max_bytes))
+
+
+def _pieces(stream: BinaryIO, source: Source, max_bytes: int) -> Iterator[bytes]:
     size = 0
-    with source.open() as stream:
-        while piece := stream.read(_READ):
-            size += len(piece)
-            if size > max_bytes:
-                raise SourceError(
-                    f"{source.label} is larger than {max_bytes:,} bytes unpacked, and its syntax "
-                    "of RDF cannot be read piece by piece",
-                    hint="Write it as N-Triples, which has no limit: riot --stream=ntriples FILE; "
-                    "or raise the limit: --set max_mb=...",
-                )
-            yield piece
+    while piece := stream.read(_READ):
+        size += len(piece)
+        if size > max_bytes:
+            raise SourceError(
+                f"{source.label} is larger than {max_bytes:,} bytes unpacked, and its syntax "
+                "of RDF cannot be read piece by piece",
+                hint="Write it as N-Triples, which has no limit: riot --stream=ntriples FILE; "
+                "or raise the limit: --set max_mb=...",
+            )
+        yield piece
 
 
 def _checked(data: object, source: Source) -> object:

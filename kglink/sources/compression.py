@@ -33,8 +33,10 @@ _READ = 2**14
 _PIECE = 2**18
 #: What an xz stream may want of memory: its header says how much, up to 4 GiB; xz -9 writes 65 MiB.
 _XZ_MEMORY = 2**28
-#: What `lzma` says where that is not enough.
-_IS_LIMITED = "Memory usage limit"
+#: The most that a stream may want of memory, and what unpacks it with more.
+_MEMORY = {"xz": (_XZ_MEMORY, "xz -dc"), "zstd": (2**27, "zstd -dc --long=31")}
+#: What the libraries say where that is not enough.
+_IS_LIMITED = "Memory usage limit", "requires too much memory"
 
 
 class _Decoder(Protocol):
@@ -183,12 +185,11 @@ class Decompressed(Unpacked):
                         )
                 try:
                     piece = decoder.decompress(data, _PIECE)
-                except lzma.LZMAError as error:
-                    raise (
-                        self._wants_memory() if _IS_LIMITED in str(error) else self._damaged(error)
-                    ) from error
-                except (zlib.error, zstd.ZstdError, OSError, ValueError) as error:
-                    raise self._damaged(error) from error
+                except (
+                    *(lzma.LZMAError, zlib.error, zstd.ZstdError, OSError, ValueError),
+                ) as error:
+                    is_limited = any(words in str(error) for words in _IS_LIMITED)
+                    raise (self._wants_memory() if is_limited else self._damaged(error)) from error
                 data = b""
                 if piece:
                     yield self._counted(piece)
@@ -197,9 +198,10 @@ class Decompressed(Unpacked):
                 data = more.lstrip(b"\0")
 
     def _wants_memory(self) -> SourceError:
+        most, command = _MEMORY[self._kind]
         return SourceError(
-            f"{self._name} needs over {_XZ_MEMORY >> 20} MiB of memory to be unpacked",
-            hint=f"Pipe it in: xz -dc {shlex.quote(self._name)} | kglink ... -",
+            f"{self._name} needs over {most >> 20} MiB of memory to be unpacked",
+            hint=f"Pipe it in: {command} {shlex.quote(self._name)} | kglink ... -",
         )
 
     def _take(self) -> bytes:

@@ -14,13 +14,13 @@ import secrets
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, groupby
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from sqlalchemy import Column, Select, delete, func, insert, select, update
 from sqlalchemy.engine import Connection
 
 from kglink.errors import UnknownNameError, UsageError
-from kglink.files.digest import digest_of
+from kglink.files.digest import digest_of, text_hash
 from kglink.records import (
     CORRECTIONS,
     NIL,
@@ -231,6 +231,8 @@ class MemoryTable:
 
     _db: Database
     _sources: _SourcesOfMemory | None = None
+    _texts: tuple[str, frozenset[int]] | None = None
+    """The texts that were learnt from, and the state of the memory that was."""
 
     def learn(
         self,
@@ -425,9 +427,30 @@ class MemoryTable:
         for page in pages(self._db, self._query(), _BATCH, *place):
             yield from map(_read_meaning, page)
 
-    def memory_without(self, documents: Iterable[Document]) -> PartOfMemory:
-        """The memory without what some documents say."""
-        return PartOfMemory(self, documents)
+    def memory_without(self, documents: Iterable[Document]) -> Self | PartOfMemory:
+        """The memory without what documents say, as far as it was learnt from their texts."""
+        texts = self._learnt_texts()
+        learnt = [one for one in documents if text_hash(one.text) in texts]
+        return PartOfMemory(self, learnt) if learnt else self
+
+    def _learnt_texts(self) -> frozenset[int]:
+        """The hashes of the texts that memory was learnt from."""
+        state = self.memory_state()
+        if self._texts is None or self._texts[0] != state:
+            found: set[int] = set()
+            d = documents.c
+            with self._db.read() as connection:
+                known = kb_ids(connection)
+                for one in self.learnt():
+                    if one.source not in known or not one.surfaces or one.source == CORRECTIONS:
+                        continue
+                    split = learning_split(connection, one.source, one.split)
+                    chosen = [] if split is None else [d.split == split]
+                    query = select(d.text).where(d.kb_id == known[one.source], *chosen)
+                    rows = connection.execute(query.execution_options(yield_per=_PAGE))
+                    found.update(text_hash(str(text)) for (text,) in rows)
+            self._texts = state, frozenset(found)
+        return self._texts[1]
 
     def _query(self, *source: Column[str]) -> Select[Any]:
         """Meanings: those of each source, or summed over all."""

@@ -14,10 +14,12 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from kglink.text.language import function_words
+from kglink.text.sentences import begins_sentence
 from kglink.text.words import cuts_word
 
 _WORD = r"[A-ZÀ-ÖØ-Þ](?:[\w'’-]*[^\W_]|\.)?"
 _RUN = re.compile(rf"(?<![\w'’-])[^\W\d_a-zß-öø-ÿ](?:[\w'’-]*[^\W_]|\.)?(?: {_WORD})+")
+_LOWER = re.compile(r"(?<![\w'’-])[a-zß-öø-ÿ][\w'’-]*")
 _POSSESSIVE = re.compile(r"['’]s$")
 _MOST_WORDS = 4
 #: How many full names on each side of a part are looked at.
@@ -88,12 +90,13 @@ def full_name_of(surface: str, start: int, text: str, is_name: Callable[[str], b
     """The full name whose first or last word ``text[start:]`` repeats; empty where none is.
 
     ``is_name``: whether a KB has a name. A word that is one itself is short for a full name only as
-    the last word of what may be a person.
+    the last word of what may be a person. A word that the text has in lower case too is no part of
+    a name where a sentence gives it its capital: "Cancer" after "Breast Cancer" in a heading.
     """
     if " " in surface or not surface[:1].isupper() or len(surface) < 3:
         return ""
     by_word = _full_names(text).get(surface)
-    if not by_word:
+    if not by_word or (begins_sentence(text, start) and surface.lower() in _lower_words(text)):
         return ""
     at = bisect_left(by_word, (start,))
     before = reversed(by_word[max(0, at - _MOST_LOOKED_AT) : at])
@@ -131,6 +134,12 @@ def is_part_of_name(text: str, start: int, end: int) -> bool:
 
 
 @lru_cache(maxsize=64)  # the mentions of one document come one after the other
+def _lower_words(text: str) -> frozenset[str]:
+    """The words of a text that begin without a capital."""
+    return frozenset(_LOWER.findall(text))
+
+
+@lru_cache(maxsize=64)
 def _full_names(text: str) -> dict[str, list[_Full]]:
     """By first and by last word the full names of a text, in reading order."""
     found: dict[str, list[_Full]] = {}

@@ -50,7 +50,6 @@ from kglink.training.run import (
 from kglink.training.stages import check_kbs, with_kbs
 from kglink.training.train import train
 from kglink.workspace.folder import named
-from kglink.workspace.link_setup import memory_without
 from kglink.workspace.opened import Opened
 from kglink.workspace.overlaps import find_overlaps
 from kglink.workspace.publish import Replacement, publish_detector, publish_model, publish_reranker
@@ -418,7 +417,6 @@ def mentions_to_read(opened: Opened, settings: RunSettings, progress: OnProgress
         splits = splits_of(store, name, settings.recipe.selection)
         for document, held_back in splits.divided(store):
             parts[held_back].setdefault(name, []).append(document)
-    known_without = memory_without(store, used)
     setup = opened.link_setup(found_by=section.found_by, rerank_top=0)
     search = setup.search()
 
@@ -426,7 +424,7 @@ def mentions_to_read(opened: Opened, settings: RunSettings, progress: OnProgress
         """Mentions with their candidates, from all documents alike."""
         chosen, done = judged_mentions(documents, kbs, most), 0
         for fold in range(FOLDS):
-            memory = known_without([one for one in documents if fold_of(one) == fold])
+            memory = store.memory_without([one for one in documents if fold_of(one) == fold])
             linker = setup.linker(search.with_memory(memory))
             own = iter([one for one in chosen if one.fold == fold])
             while batch := list(islice(own, BATCH_MENTIONS)):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import combinations
@@ -71,16 +71,6 @@ class Fitted(NamedTuple):
         from kglink.linking.fit import fit_rankings
 
         return fit_rankings(self.rankings.without(fold), self.start)
-
-
-#: The memory that some documents are judged by.
-MemoryWithout = Callable[[Sequence[Document]], Store | PartOfMemory]
-
-
-def memory_without(store: Store, docs: Iterable[str]) -> MemoryWithout:
-    """The memory that documents of some sources are judged by: without what they say."""
-    is_learnt = not store.memory_sources().keys().isdisjoint(docs)
-    return store.memory_without if is_learnt else lambda part: store
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +143,7 @@ class LinkSetup:
         kbs: Sequence[str] = (),
         *,
         unfinished: Mapping[str, object] | None = None,
-        memory: PartOfMemory | None = None,
+        memory: Store | PartOfMemory | None = None,
         clusters: Mapping[str, str] | None = None,
         corrected: Corrected | None = None,
     ) -> Linker:
@@ -194,10 +184,8 @@ class LinkSetup:
             not_reranked=[_ANOTHER_MODEL] if unfit else [],
         )
 
-    def fit(
-        self, documents: Iterable[Document], progress: OnProgress, memory_without: MemoryWithout
-    ) -> Fitted:
-        """Fit the scoring, and keep it.
+    def fit(self, documents: Iterable[Document], progress: OnProgress) -> Fitted:
+        """Fit the scoring, and keep it; what memory has learnt from the documents does not count.
 
         Where a reranker is asked, the space's or the one of a folder, it is kept beside that.
         """
@@ -207,17 +195,14 @@ class LinkSetup:
 
         space, unfitted, known = self.space, self.changed(found_by="all"), list(documents)
         search = unfitted.search(scoring="default")
-        rankings = judged_rankings(search, known, space.kbs(), memory_without, progress)
+        rankings = judged_rankings(search, known, space.kbs(), self.store.memory_without, progress)
         scoring = fit_rankings(rankings, search.scoring)
         if not annotation_of(merged_texts("", known)).partial:
             links_all = replace(unfitted, link=without_auto(unfitted.link)).changed(threshold=0.0)
             judging = unfitted.search(scoring=scoring)
-            whole = links_all.linker(judging)
 
             def linker_without(part: Sequence[Document]) -> Linker:
-                memory = memory_without(part)
-                if not isinstance(memory, PartOfMemory):
-                    return whole
+                memory = self.store.memory_without(part)
                 return links_all.linker(judging.with_memory(memory), memory=memory)
 
             judge = fit_judge(linker_without, known, progress)

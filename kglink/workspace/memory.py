@@ -34,7 +34,7 @@ from kglink.workspace.detectors import NamesOfStore, detectors_for, without_auto
 from kglink.workspace.entities import entity as entity_of
 from kglink.workspace.folder import CLUSTERER, named
 from kglink.workspace.kbs import add_kb, remove_kb
-from kglink.workspace.link_setup import MemoryWithout, clusterer_choice, memory_without
+from kglink.workspace.link_setup import clusterer_choice
 from kglink.workspace.opened import Opened
 
 if TYPE_CHECKING:
@@ -90,26 +90,22 @@ def fit(
     names = named(docs)
     with opened.at_one_moment() as seen:
         documents = judged_documents(seen, names, split)
-        known = memory_without(seen.store, names)
-        return seen.link_setup().fit(documents, progress, known).scoring
+        return seen.link_setup().fit(documents, progress).scoring
 
 
 def fit_scoring(
     opened: Opened,
     documents: Iterable[Document],
     *,
-    remembered: bool = False,
     progress: OnProgress = lambda _: None,
 ) -> Scoring:
     """Fit how the space weighs evidence, on mentions with known answers.
 
-    They must not be those that the space's model was trained on: it knows these too well.
-    ``remembered``: memory was learnt from these documents. What was fitted is kept beside the
-    space, for as long as it has this model.
+    They must not be those that the space's model was trained on: it knows these too well. What
+    memory has learnt from them does not count. What was fitted is kept beside the space, for as
+    long as it has this model.
     """
-    store = opened.store
-    known: MemoryWithout = store.memory_without if remembered else lambda part: store
-    return opened.link_setup().fit(documents, progress, known).scoring
+    return opened.link_setup().fit(documents, progress).scoring
 
 
 def judged_documents(opened: Opened, names: Sequence[str], split: str) -> list[Document]:
@@ -202,7 +198,6 @@ def fit_clusterer(
     alone = setup.changed(clusterer="")
     clustered = setup.changed(clusterer=link.clusterer or CLUSTERER)
     search = setup.search()
-    known_without = memory_without(opened.store, names)
     judged = judged_mentions(documents, space.kbs(), MOST_MENTIONS)
     if not any(one.gold for one in judged):
         raise UsageError(
@@ -211,7 +206,7 @@ def fit_clusterer(
         )
     known: list[KnownMention] = []
     for part in range(FOLDS):
-        memory = known_without([one for one in documents if fold_of(one) == part])
+        memory = opened.store.memory_without([one for one in documents if fold_of(one) == part])
         linker = alone.linker(search.with_memory(memory))
         own = [one for one in judged if one.fold == part]
         for one in _known(linker, own, max(link.top_k, link.reorder_top)):

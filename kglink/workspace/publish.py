@@ -42,13 +42,7 @@ from kglink.training.run import RunSettings, TrainingReport, read_settings
 from kglink.workspace.detectors import DICTIONARY, LEARNED, chosen_detector, without_auto
 from kglink.workspace.folder import SPACES_FOLDER
 from kglink.workspace.joint_space import WorkspaceSpace
-from kglink.workspace.link_setup import (
-    Fitted,
-    LinkSetup,
-    MemoryWithout,
-    counterparts_of,
-    memory_without,
-)
+from kglink.workspace.link_setup import Fitted, LinkSetup, counterparts_of
 from kglink.workspace.opened import Opened
 from kglink.workspace.spaces import build_if_stale
 
@@ -114,7 +108,6 @@ class _HeldBack(NamedTuple):
 
     documents: Sequence[Document]
     progress: OnProgress
-    memory_without: MemoryWithout
 
     def compare(
         self,
@@ -139,7 +132,7 @@ class _HeldBack(NamedTuple):
             part = [one for one in chosen if fold_of(one) == number]
             if not part:
                 continue
-            memory = self.memory_without(part)
+            memory = before.store.memory_without(part)
             known_words = _known_words(memory, part)
             old, new = before.search(), after.search(scoring=fitted.without(number))
             if known is not None:
@@ -179,8 +172,7 @@ def _held_back(
     store: Store, settings: RunSettings, space: Space, progress: OnProgress
 ) -> _HeldBack:
     held = settings.docs, settings.recipe.selection, space.kbs()
-    known = memory_without(store, sources_of_documents(store, settings.docs))
-    return _HeldBack([*held_back_documents(store, *held)], progress, known)
+    return _HeldBack([*held_back_documents(store, *held)], progress)
 
 
 # ---------------------------------------------------------------------------- a trained model

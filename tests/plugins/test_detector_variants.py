@@ -110,6 +110,7 @@ def test_an_article_stays_with_a_name_that_its_entity_does_not_go_without() -> N
         ("They live in Cheyenne, Wyo., and work.", "Wyo."),
         ("They live in Wyo. Others do not.", "Wyo"),
         ("(They live in Wyo.)", "Wyo"),
+        ("They have WYO. all is well.", "WYO"),
         ("J.Wyo said so, and vitamin C.Wyo too.", "Wyo"),
         ("Rosie O'Donnell left. Then O\u2019Donnell spoke.", "O\u2019Donnell"),
     ],
@@ -448,6 +449,14 @@ def test_a_word_is_short_for_a_name_that_stands_before_it() -> None:
     assert finds[text.index("Heron slept")] == "Isolde Heron"
     assert text.index("heron flew") not in finds
     assert "Heron" not in taken_for("Later the Heron slept.", *names)
+
+
+def test_a_sentences_capital_makes_no_short_form_of_a_word_that_has_none_elsewhere() -> None:
+    names = "Lung Cancer", "Cancer Ward"
+    begins = "Lung Cancer\n\nCancer is common. It is cancer."
+    assert "Cancer" not in taken_for(begins, *names)
+    assert taken_for("Lung Cancer\n\nCancer is common.", *names)["Cancer"] == "Lung Cancer"
+    assert taken_for("Lung Cancer. A Cancer, no cancer.", *names)["Cancer"] == "Lung Cancer"
 
 
 @pytest.mark.parametrize(

@@ -202,6 +202,19 @@ def test_documents_that_are_in_two_sources_count_once(store: Store) -> None:
     assert told(store, "tumor")["tumours", A] == 2
 
 
+def test_documents_that_nobody_learnt_from_take_nothing_from_memory(store: Store) -> None:
+    learn(store, "notes", [ONE, TWO])
+    before = told(store, "tumor")
+    other = replace(document("9", ("tumours", (A,)), ("tumor", (B,))), split="dev")
+    assert store.memory_without([other]) is store
+    # Nor do those of another split than the one that was learnt.
+    cold = replace(document("8", ("cold", (A,))), split="train")
+    learn(store, "parts", [cold, other])
+    assert store.memory_without([other]) is store
+    assert store.memory_without([cold]) is not store
+    assert told(store, "tumor") == before
+
+
 def test_what_meant_something_in_another_kb_alone_is_forgotten_with_the_rest(store: Store) -> None:
     learn(store, "notes", [ONE, TWO], "x", "y")
     nothing = EntityId("y", "")

@@ -42,6 +42,9 @@ def full(text: str, part: str, which: int = 0) -> str:
         ("Bill Waters sang. Waters left.", "Waters", 1, ""),
         ("Robert Gates opened gates.", "gates", 0, ""),
         ("Robert\nGates spoke. Gates left.", "Gates", 1, ""),
+        # What has its capital from its sentence, and none elsewhere.
+        ("Robert Gates\n\nGates are doors. Open gates.", "Gates", 1, ""),
+        ("Robert Gates went. He saw Gates at the gates.", "Gates", 1, "Robert Gates"),
     ],
 )
 def test_what_a_part_stands_for(text: str, part: str, which: int, name: str) -> None:

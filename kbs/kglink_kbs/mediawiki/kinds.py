@@ -40,6 +40,7 @@ _IN_PARENTHESES = re.compile(r"[ (（]([^()（）]{3,40})[)）]$")
 _DISAMBIGUATION_WORD = re.compile(
     r"__DISAMBIG__|\[\[[^\[\]|:\n]{1,40}:[^\[\]|\n]{0,60}disambiguation pages", re.IGNORECASE
 )
+_OF_A_LINK = re.compile(r"needed|link|inline|fix")
 _LONGEST_TYPE = 80
 #: Names of templates that are known at once: pages of a wiki have the same.
 _TEMPLATES = 8192
@@ -100,7 +101,9 @@ def infobox_type(template: str) -> str:
 @lru_cache(maxsize=_TEMPLATES)
 def _is_disambiguation_template(name: str) -> bool:
     name = name.strip().replace("_", " ").lower()
-    return name in DISAMBIGUATION_TEMPLATES or name.startswith("disambig")
+    # An article says of a link that it "needs disambiguation".
+    is_of_page = name.startswith("disambig") and not _OF_A_LINK.search(name)
+    return name in DISAMBIGUATION_TEMPLATES or is_of_page
 
 
 #: A description needs no more of a text than this, whatever stands before it.

@@ -55,6 +55,26 @@ def without_opaque(text: str) -> str:
     return _without(text, OPAQUE) if "<" in text else text
 
 
+def in_one_variant(text: str) -> str:
+    """``text`` in the first of its variants: ``-{zh-hans:计算机; zh-hant:電腦}-`` shows 计算机."""
+    return _VARIANTS.sub(_first_variant, text) if "-{" in text else text
+
+
+def _first_variant(found: re.Match[str]) -> str:
+    flags, rules = found[1] or "", found[2]
+    if not _HIDING_FLAGS.isdisjoint(flags):
+        return ""
+    variant = _VARIANT.match(rules)
+    return variant[1].strip() if variant else rules
+
+
+#: What Wikipedias in several scripts write for their readers to choose from.
+_VARIANTS = re.compile(r"-\{(?!\{)(?:([A-Z; -]{0,8})\|)?([^{}]*)\}-")
+_VARIANT = re.compile(r"\s*[a-z]{2,3}(?:-[a-z]{2,8})*\s*:\s*([^;]*)(?:;|$)", re.S)
+#: A rule for the rest of the page, its title, or one that is taken back.
+_HIDING_FLAGS = frozenset("HT-")
+
+
 def without_asides(text: str) -> str:
     """``text`` without references."""
     return _without(text, ASIDE) if "<" in text else text

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from kglink_kbs.mediawiki.languages import link_trail
 from kglink_kbs.mediawiki.markup import (
+    in_one_variant,
     literal,
     literal_back,
     without_asides,
@@ -131,7 +132,8 @@ def is_name(anchor: str) -> bool:
     return 0 < len(anchor) <= MOST_ANCHOR and not _NO_NAME.search(anchor)
 
 
-_NO_NAME = re.compile(r"[#{}\x00-\x1f]|\[\[|\]\]")
+#: "Page#Section" is the name of no page, "C#" and "#MeToo" are.
+_NO_NAME = re.compile(r"[{}\x00-\x1f]|\S#\S|\[\[|\]\]")
 
 
 #: Links in captions in links: deeper nesting than this no page of people has.
@@ -188,7 +190,7 @@ class CleanText(NamedTuple):
 
 def prepared(wikitext: str) -> str:
     """``wikitext`` without comments, literal stretches protected: what links are read from."""
-    return without_opaque(without_controls(wikitext))
+    return in_one_variant(without_opaque(without_controls(wikitext)))
 
 
 def clean_prepared(text: str, titles: Titles, language: str = "") -> CleanText:

@@ -23,8 +23,8 @@ _SPACES = (
     "http://purl.oclc.org/ooxml/wordprocessingml/main",
 )
 _BREAKS = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "\u2011", "ptab": "\t"}
-#: Deleted and moved text, and text boxes, which stand in the file twice.
-_LEFT_OUT = frozenset({"del", "moveFrom", "txbxContent"})
+#: Deleted and moved text, text boxes, which stand in the file twice, and how a paragraph looks.
+_LEFT_OUT = frozenset({"del", "moveFrom", "txbxContent", "pPr"})
 
 
 def document(source: Source, settings: TextSettings) -> Document:

@@ -47,6 +47,10 @@ _CELLS = frozenset({"td", "th"})
 #: A table that has one of these is a table, and no layout.
 _HEADERS = frozenset({"th", "thead", "caption"})
 
+#: In these, and in pages of XML, a tag that ends in "/>" is closed.
+_FOREIGN = frozenset({"svg", "math"})
+_IS_XML = re.compile(r"\s*<\?xml\b|(?>\s*<![^>]*>)*\s*<html\b[^>]*xmlns=", re.I)
+
 _TAG_NAME = re.compile(r"<(/?)([a-zA-Z][^\s/>]*)")
 #: A tag ends at ``>``, but for one in a quoted value.
 _TAG_END = re.compile(r">|=\s*([\"'])")
@@ -180,6 +184,8 @@ class _Reader:
 def _tokens(page: str) -> Iterator[_Token]:
     """The tags of a page and the text between them, in one pass."""
     place = 0
+    is_xml = _IS_XML.match(page) is not None
+    foreign = 0
     while (begin := page.find("<", place)) >= 0:
         found = _TAG_NAME.match(page, begin)
         if found is None and page[begin + 1 : begin + 2] not in ("!", "?", "/"):
@@ -192,10 +198,15 @@ def _tokens(page: str) -> Iterator[_Token]:
             place = _past(page, "-->" if page.startswith("<!--", begin) else ">", begin)
             continue
         tag, closes = found[2].lower(), bool(found[1])
-        place = found.end()
-        while (ending := _TAG_END.search(page, place)) and ending[1]:
-            place = _past(page, ending[1], ending.end())
-        place = ending.end() if ending else len(page)
+        place = _past_tag(page, found.end())
+        if tag in _FOREIGN:
+            foreign = max(0, foreign + (-1 if closes else 1))
+        if (is_xml or foreign) and not closes and page.endswith("/>", begin, place):
+            foreign -= tag in _FOREIGN
+            if tag not in _RAW and tag not in _LEFT_OUT:
+                yield _Token(tag)
+                yield _Token(tag, closes=True)
+            continue
         if tag in _RAW and not closes:
             closing = re.compile(rf"</{tag}(?=[\s/>])", re.I).search(page, place)
             end = closing.start() if closing else len(page)
@@ -205,6 +216,12 @@ def _tokens(page: str) -> Iterator[_Token]:
             yield _Token(tag, closes=closes)
     if place < len(page):
         yield _Token("", page[place:])
+
+
+def _past_tag(page: str, place: int) -> int:
+    while (ending := _TAG_END.search(page, place)) and ending[1]:
+        place = _past(page, ending[1], ending.end())
+    return ending.end() if ending else len(page)
 
 
 def _past(page: str, end: str, place: int) -> int:

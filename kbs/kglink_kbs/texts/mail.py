@@ -31,6 +31,16 @@ _LONGEST_HEADER = 10_000
 _MOST_PARTS = 1000
 #: Character sets that take more than one pass, or give no text.
 _NO_CHARSETS = frozenset({"idna", "punycode", "unicode_escape", "raw_unicode_escape", "undefined"})
+#: Character sets that programs name when they write a larger one, as browsers know.
+_MEANT = {
+    **dict.fromkeys(("gb2312", "gbk", "gb_2312-80"), "gb18030"),
+    **dict.fromkeys(("iso-8859-1", "latin1", "latin-1", "us-ascii", "ascii"), "cp1252"),
+    **dict.fromkeys(("iso-8859-8-i", "iso-8859-8-e"), "iso-8859-8"),
+    **dict.fromkeys(("ks_c_5601-1987", "ks_c_5601", "euc-kr"), "cp949"),
+    **dict.fromkeys(("shift_jis", "shift-jis", "sjis"), "cp932"),
+    "iso-8859-9": "cp1254",
+    "iso-8859-11": "cp874",
+}
 
 
 class _ShortHeaders(Compat32):
@@ -53,13 +63,19 @@ def document(source: Source, settings: TextSettings) -> Document:
         )
     try:
         mail = message_from_bytes(raw, policy=_ShortHeaders())
-        subject = _decoded(str(mail["subject"] or ""))
+        subject = _decoded(_subject(mail))
         body = "\n\n".join(filter(None, (_text(one, settings) for one in _bodies(mail))))
     except RecursionError as error:
         raise SourceError(
             f"{source.label}: its parts are nested too deeply", hint="No program writes that."
         ) from error
     return document_of_parts(source, "mail", [("subject", subject), ("body", body)], title=subject)
+
+
+def _subject(mail: Message) -> str:
+    """The subject as it stands in the mail; letters that nobody encoded are UTF-8, or nearly."""
+    raw = next((value for name, value in mail.raw_items() if name.lower() == "subject"), "")
+    return _of_charset(str(raw).encode("utf-8", errors="surrogateescape"), Message())
 
 
 def _bodies(mail: Message) -> Iterator[Message]:
@@ -101,7 +117,8 @@ def sniff(head: SourceHead) -> float:
 
 def _of_charset(content: bytes, part: Message) -> str:
     """The text of some bytes; where they are not of the character set that they claim, nearly."""
-    for charset in (part.get_content_charset(""), "utf-8"):
+    named = part.get_content_charset("")
+    for charset in (_MEANT.get(named, named), "utf-8"):
         try:
             if charset and codecs.lookup(charset).name.replace("-", "_") not in _NO_CHARSETS:
                 return content.decode(charset).removeprefix("\ufeff")

@@ -267,5 +267,9 @@ def _with_signs(text: str, start: int, end: int) -> tuple[int, int]:
     surface = text[start:end]
     if surface[:1].isupper():
         start -= 2 * bool(_PREFIX.search(text, max(0, start - 3), start))
-        end += bool(_SHORT_FORM.fullmatch(surface) and _DOT.match(text, end))
+        # "Wyo. is", but not "in AML. p53".
+        may_have_dot = _SHORT_FORM.fullmatch(surface) and (
+            len(surface) == 1 or not surface.isupper()
+        )
+        end += bool(may_have_dot and _DOT.match(text, end))
     return start, end

@@ -219,7 +219,7 @@ class VariantFinder:
         hits = [hit for hit in hits if hit.kind & PART != hit.kind or other[hit.first] < hit.stop]
         longer = (range(hit.first, hit.stop) for hit in hits if hit.stop - hit.first > 1)
         inside = frozenset(chain.from_iterable(longer))
-        hits = _with_short_forms(hits, words, hashes, inside)
+        hits = _with_short_forms(text, hits, words, hashes, inside)
         bridges = np.concatenate([[0], np.cumsum([one.folded in BRIDGES for one in words.forms])])
 
         def is_bridged(hit: Hit) -> bool:
@@ -468,11 +468,13 @@ def _is_spaced_otherwise(kind: int, forms: Sequence[Form]) -> bool:
 
 
 def _with_short_forms(
-    hits: Sequence[Hit], words: TextWords, hashes: Hashes, inside: Set[int]
+    text: str, hits: Sequence[Hit], words: TextWords, hashes: Hashes, inside: Set[int]
 ) -> list[Hit]:
     """The hits, and words with a capital that are short for a name of several words before them.
 
-    "The Heron" after "Isolde Heron": the name's first or last word, taken for the whole name.
+    "The Heron" after "Isolde Heron": the name's first or last word, taken for the whole name. Not
+    "Cancer" after a heading with "Breast Cancer", where a sentence gives the word its capital and
+    the text has it in lower case as well.
     """
     named: dict[int, Hit] = {}
     for hit in hits:
@@ -481,10 +483,18 @@ def _with_short_forms(
                 named.setdefault(int(hashes[at]), hit)
     if not named:
         return list(hits)
+    lower = {value for value, is_capital in zip(hashes.tolist(), words.capital, strict=True)
+             if not is_capital}  # fmt: skip
     short: dict[int, Hit] = {}
     for at, value in enumerate(hashes.tolist()):
         full = named.get(value)
-        if full and at >= full.stop and at not in inside and words.capital[at]:
+        if (
+            full
+            and at >= full.stop
+            and at not in inside
+            and words.capital[at]
+            and not (value in lower and begins_sentence(text, words.starts[at]))
+        ):
             short[at] = Hit(at, at + 1, full.bag, SHORT)
     kept = [hit for hit in hits if not (hit.first in short and hit.kind & PART == hit.kind)]
     return [*kept, *short.values()]
