@@ -26,6 +26,7 @@ from kglink.models.model_folder import (
 )
 from kglink.models.opening import DEFAULT_MODEL, resolve_model
 from kglink.models.settings import BiEncoderSettings, TransformationSettings
+from kglink.models.source import rows_of
 from kglink.models.tower import Change, TokenBatch, Tower, encoded, pack, split
 from kglink.models.towers import load_tower, tower_config
 from kglink.models.transformation import SIDES, Side, Transformation
@@ -250,9 +251,8 @@ def load_bi_encoder(
         sources = [resolve_model(str(model), fetch=fetch)]
         chosen = settings or BiEncoderSettings()
         base = BaseInfo(name=sources[0].name, fingerprint=sources[0].fingerprint)
-    config = tower_config(sources[0])
-    rows = int(config.get("vocab_size", 0))
-    inputs = Inputs(sources[0], chosen.inputs, rows=rows, tag_ids=tag_ids)
+    tower_config(sources[0])  # refuses what is no encoder of texts
+    inputs = Inputs(sources[0], chosen.inputs, rows=rows_of(sources[0]), tag_ids=tag_ids)
     # Two towers from one folder begin with the same weights.
     wanted = [sources[0]] if chosen.shared else [sources[0], sources[-1]]
     towers = [load_tower(source, hardware, rows=inputs.rows) for source in wanted]

@@ -17,10 +17,12 @@ import torch
 from torch import Tensor, nn
 
 from kglink.arrays import FloatArray
+from kglink.errors import ConfigError
 from kglink.models.hardware import Hardware
 from kglink.models.head_folder import RERANKER
 from kglink.models.inputs import IdArray, Inputs
 from kglink.models.runtime import SecondTexts, TokenEncoder
+from kglink.models.source import positions_of, read_config
 from kglink.models.towers import load_states
 from kglink.records import Alias, Candidate, Entity, EntityId, Ranking
 
@@ -32,6 +34,14 @@ class PairInputs:
     """Writes mentions with each of their candidates."""
 
     def __init__(self, inputs: Inputs) -> None:
+        longest = inputs.settings.mention_tokens + inputs.settings.entity_tokens - 1
+        positions = positions_of(read_config(inputs.source.path))
+        if positions and longest > positions:
+            raise ConfigError(
+                f"mention_tokens and entity_tokens make {longest} tokens together, and "
+                f"{inputs.source.name} has positions for {positions}",
+                hint="Give less of one of them.",
+            )
         self.inputs = inputs
         self._entities: dict[EntityId, IdArray] = {}
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kglink.arrays import IntArray
-from kglink.models.inputs import IdArray, PieceTokenizer
+from kglink.models.inputs import IdArray, PieceTokenizer, check_places
 from kglink.records import MentionInText
 
 #: A window is at most this multiple as long as that of one mention; two share half of that.
@@ -64,6 +64,7 @@ class DocumentInputs:
 
     def windows(self, mentions: Sequence[MentionInText]) -> tuple[list[MentionTokens], IntArray]:
         """The windows of all texts, and for each mention the number of its span among theirs."""
+        check_places(mentions)
         stretches = list(self._stretches(mentions))
         read = self._pieces.with_places([one.text for one in stretches])
         windows: list[MentionTokens] = []

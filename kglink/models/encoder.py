@@ -14,7 +14,7 @@ from kglink.models.hardware import Hardware, Precision, choose_hardware
 from kglink.models.model_folder import TRAINED, tower_sources
 from kglink.models.opening import DEFAULT_MODEL, resolve_model
 from kglink.models.settings import BiEncoderSettings, Pooling
-from kglink.models.source import ModelInfo, ModelSource, read_config
+from kglink.models.source import ModelInfo, ModelSource, rows_of
 from kglink.records import Entity, MentionInText, OnProgress, Progress
 from kglink.text.entity_text import entity_parts
 
@@ -254,8 +254,8 @@ class Encoder:
         encoders = [
             TokenEncoder(source.name, load(one), hardware, pooled, cosine=cosine) for one in towers
         ]
-        rows = int(read_config(towers[0].path).get("vocab_size", 0))
-        inputs = Inputs(towers[0], settings.inputs, rows=rows, tag_ids=manifest.tag_ids)
+        rows, tags = rows_of(towers[0]), manifest.tag_ids
+        inputs = Inputs(towers[0], settings.inputs, rows=rows, tag_ids=tags)
 
         def names(texts: Sequence[str]) -> Tokens:
             return inputs.tokens(Entity(key="", title=text) for text in texts)

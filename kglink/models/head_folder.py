@@ -20,7 +20,7 @@ from pydantic import Field
 from kglink.errors import ModelError
 from kglink.files.atomic import atomic_folder
 from kglink.files.manifest import ManifestPart, file_info
-from kglink.models.loading import load_tensors
+from kglink.models.loading import library_errors, load_tensors
 from kglink.models.model_folder import (
     BaseInfo,
     FilesManifest,
@@ -84,8 +84,10 @@ class HeadFolder(ManifestFolder[HeadKind]):
         """Manifest, encoder and head of a folder, its files checked."""
         manifest = self.read(folder)
         source = describe_folder(str(folder), folder / ENCODER)
-        head = load_tensors(folder / HEAD, device)
-        if head["weight"].shape != (answers, source.dim) or head["bias"].shape != (answers,):
+        with library_errors("is no file of tensors", folder / HEAD):
+            head = load_tensors(folder / HEAD, device)
+        shapes = {name: tuple(one.shape) for name, one in head.items()}
+        if (shapes.get("weight"), shapes.get("bias")) != ((answers, source.dim), (answers,)):
             raise ModelError(f"{folder / HEAD}: does not fit the encoder", hint=self.damaged)
         return manifest, source, head
 

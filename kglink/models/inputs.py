@@ -30,6 +30,8 @@ _SLICE = 2048
 _LIKELY_CHARS = 6
 #: A longer text is cut before it is tokenised, so that a 50 MB description costs nothing.
 MAX_CHARS_PER_TOKEN = 64
+#: A longer word is cut with its text.
+_LONGEST_WORD = 64
 _UNREADABLE = "the tokenizer cannot read a text"
 #: A word that hardly any vocabulary has: a sign of the rarest of Chinese names. It is read once, to
 #: know the tokens around a text as well.
@@ -54,6 +56,17 @@ class Tokens(NamedTuple):
 
     ids: list[IdArray]
     truncated: npt.NDArray[np.bool_]
+
+
+def check_places(mentions: Iterable[MentionInText]) -> None:
+    """Refuse mentions that do not stand in their texts."""
+    for mention in mentions:
+        if not 0 <= mention.start < mention.end <= len(mention.text):
+            raise UsageError(
+                f"a mention from {mention.start} to {mention.end} is not in its text of "
+                f"{len(mention.text)} characters",
+                hint="Offsets are half-open: text[start:end] is the mention.",
+            )
 
 
 class Inputs:
@@ -101,13 +114,7 @@ class Inputs:
 
     def mentions(self, mentions: Sequence[MentionInText]) -> list[IdArray]:
         """The token ids of each mention's window."""
-        for mention in mentions:
-            if not 0 <= mention.start < mention.end <= len(mention.text):
-                raise UsageError(
-                    f"a mention from {mention.start} to {mention.end} is not in its text of "
-                    f"{len(mention.text)} characters",
-                    hint="Offsets are half-open: text[start:end] is the mention.",
-                )
+        check_places(mentions)
         room = self.settings.mention_tokens
         reach = MAX_CHARS_PER_TOKEN * 2 * (room + 8)
         lefts = [one.text[max(0, one.start - reach) : one.start] for one in mentions]
@@ -283,10 +290,15 @@ def _end(text: str, most: int, last: bool) -> str:
 
 
 def _whole_words(part: str, text: str, last: bool) -> str:
-    """The whole words of a text's beginning or end: where that is one long word, none."""
+    """A text's beginning or end without the word that the cut may go through.
+
+    Empty where that word is long, as in scripts without spaces.
+    """
     if len(part) == len(text):
         return part
-    return part.partition(" ")[2] if last else part.rpartition(" ")[0]
+    if last:
+        return part[part.find(" ", 0, _LONGEST_WORD) + 1 :] if " " in part[:_LONGEST_WORD] else ""
+    return part[: max(0, part.rfind(" ", max(0, len(part) - _LONGEST_WORD)))]
 
 
 def without_surrogates(text: str) -> str:

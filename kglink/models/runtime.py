@@ -82,6 +82,8 @@ class TokenEncoder:
 
     def span_vectors(self, texts: Sequence[MentionTokens]) -> FloatArray:
         """One vector for each mention of the texts, one after the other."""
+        if not texts:
+            return np.empty((0, self.dim), np.float32)
         states = self.tokens([text.ids for text in texts], lambda states: states)
         vectors = np.stack(
             [

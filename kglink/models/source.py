@@ -283,13 +283,27 @@ def _table_width(path: Path) -> int:
     return int(width)
 
 
-def _max_tokens(folder: Path, config: dict[str, Any]) -> int:
-    """The longest input: what the model was made for, and never more than it has positions."""
-    positions = config.get("max_position_embeddings")
+def rows_of(source: ModelSource) -> int:
+    """The rows of a model's word embeddings."""
+    rows = read_config(source.path).get("vocab_size")
+    if not rows:
+        raise ModelError(f"{source.path / 'config.json'}: says no vocab_size", hint=INCOMPLETE)
+    return int(rows)
+
+
+def positions_of(config: Mapping[str, Any]) -> int | None:
+    """How many tokens a model has positions for; None: any number."""
+    positions: int | None = config.get("max_position_embeddings")
     if positions is not None and config.get("model_type") in _OFFSET_POSITIONS:
         positions -= (config.get("pad_token_id") or 0) + 1
-        if positions < 3:
-            raise ModelError(f"{folder}: config.json leaves no positions for a text")
+    return positions
+
+
+def _max_tokens(folder: Path, config: dict[str, Any]) -> int:
+    """The longest input: what the model was made for, and never more than it has positions."""
+    positions = positions_of(config)
+    if positions is not None and positions < 3:
+        raise ModelError(f"{folder}: config.json leaves no positions for a text")
     limits: list[Any] = [positions]
     for file, key in (
         ("sentence_bert_config.json", "max_seq_length"),

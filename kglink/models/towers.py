@@ -59,7 +59,7 @@ class TokenTable:
 def load_tower(source: ModelSource, hardware: Hardware, *, rows: int = 0) -> Tower:
     """The tower of a model folder, in training mode; ``rows`` of word embeddings at least."""
     config = tower_config(source)
-    rows = max(rows, int(config.get("vocab_size", 0)))
+    rows = max(rows, int(config.get("vocab_size") or 0))
     dtype = training_dtype(hardware)
     if not is_plain_bert(config):
         model = load_transformer("AutoModel", source, dtype=torch.float32)

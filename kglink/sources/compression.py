@@ -33,8 +33,8 @@ _READ = 2**14
 _PIECE = 2**18
 #: What an xz stream may want of memory: its header says how much, up to 4 GiB; xz -9 writes 65 MiB.
 _XZ_MEMORY = 2**28
-#: The most that a stream may want of memory, and what unpacks it with more.
-_MEMORY = {"xz": (_XZ_MEMORY, "xz -dc"), "zstd": (2**27, "zstd -dc --long=31")}
+#: The window of a zstd stream, as the library bounds it.
+_ZSTD_MEMORY = 2**27
 #: What the libraries say where that is not enough.
 _IS_LIMITED = "Memory usage limit", "requires too much memory"
 
@@ -198,7 +198,9 @@ class Decompressed(Unpacked):
                 data = more.lstrip(b"\0")
 
     def _wants_memory(self) -> SourceError:
-        most, command = _MEMORY[self._kind]
+        most, command = _XZ_MEMORY, "xz -dc"
+        if self._kind == "zstd":
+            most, command = _ZSTD_MEMORY, "zstd -dc --long=31"
         return SourceError(
             f"{self._name} needs over {most >> 20} MiB of memory to be unpacked",
             hint=f"Pipe it in: {command} {shlex.quote(self._name)} | kglink ... -",

@@ -14,7 +14,7 @@ detector/          the detector (`kglink.models.head_folder`)
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -39,6 +39,7 @@ from kglink.training.head import (
     HeadReport,
     HeadTask,
     Network,
+    has_work,
     remove_work,
     run_alone,
     source_of,
@@ -175,16 +176,21 @@ def train_detector(
     *,
     checkpoint_steps: int = 500,
     tell: Tell = lambda _: None,
+    begin: Callable[[], None] = lambda: None,
 ) -> DetectorReport:
-    """Train a detector in the folder of a run, from the beginning or the last checkpoint."""
+    """Train a detector in the folder of a run, from the beginning or the last checkpoint.
+
+    Its work stays, as `HeadTask.run` says; ``begin`` is called when nothing refuses it any more.
+    """
     done = folder / DETECTOR
-    if TAGGER.is_there(done):
+    if TAGGER.is_there(done) and not has_work(done):
         manifest, steps = TAGGER.read(done), 0
     else:
         _check(texts)
         data = [[one.text, one.places] for part in (texts.train, texts.held_out) for one in part]
-        manifest, steps = TagTask(texts, settings).run(done, data, checkpoint_steps, tell)
-    remove_work(done)
+        task = TagTask(texts, settings)
+        begin()
+        manifest, steps = task.run(done, data, checkpoint_steps, tell)
     return DetectorReport(done, manifest, steps, manifest.calibration.best.f1, texts)
 
 
@@ -197,7 +203,9 @@ def detector_stage(
     if too_few and not TAGGER.is_there(folder / DETECTOR):
         tell(Note(f"no detector is trained: {too_few}"))
         return None
-    return train_detector(texts, settings, folder, checkpoint_steps=checkpoint_steps, tell=tell)
+    found = train_detector(texts, settings, folder, checkpoint_steps=checkpoint_steps, tell=tell)
+    remove_work(folder / DETECTOR)
+    return found
 
 
 def detector_run(
@@ -206,12 +214,13 @@ def detector_run(
     """A run of stage D alone, in ``folder``, from the beginning or where it stopped."""
 
     def train(settings: RunSettings) -> DetectorReport:
-        texts = tagged_texts(store, settings.docs, settings.recipe.selection)
-        if not job.resume:
-            _check(texts)
-            write_settings(folder, settings)
-        steps = job.checkpoint_steps
-        return train_detector(texts, settings, folder, checkpoint_steps=steps, tell=progress)
+        return train_detector(
+            tagged_texts(store, settings.docs, settings.recipe.selection),
+            *(settings, folder),
+            checkpoint_steps=job.checkpoint_steps,
+            tell=progress,
+            begin=lambda: None if job.resume else write_settings(folder, settings),
+        )
 
     return run_alone(store, job, folder / DETECTOR, SOURCES_OF_DETECTOR, train)
 

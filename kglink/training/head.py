@@ -182,6 +182,11 @@ def _work(place: Path) -> Path:
     return place.with_suffix(".work")
 
 
+def has_work(place: Path) -> bool:
+    """Whether the checkpoints of what lies at ``place`` are there."""
+    return _work(place).exists()
+
+
 def remove_work(place: Path) -> None:
     """Remove the checkpoints of what lies at ``place``, when nothing will ask for them."""
     shutil.rmtree(_work(place), ignore_errors=True)

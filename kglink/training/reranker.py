@@ -24,7 +24,7 @@ from kglink.models.head_folder import RERANKER, RerankerManifest
 from kglink.models.inputs import Inputs
 from kglink.models.loading import load_tensors
 from kglink.models.packed import PackedTower
-from kglink.models.source import read_config
+from kglink.models.source import ModelSource, rows_of
 from kglink.models.tower import pack, pool
 from kglink.records import EntityId, Ranking
 from kglink.store import Store
@@ -84,18 +84,26 @@ def reranker_run(
         done = folder / FOLDER
         if (report := read_report(folder)) and RERANKER.is_there(done):
             return RerankerReport(done, RERANKER.read(done), 0, report.stages[0]["figure"] or 0.0)
+        section = settings.recipe.reranker
+        _opened(settings)  # what it refuses is refused before minutes of work
         data = data_of(settings)
         if len(data.train) < LEAST_MENTIONS or len(data.held_out) < LEAST_HELD_OUT:
+            is_set = len(data.train) >= section.most_mentions * section.epochs
             raise UsageError(
                 f"no reranker can be trained: {len(data.train):,} annotated mentions to learn "
                 f"from and {len(data.held_out):,} held back; {LEAST_MENTIONS} and "
                 f"{LEAST_HELD_OUT} are needed",
-                hint="Add annotated documents: `kglink add-kb DOCS FILE --links-to KB`.",
+                hint=f"reranker.most_mentions = {section.most_mentions} lets it read no more: "
+                "raise it."
+                if is_set
+                else "Add annotated documents: `kglink add-kb DOCS FILE --links-to KB`.",
             )
-        if not job.resume:
-            write_settings(folder, settings)
-        steps = job.checkpoint_steps
-        return train_reranker(data, settings, folder, checkpoint_steps=steps, tell=tell)
+        return train_reranker(
+            *(data, settings, folder),
+            checkpoint_steps=job.checkpoint_steps,
+            tell=tell,
+            begin=lambda: None if job.resume else write_settings(folder, settings),
+        )
 
     return run_alone(store, job, folder / FOLDER, SOURCES_OF_RERANKER, train)
 
@@ -107,13 +115,31 @@ def train_reranker(
     *,
     checkpoint_steps: int = 500,
     tell: Tell = lambda _: None,
+    begin: Callable[[], None] = lambda: None,
 ) -> RerankerReport:
-    """Train a reranker in the folder of a run, from the beginning or the last checkpoint."""
+    """Train a reranker in the folder of a run, from the beginning or the last checkpoint.
+
+    ``begin`` is called when nothing refuses it any more.
+    """
     done = folder / FOLDER
     task = CandidateTask(data, settings)
+    begin()
     ids = [one.ids() for one in (*data.train, *data.held_out)]
     manifest, steps = task.run(done, ids, checkpoint_steps, tell)
     return RerankerReport(done, manifest, steps, task.judged().figures[RIGHT])
+
+
+def _opened(settings: RunSettings) -> tuple[ModelSource, PairInputs, dict[str, Tensor]]:
+    """The encoder to begin with, what it reads, and the head of one that goes on."""
+    section = settings.recipe.reranker
+    base, own, tags = Path(section.base).expanduser(), dict[str, Tensor](), None
+    if section.base and RERANKER.is_there(base):
+        manifest, source, own = RERANKER.open(base, 1)
+        tags = manifest.tag_ids
+    else:
+        source = source_of(section.base or settings.recipe.model.base)
+    inputs = Inputs(source, section.inputs, rows=rows_of(source), tag_ids=tags)
+    return source, PairInputs(inputs), own
 
 
 #: The name of the share of mentions whose likeliest candidate is right.
@@ -125,15 +151,9 @@ class CandidateTask(HeadTask[RerankerSection, JudgedRanking, RerankerManifest]):
 
     def __init__(self, data: ToRead, settings: RunSettings) -> None:
         section = settings.recipe.reranker
-        base, own, tags = Path(section.base).expanduser(), dict[str, Tensor](), None
-        if section.base and RERANKER.is_there(base):  # whose head goes on too
-            manifest, source, own = RERANKER.open(base, 1)
-            tags = manifest.tag_ids
-        else:
-            source = source_of(section.base or settings.recipe.model.base)
+        source, self._pairs, own = _opened(settings)
         torch.manual_seed(settings.seed)  # of the head
-        rows = int(read_config(source.path)["vocab_size"])
-        self._inputs = Inputs(source, section.inputs, rows=rows, tag_ids=tags)
+        self._inputs = self._pairs.inputs
         network = Network(source, 1, settings.hardware, section, rows=self._inputs.rows)
         if section.padded and not isinstance(network.tower, PackedTower):
             raise ModelError(f"{source.name}: reranker.padded is for plain BERT, and this is none")
@@ -150,7 +170,6 @@ class CandidateTask(HeadTask[RerankerSection, JudgedRanking, RerankerManifest]):
         if own:
             network.head.load_state_dict({name: own[name] for name in ("weight", "bias")})
         self._documents = data.documents
-        self._pairs = PairInputs(self._inputs)
         dropping = section.model_copy(update={"gold": "drop"})
         self._held_out = [
             one for given in data.held_out if given.right for one in learnable(given, dropping)

@@ -169,6 +169,12 @@ def _of_the_space(workspace: Opened, job: FinetuneJob, progress: Tell) -> Finetu
         return job
     recipe = job.chosen_recipe()
     if not job.learns_pairs:
+        if job.sources or job.source_kbs or job.target_kbs:
+            raise UsageError(
+                f"--sources, --source-kb and --target-kb are for the linker, and a {job.what} is "
+                "wanted",
+                hint="It learns from annotated documents of all KBs; --docs names some of them.",
+            )
         if recipe.teacher or recipe.model.base == SPACE:
             raise UsageError(
                 f"the recipe goes on from the space's model, and a {job.what} is wanted",

@@ -70,6 +70,7 @@ def report(
     found = [run_of(opened, name) for name in names]
     asked, split = _judged_documents(opened, found[0], named(docs), split)
     shapes = []
+    comparisons = max(1, sum(bool(run.spaces) for run in found) - 1)
     with tempfile.TemporaryDirectory(prefix="kglink-report-") as scratch:
         kept = Path(scratch) / "ranks.jsonl"
         for run in found:
@@ -88,7 +89,7 @@ def report(
                 if asked:
                     # A run of `kglink reproduce` was never published, and so never fitted.
                     fit_to_held_back(other, run.info.settings, progress)
-                    shape |= _evaluated(other, asked, split, kept, len(found) - 1, progress)
+                    shape |= _evaluated(other, asked, split, kept, comparisons, progress)
                 if map_entities:
                     base = run.info.settings.recipe.model.base
                     encoder = encoder_of(base, other.settings.encoder, other.folder)
@@ -197,7 +198,7 @@ def _evaluated(
 
     analysis = error_analysis(other, raw, each=keep)
     linked = judge(other, raw, [analysis], progress)
-    against = comparison.as_json(max(comparisons, 1), _SEED)["tests"] if comparison else None
+    against = comparison.as_json(comparisons, _SEED)["tests"] if comparison else None
     return {
         "retrieval": report_as_json(other, question, ranked),
         "against_first": against,

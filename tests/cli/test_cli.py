@@ -66,6 +66,8 @@ def test_a_catalogue_is_read_without_a_word_about_its_columns(kglink: Kglink, he
         "not read   Price (--set FIELD=COLUMN reads one)\n"
     ) in added.err
     shown = json.loads(kglink("export", "products").out.splitlines()[0])
+    assert json.loads(kglink("export", "products", "-o", "-").out.splitlines()[0]) == shown
+    assert not (here / "-").exists()
     assert [alias["surface"] for alias in shown["aliases"]] == ["AquaJet 3000", "AJ3000", "AquaJet"]
     (here / "bad.csv").write_text("Colour;Price\nred;1,5\n")
     refused = kglink("add-kb", "colours", "bad.csv", code=1).err

@@ -228,6 +228,11 @@ def test_a_recipe_with_a_teacher_wants_a_trained_reranker(kglink: Kglink, here: 
     said = kglink(*DISTIL, "--no-publish", f"--set=teacher={here}", code=1).err
     assert str(here) in said
     assert not list((here / "runs").glob("*"))
+    for what in ("reranker", "detector"):
+        for option in ("--sources", "--source-kb", "--target-kb"):
+            said = kglink("finetune", "--what", what, option, "T", code=2).err
+            assert f"are for the linker, and a {what} is wanted" in said
+    assert not list((here / "runs").glob("*"))
     said = kglink("finetune", "--what", "reranker", "--recipe", "distilled", code=2).err
     assert "kglink finetune --what linker" in said
 

@@ -135,6 +135,11 @@ def test_runs_are_tested_against_the_first(found: Shape, folder: Path) -> None:
     joint = next(row for row in seeds.rows if row[2] == "[joint]")
     spread = abs(shares[0] - shares[1]) / 2**0.5  # the standard deviation of two values
     assert joint[3] == f"{sum(shares) / 2:.3f} ± {spread:.3f}"
+    # Two runs have a space: one test, at the level that the table names.
+    assert "test at .05 / 1" in tables["significance"].title
+    assert test["significant"] == (test["p"] <= 0.05)
+    other = {**second, "settings": {**second["settings"], "train": {"batch": 99}}}
+    assert "seeds" not in tables_of({**found, "runs": [first, other]})
 
 
 def test_a_run_without_a_space_shows_its_training(found: Shape) -> None:

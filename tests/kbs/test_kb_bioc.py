@@ -222,3 +222,28 @@ def test_a_number_that_a_read_cuts_is_whole() -> None:
         read(plain.replace('"note": ""', f'"note": "{"x" * (2**18 - len(plain) + more)}"'))
         for more in range(6)
     ] == [read(JSON)] * 6
+
+
+def test_annotations_of_what_has_no_text_stand_in_its_sentences() -> None:
+    def note(offset: int, words: str) -> dict[str, object]:
+        place = [{"offset": offset, "length": len(words)}]
+        return {"infons": {"identifier": "D1"}, "text": words, "locations": place}
+
+    sentences = [{"offset": 4, "text": "Zeus met."}, {"offset": 14, "text": "Hera."}]
+    passage = {"offset": 4, "sentences": sentences, "annotations": [note(14, "Hera")]}
+    document = {"id": "1", "passages": [passage], "annotations": [note(4, "Zeus")]}
+    (found,) = read(json.dumps({"documents": [document]}))
+    assert found.text == "Zeus met.\nHera."
+    assert [one.surface for one in found.mentions] == ["Zeus", "Hera"]
+    # Where the passage has its text, that of its sentences is the same again.
+    whole: dict[str, object] = passage | {"text": "Zeus met. Hera."}
+    sentences[0]["annotations"] = [note(9, "met")]
+    (found,) = read(json.dumps({"documents": [document | {"passages": [whole]}]}))
+    assert found.text == "Zeus met. Hera."
+    assert [one.surface for one in found.mentions] == ["Zeus", "met", "Hera"]
+    # What stands before all texts is counted.
+    problems = Problems()
+    early = document | {"annotations": [note(0, "Zeus")]}
+    with Source.from_bytes(json.dumps({"documents": [early]}).encode(), name="a.json") as source:
+        list(BiocAdapter(BiocSettings()).read(source, problems))
+    assert problems.passed_over == {"annotations at no place, or at several": 1}

@@ -164,3 +164,8 @@ def test_nulls_and_lists_where_others_have_texts() -> None:
     problems = Problems("skip")
     assert read(pair("1", title="A", namespace=0, language=["en"], descriptions={}), problems) == []
     assert problems.total == 1
+
+
+def test_an_article_that_has_an_unclear_link_is_none_that_tells_meanings_apart() -> None:
+    templates = ["Template:Disambiguation needed", "Module:Disambiguation"]
+    assert [one.title for one in read(pair("17", title="Mars", template=templates))] == ["Mars"]

@@ -12,7 +12,7 @@ from kglink.records import Document, Entity, EntityId, Mention
 from kglink.sources import Problems, Source
 from kglink.testing import KBAdapterContract
 from kglink.workspace import Workspace
-from kglink_kbs.nif import NIF, NifAdapter, NifSettings
+from kglink_kbs.nif import NIF, PREFIXES, NifAdapter, NifSettings, gold_phrases, nif_text
 
 #: A sentence of the OKE challenge of 2015, as its training set has it.
 OKE = """@prefix xsd: <http://www.w3.org/2001/XMLSchema#> .
@@ -131,3 +131,14 @@ def test_golds_are_found_by_the_address_of_an_entity(tmp_path: Path) -> None:
     assert added.adapter == "kglink/nif"
     assert golds == [None, (EntityId("cities", "Q3130"),)]
     assert added.summary.gold_unresolved == 1
+
+
+def test_a_place_that_is_annotated_twice_is_written_twice(tmp_path: Path) -> None:
+    hera = EntityId("gods", "G2")
+    golds = (hera,), (), None
+    mentions = tuple(Mention(0, 4, "Hera", gold) for gold in golds)
+    written = PREFIXES + nif_text("1", "Hera met.", gold_phrases(Document("1", "", mentions), {}))
+    with Source.from_bytes(written.encode(), name="x.ttl") as source:
+        (document,) = NifAdapter(NifSettings()).read(source, Problems("stop"))
+    assert isinstance(document, Document)
+    assert sorted(map(str, (one.gold for one in document.mentions))) == sorted(map(str, golds))

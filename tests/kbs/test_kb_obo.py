@@ -357,3 +357,20 @@ def test_arbitrary_bytes_and_lines(data: bytes) -> None:
 @given(seed=st.integers(0, 2**32))
 def test_damaged_files(seed: int) -> None:
     check_any(lambda: adapter(prefix="*"), sniff, damaged(SAMPLE.encode(), seed))
+
+
+@pytest.mark.parametrize(
+    ("line", "xref"),
+    [
+        ('xref: UMLS:C2 {note = "x y"}', "UMLS:C2"),
+        ('xref: UMLS:C1 {source="MONDO: ", source="b"}', "UMLS:C1"),
+        ('xref: UMLS:C3{source="b"} ! words', "UMLS:C3"),
+        ('xref: UMLS:C4 "a {b} c" {source="b"}', "UMLS:C4"),
+    ],
+)
+def test_modifiers_are_no_part_of_an_xref(line: str, xref: str) -> None:
+    assert read_term(line).xrefs == (xref,)
+
+
+def test_modifiers_may_follow_at_once() -> None:
+    assert read_term('is_a: X:3{source="x"}').parents == ("X:3",)

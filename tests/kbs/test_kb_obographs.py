@@ -246,6 +246,7 @@ def test_the_prefix_is_the_ontologys_own_or_what_is_set(
         (f"{OBO}NCBITaxon_Union_0000030", "NCBITaxon:Union_0000030"),
         ("http://www.ebi.ac.uk/efo/EFO_0000400", "EFO:0000400"),
         ("http://www.orpha.net/ORDO/Orphanet_558", "Orphanet:558"),
+        ("http://x.example/fruit/Concept_001", "http://x.example/fruit/Concept_001"),
         ("http://x.example/New_York", "http://x.example/New_York"),
         (f"{OBO}doid#results_in", f"{OBO}doid#results_in"),
         ("GO:0008150", "GO:0008150"),
@@ -394,3 +395,13 @@ def test_a_blank_label_is_none_and_deprecated_may_be_a_text() -> None:
     ]
     entities = read(json.dumps({"graphs": [{"nodes": nodes}]}))
     assert [(entity.key, entity.title) for entity in entities] == [("X:3", "three")]
+
+
+def test_another_encoding_is_read_where_it_is_named() -> None:
+    data = json.dumps(graph(node("A_1", lbl="Käse")), ensure_ascii=False).encode("cp1252")
+    with pytest.raises(SourceError, match=rf"not valid UTF-8 at byte {data.index(b'K') + 1} "):
+        read(data)
+    source = Source.from_bytes(data, name="a.json", limits=SourceLimits(encoding="cp1252"))
+    assert [one.title for one in adapter().read(source, Problems()) if isinstance(one, Entity)] == [
+        "Käse"
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,12 @@ from hypothesis import strategies as st
 
 from kb_checks import claimants, fuzz, head_of
 from kglink.errors import KglinkError, SourceError
-from kglink.records import Document, EntityId, Mention
+from kglink.records import Candidate, Document, EntityId, Link, LinkedDocument, Mention
 from kglink.sources import OnError, Problems, Source
 from kglink.testing import KBAdapterContract
 from kglink.testing.contracts.kb import check_record
 from kglink_kbs import pubtator
-from kglink_kbs.pubtator import PubtatorAdapter, PubtatorSettings, sniff
+from kglink_kbs.pubtator import PubtatorAdapter, PubtatorExporter, PubtatorSettings, sniff
 
 TITLE = "Naloxone 👩‍🚀 and toxicity."
 ABSTRACT = "Ocular and auditory toxicity; no cancer."
@@ -223,6 +224,16 @@ def test_only_our_own_errors_come_out(data: bytes) -> None:
                     check_record(document)
             except KglinkError as error:
                 str(error).encode()
+
+
+@pytest.mark.parametrize("key", ["A+B", "G,1", "http://x.example/y;z", "a|b", "100%2C", "Q:1"])
+def test_a_key_with_any_sign_is_read_back(key: str) -> None:
+    chosen = Candidate(EntityId("gods", key), "Hera", 1.0)
+    link = Link(0, 4, "Hera", (chosen,), chosen, 0.9)
+    out = io.StringIO()
+    PubtatorExporter(PubtatorSettings()).export([LinkedDocument("1", "Hera met.", (link,))], out)
+    (document,) = read(out.getvalue())
+    assert [one.gold for one in document.mentions] == [(EntityId("", f"gods:{key}"),)]
 
 
 # -------------------------------------------------------------------------------------- real data

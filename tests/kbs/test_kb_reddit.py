@@ -314,6 +314,16 @@ def test_a_path_that_leads_out_is_named() -> None:
         list(RedditAdapter(RedditSettings()).read(source, Problems()))
 
 
+def test_a_colon_in_a_path_leads_nowhere() -> None:
+    with Source.from_bytes(packed(MINIATURE, "re:d/"), name="r.zip") as source:
+        assert list(RedditAdapter(RedditSettings()).read(source, Problems()))
+    with (
+        Source.from_bytes(packed(MINIATURE, "C:/"), name="r.zip") as source,
+        pytest.raises(SourceError, match="leads out"),
+    ):
+        list(RedditAdapter(RedditSettings()).read(source, Problems()))
+
+
 def test_a_damaged_member_is_told_by_name() -> None:
     data = bytearray(packed(MINIATURE))
     place = data.index(b"posts.tsv") + len("posts.tsv") + 10

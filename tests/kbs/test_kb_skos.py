@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from kb_checks import check_any, claimants, damaged, fuzz, head_of, read_bytes
 from kglink.errors import RecordError, SourceError
 from kglink.records import Alias, Entity
-from kglink.sources import Problems, Source
+from kglink.sources import Problems, Source, SourceLimits
 from kglink.testing import KBAdapterContract
 from kglink_kbs.rdf import syntax_of
 from kglink_kbs.skos import SkosAdapter, SkosSettings, sniff
@@ -624,3 +624,35 @@ def test_a_triple_without_a_space_behind_its_predicate_is_read() -> None:
     (found,) = read(f"{label}\n{line}\n")
     assert isinstance(found, Entity)
     assert found.parents
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "syntax"),
+    [
+        ("a", f"prefix skos: <{EX}>\nskos:a a skos:b .", "turtle"),
+        ("a", f"PREFIX skos: <{EX}>\nskos:a a skos:b .", "turtle"),
+        ("a.ttl", f"<{EX}a> a <{EX}b> ; <{EX}c> 1 .", "turtle"),
+        ("a.txt", f"<{EX}a> a <{EX}b> ; <{EX}c> 1 .", "auto"),
+        ("a", '<RDF xmlns="http://www.w3.org/1999/02/22-rdf-syntax-ns#"/>', "xml"),
+    ],
+)
+def test_less_usual_beginnings_are_known(name: str, text: str, syntax: str) -> None:
+    with Source.from_bytes(text.encode(), name=name) as source:
+        assert syntax_of(source.head) == syntax
+
+
+def test_concepts_of_two_thesauri_keep_their_addresses() -> None:
+    lines = (f'<{EX}{one}/Concept_001> {S}prefLabel> "{one}"@en .' for one in ("fruit", "metal"))
+    keys = [one.key for one in read("\n".join(lines), syntax="ntriples")]
+    assert keys == [f"{EX}fruit/Concept_001", f"{EX}metal/Concept_001"]
+
+
+@pytest.mark.parametrize("syntax", ["turtle", "json-ld"])
+def test_another_encoding_is_read_where_it_is_named(syntax: str) -> None:
+    data = SYNTAXES[syntax].replace("apple", "\u00e4pple").encode("cp1252")
+    with pytest.raises(SourceError, match="UTF-8"):
+        read(data)
+    limits = SourceLimits(encoding="cp1252")
+    with Source.from_bytes(data, name="a", limits=limits) as source:
+        found = [one for one in adapter().read(source, Problems()) if isinstance(one, Entity)]
+    assert "\u00e4pple" in {one.title for one in found}

@@ -95,6 +95,29 @@ def test_a_wrong_character_set_ends_in_a_text(charset: str) -> None:
     assert "ron" in read("a.eml", f"{head}\r\nHeron Gerön\r\n".encode("latin-1")).text
 
 
+@pytest.mark.parametrize(
+    ("charset", "codec", "words"),
+    [
+        ("gb2312", "gbk", "朱镕基 Zeus"),
+        ("iso-8859-8-i", "iso-8859-8", "שלום Zeus"),
+        ("iso-8859-1", "cp1252", "“Zeus” – 5 €"),
+        ("us-ascii", "cp1252", "Zeus’s"),
+        ("ks_c_5601-1987", "cp949", "똠방각하"),
+        ("shift_jis", "cp932", "①髙島屋"),
+        ("us-ascii", "utf-8", "Zeus"),
+    ],
+)
+def test_character_sets_are_read_as_mail_readers_do(charset: str, codec: str, words: str) -> None:
+    head = f"Subject: x\nContent-Type: text/plain; charset={charset}\n\n"
+    assert parts_of(read("a.eml", head.encode() + words.encode(codec)))["body"] == words
+
+
+@pytest.mark.parametrize("codec", ["utf-8", "cp1252"])
+def test_a_subject_that_nobody_encoded_keeps_its_letters(codec: str) -> None:
+    data = "From: a@b.c\nsubject: Grüße von\n  Zeus\n\nHallo".encode(codec)
+    assert parts_of(read("a.eml", data))["subject"] == "Grüße von Zeus"
+
+
 @pytest.mark.parametrize("piece", ["a=b; ", 'a="', "a*0=b; ", "\n ;"])
 def test_a_header_without_end_is_read_in_the_time_of_one_pass(piece: str) -> None:
     head = f"Subject: {piece * 100_000}\nContent-Type: text/plain; {piece * 100_000}\n\n"
@@ -153,6 +176,28 @@ def test_a_page_is_what_its_readers_see() -> None:
     assert (document.title, document.meta["title"]) == ("A & B", "A & B")
 
 
+@pytest.mark.parametrize(
+    ("page", "text", "title"),
+    [
+        ("<!doctype html><p>One.</p><svg class='i'/><p>Two.</p>", "One.\n\nTwo.", ""),
+        ("<p>One.</p><svg><style/><path d='M0'/><g/></svg><p>Two.</p>", "One.\n\nTwo.", ""),
+        ("<p>One.</p><svg><svg/>no</svg><p>Two.</p>", "One.\n\nTwo.", ""),
+        # In a page of HTML a script is not closed by "/>".
+        ("<p>One.</p><script src='a'/>no</script><p>Two.</p>", "One.\n\nTwo.", ""),
+        (
+            '<?xml version="1.0"?><html xmlns="x"><head><title/><script src="a.js"/></head>'
+            "<body><p/><p>One.<br/>Two.</p></body></html>",
+            "One.\nTwo.",
+            "",
+        ),
+        ('<html xmlns="x"><title>T</title><script/><p>One.</p></html>', "One.", "T"),
+    ],
+)
+def test_elements_that_close_themselves(page: str, text: str, title: str) -> None:
+    document = read("page.html", page)
+    assert (document.text, document.title) == (text, title)
+
+
 def test_code_and_tables_of_a_page_are_read_on_request() -> None:
     text = read("page.html", PAGE, code=True, tables=True).text
     assert "if x:\n    pass" in text
@@ -204,6 +249,9 @@ def test_a_word_file_is_its_paragraphs() -> None:
     table = f"<w:tbl><w:tr><w:tc>{paragraph('cell')}</w:tc></w:tr></w:tbl>"
     changed = "<w:p><w:del><w:r><w:t>old</w:t></w:r></w:del><w:r><w:t>new</w:t></w:r></w:p>"
     body = paragraph("The Heron") + table + changed
+    tabs = '<w:p><w:pPr><w:tabs><w:tab w:val="left" w:pos="720"/></w:tabs></w:pPr><w:r><w:t>a'
+    tabs += "</w:t><w:tab/><w:t>b</w:t></w:r></w:p>"
+    assert read("a.docx", word_file(tabs)).text == "a\tb"
     assert read("a.docx", word_file(body)).text == "The Heron\nnew"
     assert read("a.docx", word_file(body), tables=True).text == "The Heron\ncell\nnew"
 

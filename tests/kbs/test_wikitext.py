@@ -86,6 +86,9 @@ def cleaned(wikitext: str, site: Site = ENGLISH) -> CleanText:
         ("\u65e5\u672c\uff08{{x}}\u3001\uff09\u306f", "\u65e5\u672c\u306f"),
         ("[[- b_]] c", "- b_ c"),
         ("<nowiki>_a-</nowiki>\n<nowiki>-b_</nowiki>", "_a-\n-b_"),
+        ("-{zh-hans:计算机;zh-hant:電腦}-是", "计算机是"),
+        ("-{R|原}- -{A|zh-cn:一; zh-tw:二}- -{H|zh-cn:三;zh-tw:四}-五", "原 一 五"),
+        ("x^-{2}, {{x|-{a}-}} -{sr-ec: ћ; sr-el: ć}-", "x^-{2}, ћ"),
         ("", ""),
     ],
 )  # fmt: skip
@@ -184,6 +187,14 @@ def test_what_a_page_is() -> None:
     assert is_disambiguation("Ada (disambiguation)", [])
     assert is_disambiguation("Ada", ["Geodis"])
     assert is_disambiguation("Ada", ["Disambiguation "])
+    assert is_disambiguation("Ada", ["Disambiguation cleanup"])
+    of_a_link = [
+        "Disambiguation needed",
+        "disambig needed",
+        "Disambiguation link",
+        "Disambig-inline",
+    ]
+    assert not is_disambiguation("Ada", of_a_link)
     assert not is_disambiguation("Ada", ["Infobox person", "Redirect"])
     assert is_disambiguation("Ada (Begriffskl\u00e4rung)", [])
     assert is_list("List of anthropologists")
@@ -214,7 +225,7 @@ def test_types_by_infobox(template: str, said: str) -> None:
 
 
 def test_an_alias_is_a_name() -> None:
-    assert is_name("Ada Lovelace")
+    assert all(map(is_name, ["Ada Lovelace", "C#", "#MeToo"]))
     assert not any(map(is_name, ["", "A#B", "x" * 201, "a {{b", "[[c"]))
 
 

@@ -10,6 +10,7 @@ import pytest
 import tokenizers
 import torch
 
+from kglink.errors import UsageError
 from kglink.models import Encoder, resolve_model
 from kglink.models.bi_encoder import load_bi_encoder
 from kglink.models.document_inputs import DocumentInputs, without_marks
@@ -122,6 +123,7 @@ def test_what_is_learnt_from_a_window_is_read_from_the_document(tmp_path: Path) 
         learnt = model.encode(marked, "mention").states[:, 0].numpy()
     encoder = Encoder(str(tmp_path / "model"), precision="fp32")
     np.testing.assert_allclose(encoder.encode_mentions(mentions), learnt, atol=1e-5)
+    assert encoder.encode_mentions([]).shape == (0, learnt.shape[1])
     # By hand: the mean of the states of "osprey" in the sentence as it stands, of length one.
     (osprey,) = found_in(SENTENCE, "Osprey")
     (window,), _ = DocumentInputs(model.inputs.pieces, 64, 512).windows([osprey])
@@ -131,3 +133,9 @@ def test_what_is_learnt_from_a_window_is_read_from_the_document(tmp_path: Path) 
         states = model.mention.snapshot(fp32).states(texts)
     by_hand = states[start:stop].mean(dim=0)
     np.testing.assert_allclose(learnt[1], (by_hand / by_hand.norm()).numpy(), atol=1e-5)
+
+
+@pytest.mark.parametrize(("start", "end"), [(-1, 2), (2, 2), (3, 2), (0, 6)])
+def test_offsets_outside_the_text_are_refused(pieces: PieceTokenizer, start: int, end: int) -> None:
+    with pytest.raises(UsageError, match="is not in its text of 5 characters"):
+        DocumentInputs(pieces, 32, 64).windows([MentionInText("heron", start, end)])

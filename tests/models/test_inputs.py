@@ -111,6 +111,7 @@ def test_long_texts_are_read_as_if_all_of_them_were_tokenised(
     pieces = PieceTokenizer(resolve_model())
     texts = [" ".join(rng.choices(words, k=rng.randint(0, 400))) for _ in range(60)]
     texts += ["y" * 90 + " ", "heron" * 300, "z" * 300 + " heron", "川" * 900]
+    texts += ["heron of " + "川" * 9000, "川" * 9000 + " the heron"]
     for count in (1, 5, 40):
         for text, first, last in zip(
             texts, pieces.starts(texts, count), pieces.ends(texts, count), strict=True

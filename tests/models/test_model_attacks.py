@@ -247,6 +247,15 @@ def test_damaged_settings_end_in_a_sentence(folder: Path, spoil: Spoil, message:
         make(folder)
 
 
+def test_towers_want_to_know_the_size_of_the_vocabulary(folder: Path) -> None:
+    change(folder, vocab_size=None)
+    config = json.loads((folder / "config.json").read_text())
+    for told in (config, config | {"vocab_size": None}):
+        (folder / "config.json").write_text(json.dumps(told))
+        with pytest.raises(ModelError, match=r"config\.json: says no vocab_size"):
+            make(folder)
+
+
 def test_weights_of_a_wrong_shape_end_in_a_sentence(tmp_path: Path) -> None:
     for name, shape in (
         ("embeddings.word_embeddings.weight", (0, 32)),

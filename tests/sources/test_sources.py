@@ -244,6 +244,14 @@ def test_an_xz_stream_may_not_take_all_memory(monkeypatch: pytest.MonkeyPatch) -
     assert "xz -dc a.txt | kglink" in refused.value.hint
 
 
+def test_a_zstd_stream_with_a_long_window_is_not_called_damaged() -> None:
+    # A frame of the content "one\\n", raw, whose header asks for a window of two GiB.
+    frame = b"\x28\xb5\x2f\xfd\x00\xa8" + (1 | 4 << 3).to_bytes(3, "little") + b"one\n"
+    with pytest.raises(SourceError, match="needs over 128 MiB of memory") as refused:
+        lines_of(frame)
+    assert "zstd -dc --long=31 a.txt | kglink" in refused.value.hint
+
+
 def test_zstd_skippable_frames_and_sizeless_frames_are_read() -> None:
     skippable = b"\x52\x2a\x4d\x18" + (3).to_bytes(4, "little") + b"abc"
     writer = zstd.ZstdCompressor()  # it is not told how much is to come

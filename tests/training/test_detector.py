@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from kglink.errors import TrainingError, UsageError
+from kglink.errors import KglinkError, TrainingError, UsageError
 from kglink.models.head_folder import TAGGER
 from kglink.models.tagger import open_tagger
 from kglink.records import Document, EntityId, Mention
 from kglink.store import Store
-from kglink.training import detector
+from kglink.training import detector, head
 from kglink.training.detector import DETECTOR, TaggedText, tagged_texts
-from kglink.training.job import EpochNews, News, StepNews
+from kglink.training.job import EpochNews, FinetuneJob, News, StepNews
 from kglink.training.recipe import SelectionSection
 from store_support import entity, job
 from tiny_detectors import HARDWARE, MENTIONS, job_of, tagged, texts_of
@@ -48,7 +48,6 @@ def test_it_learns_what_is_marked(tmp_path: Path) -> None:
     assert epochs[-1].figures["F1"] > epochs[0].figures["F1"]
     assert epochs[-1].is_best
     assert report.held_out.f1 > 0.5
-    assert not (tmp_path / "run" / f"{DETECTOR}.work").exists()
     tagger, manifest = open_tagger(report.folder, HARDWARE)
     assert manifest == report.manifest
     assert manifest.kbs == ("birds",)
@@ -161,3 +160,36 @@ def test_types_that_mean_nothing_here_are_no_mentions(store: Store) -> None:
 def test_documents_about_other_things_are_passed_over(store: Store) -> None:
     food = documents("Salt {} and pepper.", {"Salt": ("", False), "pepper": ("", False)})
     assert "no mention means an entity of a KB here" in read(store, "food", food)
+
+
+def test_a_kill_between_the_detector_and_its_report_leaves_its_steps(
+    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings, folder = job_of(tmp_path), tmp_path / "r"
+    asked = FinetuneJob(run="r", recipe=settings.recipe, what="detector", device="cpu")
+    monkeypatch.setattr(detector, "tagged_texts", lambda *_: TEXTS)
+
+    def stopped(*_: object) -> None:
+        raise StoppedError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(head, "write_report", stopped)
+        with pytest.raises(StoppedError):
+            detector.detector_run(store, asked, folder)
+    news: list[News] = []
+    asked = replace(asked, resume=True, recipe=None)
+    report, found = detector.detector_run(store, asked, folder, progress=news.append)
+    assert not [one for one in news if isinstance(one, StepNews)]
+    assert report.steps == found.steps > 0
+    assert not (folder / f"{DETECTOR}.work").exists()
+
+
+def test_a_refused_run_leaves_nothing(
+    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(detector, "tagged_texts", lambda *_: TEXTS)
+    recipe = job_of(tmp_path, base=str(tmp_path / "gone")).recipe
+    asked = FinetuneJob(run="r", recipe=recipe, what="detector", device="cpu")
+    with pytest.raises(KglinkError):
+        detector.detector_run(store, asked, tmp_path / "r")
+    assert not (tmp_path / "r" / "settings.json").exists()

@@ -12,7 +12,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from kglink.errors import ConfigError, ModelError, UsageError
+from kglink.errors import ConfigError, KglinkError, ModelError, UsageError
+from kglink.files.manifest import file_info
 from kglink.linking.read_together import ReadOrder, ReadTogether, to_read
 from kglink.models.cross_encoder import PairInputs, head_of, open_cross_encoder, pooler_in
 from kglink.models.head_folder import RERANKER
@@ -318,6 +319,46 @@ def test_what_the_pooler_of_the_base_says_is_read_and_not_trained(tmp_path: Path
     read = head_of(head["weight"], head["bias"], pooler_in(head, 32))(state)
     inside = torch.tanh(state @ head["pooler.dense.weight"].T + head["pooler.dense.bias"])
     torch.testing.assert_close(read, inside @ head["weight"].T + head["bias"])
+
+
+def test_a_run_that_is_refused_leaves_nothing_and_collects_nothing(tmp_path: Path) -> None:
+    def none_yet(_: RunSettings) -> ToRead:
+        raise AssertionError
+
+    too_long = InputSettings(mention_tokens=30, entity_tokens=30)
+    wrong = {"two texts": {"inputs": too_long}, "no model": {"base": str(tmp_path / "gone")}}
+    with Store.open(f"sqlite:///{tmp_path}/kglink.db") as store:
+        for name, changes in wrong.items():
+            recipe = reranker_job(tmp_path, **changes).recipe
+            job = FinetuneJob(run=name, recipe=recipe, what="reranker", device="cpu")
+            with pytest.raises(KglinkError) as told:
+                reranker_run(store, none_yet, job, tmp_path / name)
+            assert not (tmp_path / name / "settings.json").exists()
+            if name == "two texts":
+                assert "make 59 tokens together" in told.value.message
+        recipe = reranker_job(tmp_path, epochs=1, most_mentions=60).recipe
+        job = FinetuneJob(run="few", recipe=recipe, what="reranker", device="cpu")
+        few = ToRead(data_of(60, 0), data_of(40, 1), ("docs",))
+        with pytest.raises(UsageError) as told:
+            reranker_run(store, lambda _: few, job, tmp_path / "few")
+        assert "reranker.most_mentions = 60" in told.value.hint
+
+
+@pytest.mark.parametrize("content", [{"w": torch.zeros(1)}, {"weight": torch.zeros(1, 32)}, None])
+def test_a_head_that_is_none_is_named(
+    tmp_path: Path, content: dict[str, torch.Tensor] | None
+) -> None:
+    data = ToRead(data_of(8, 0), data_of(4, 1), ("docs",))
+    done = train_reranker(data, reranker_job(tmp_path, epochs=1), tmp_path / "run")
+    head = done.folder / "head.safetensors"
+    if content is None:
+        head.write_bytes(b"no tensors")
+    else:
+        save_file(content, head)
+    files = {**done.manifest.files, head.name: file_info(head)}
+    RERANKER.write_manifest(done.folder, done.manifest.model_copy(update={"files": files}))
+    with pytest.raises(ModelError, match=r"head\.safetensors: (does not fit|is no file)"):
+        open_cross_encoder(done.folder, HARDWARE)
 
 
 def test_a_damaged_folder_is_named(tmp_path: Path) -> None:

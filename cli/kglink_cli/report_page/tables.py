@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import mean, stdev
 from typing import Any
@@ -64,10 +65,11 @@ def _pools(shape: Shape, *words: str) -> Iterator[list[object]]:
 
 def _seeds(report: Shape) -> Table:
     """Mean and standard deviation over runs that differ in their seed alone."""
-    groups: dict[tuple[object, ...], list[Shape]] = {}
+    groups: dict[str, list[Shape]] = {}
     for run in evaluated(report):
-        same = run["recipe"], run["sources"], *map(tuple, (run["source_kbs"], run["target_kbs"]))
-        groups.setdefault(same, []).append(run)
+        learnt = {name: value for name, value in run["settings"].items() if name != "seed"}
+        of = (run[name] for name in ("recipe", "sources", "source_kbs", "target_kbs", "docs"))
+        groups.setdefault(json.dumps([learnt, *of], sort_keys=True), []).append(run)
     rows: list[list[object]] = []
     for runs in groups.values():
         if len({run["seed"] for run in runs}) < 2:
