@@ -1,51 +1,29 @@
-"""`kglink serve` as programs ask it: routes, limits, strangers, and what a kill leaves."""
+"""`kglink serve` as programs ask it: links, names, entities, corrections, files, runs."""
 
 from __future__ import annotations
 
-import contextlib
-import errno
-import itertools
 import json
 import re
-import shutil
-import signal
 import socket
-import sqlite3
 import threading
-import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from http.client import HTTPException
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from sqlalchemy.exc import DBAPIError
 
 from kglink import Workspace
-from kglink.errors import StoreError, UsageError
+from kglink.errors import StoreError
 from kglink.training.job import FinetuneJob
 from kglink.workspace import init_workspace
-from kglink_doors.listening import Limits, listen, token_of
-from kglink_doors.serve.errors import error_shape, status_of
-from kglink_doors.serve.jobs import Jobs
+from kglink_doors.listening import listen
 from kglink_doors.serve.served import Learner
 from served import Server, serving
 from training_world import SMALL, fill, world_of, write_world_model
 
+pytest_plugins = ["served_fixtures"]
+
 TEXT = "\U0001f9d1\u200d\U0001f680 Mercury rose; a heron stood still."
-
-
-@pytest.fixture(scope="module")
-def server(demo_master: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    folder = tmp_path_factory.mktemp("serve") / "workspace"
-    shutil.copytree(demo_master, folder)
-    with serving(folder, "--body-mb", "0.5", "--seconds", "60", "--log") as running:
-        assert running.process.stderr
-        log = threading.Thread(target=running.process.stderr.read)  # a full pipe would stop it
-        log.start()
-        yield running
-    log.join()
 
 
 @pytest.mark.slow
@@ -205,39 +183,6 @@ def test_a_kb_comes_as_a_file(server: Server) -> None:
     assert server.ask("POST", "/jobs", {"kind": "learn", "kb": "nobody"}).status == 404
 
 
-def test_what_an_attacker_tried(server: Server) -> None:
-    lines = {"content-type": "application/x-ndjson"}
-    assert server.ask("POST", "/corrections", b" " * 600_000, lines).status == 413
-    many = server.ask("POST", "/explain", {"text": "a " * 500, "surface": "a"})
-    assert (many.status, "100 places" in many.json["error"]) == (400, True)
-    places = [{"start": 0, "end": 1}] * 2001
-    assert server.ask("POST", "/link", {"text": "ab", "entities": places}).status == 422
-    twice = {"key": "grey_heron", "title": "Mine"}
-    assert server.ask("POST", "/entities/lanternfall", twice).status == 409
-    assert server.ask("POST", "/entities/corrections", twice).status == 400
-    assert server.ask("PUT", "/kbs/corrections?file=x.csv", b"id\n1\n").status == 400
-    place = {"text": "Zorgon Ville", "start": 0, "end": 12, "entity": "lanternfall:grey_heron"}
-    said = server.ask("POST", "/corrections", place).json
-    other = server.ask("POST", "/link", {"text": "Zorgon Ville", "kbs": ["encyclopedia"]}).json
-    assert all(one["kb"] in (None, "encyclopedia") for one in other["entities"])
-    own = server.ask("POST", "/link", {"text": "Zorgon Ville", "kbs": ["lanternfall"]}).json
-    assert [one["key"] for one in own["entities"]] == ["grey_heron"]
-    server.ask("DELETE", f"/corrections/{said['id']}")
-
-
-def test_folders_that_are_no_jobs_are_swept(demo_copy: Path) -> None:
-    jobs = demo_copy / ".scratch" / "jobs"
-    outside = {"kind": "add-kb", "options": {"kb": "stolen", "file": "/etc/passwd"}}
-    for name, content in (("a", []), ("b", outside), ("c", {}), ("d", {"kind": "rm"})):
-        (jobs / name).mkdir(parents=True)
-        (jobs / name / "job.json").write_text(json.dumps(content))
-    with Workspace.open(demo_copy) as workspace:
-        found = Jobs(workspace, read_only=False)
-        assert found.all() == []
-        found.close()
-    assert list(jobs.iterdir()) == []
-
-
 NIF = """
 @prefix nif: <http://persistence.uni-leipzig.org/nlp2rdf/ontologies/nif-core#> .
 <http://example.org/d#char=0,20> a nif:Context, nif:RFC5147String ;
@@ -252,149 +197,6 @@ def test_nif_in_nif_out(server: Server) -> None:
     assert "itsrdf:taIdentRef" in answer.body
     for bad in (b"no turtle", b""):
         assert server.ask("POST", "/nif", bad).status == 400
-
-
-@pytest.mark.parametrize(
-    ("method", "path", "body", "status", "words"),
-    [
-        ("POST", "/link", b"{", 422, "JSON"),
-        ("POST", "/link", {}, 400, "one text or several"),
-        ("POST", "/link", {"txt": "x"}, 422, "txt"),
-        ("POST", "/link", {"text": 5}, 422, "text"),
-        ("POST", "/link", {"text": "x", "kbs": ["nobody"]}, 404, "nobody"),
-        ("POST", "/link", {"text": "x", "types": ["nothing"]}, 404, "nothing"),
-        ("POST", "/link", {"text": "x", "threshold": 7}, 422, "threshold"),
-        ("GET", "/entities/lanternfall/nobody", None, 404, "lanternfall:nobody"),
-        ("GET", "/entities/nobody/x", None, 404, "nobody:x"),
-        ("GET", "/kbs/nobody", None, 404, "nobody"),
-        ("GET", "/search?q=", None, 422, "q"),
-        ("GET", "/search?q=x&k=0", None, 422, "k"),
-        ("GET", "/nowhere", None, 404, "/nowhere"),
-        ("DELETE", "/link", None, 405, "DELETE"),
-        ("GET", "/jobs/nothing", None, 404, "nothing"),
-        ("POST", "/corrections", {"text": "x", "start": 0, "end": 9, "entity": None}, 400, "place"),
-        ("POST", "/overlaps", {"left": "a:b", "right": "c:d", "verdict": "correct"}, 404, "a:b"),
-        ("POST", "/explain", {"text": "x", "surface": "y"}, 400, "does not stand"),
-        ("POST", "/resolve", {"names": []}, 422, "at least 1 item"),
-        ("POST", "/resolve", {"names": ["a"] * 10_001}, 422, "at most 10000 items"),
-        ("POST", "/resolve", {"names": ["a"], "kbs": ["nobody"]}, 404, "nobody"),
-    ],
-)
-def test_what_is_wrong_is_said_in_a_sentence(
-    server: Server, method: str, path: str, body: Any, status: int, words: str
-) -> None:
-    kind = {"content-type": "application/json"}
-    answer = server.ask(method, path, body, kind)
-    assert answer.status == status, answer
-    assert words in answer.json["error"]
-    assert answer.json["fix"]
-    assert "Traceback" not in answer.body
-
-
-def test_strangers(server: Server) -> None:
-    host = server.url.removeprefix("http://")
-    assert server.ask("GET", "/kbs", headers={"Host": "evil.example"}).status == 421
-    assert server.ask("GET", "/kbs", headers={"Host": "localhost:1"}).status == 200
-    body = {"kind": "build"}
-    for headers in ({"Origin": "http://evil.example"}, {"Sec-Fetch-Site": "cross-site"}):
-        assert server.ask("POST", "/jobs", body, headers).status == 403
-    same = {"Origin": f"http://{host}", "Sec-Fetch-Site": "same-origin"}
-    assert server.ask("POST", "/explain", {"text": "heron"}, same).status == 200
-    told = server.ask("GET", "/kbs", headers={"Origin": "http://evil.example"}).headers
-    assert "access-control-allow-origin" not in told
-    assert "default-src 'none'" in told["content-security-policy"]
-
-
-def test_what_is_too_large(server: Server) -> None:
-    assert server.ask("POST", "/link", {"text": "x" * 600_000}).status == 413
-    host, _, port = server.url.removeprefix("http://").partition(":")
-    with socket.create_connection((host, int(port)), 30) as sent:
-        sent.sendall(
-            b"POST /link HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-            b"Transfer-Encoding: chunked\r\n\r\n"
-        )
-        for _ in range(20):
-            sent.sendall(b"8000\r\n" + b" " * 0x8000 + b"\r\n")
-        assert b" 413 " in sent.recv(65536)
-
-
-@pytest.mark.slow
-def test_a_body_that_does_not_come(demo_master: Path) -> None:
-    with serving(demo_master, "--seconds", "1", "--read-only") as server:
-        host, _, port = server.url.removeprefix("http://").partition(":")
-        assert server.ask("GET", "/ready").status == 200
-        with socket.create_connection((host, int(port)), 30) as sent:
-            sent.sendall(
-                b"POST /link HTTP/1.1\r\nHost: localhost\r\nContent-Length: 90\r\n"
-                b"Content-Type: application/json\r\n\r\n{"
-            )
-            assert b" 408 " in sent.recv(65536)
-        with socket.create_connection((host, int(port)), 30) as sent:
-            sent.sendall(b"GET / HTTP/1.1\r\n")  # and nothing more
-            assert sent.recv(65536) == b""
-        refused = server.ask("POST", "/jobs", {"kind": "build"})
-        assert (refused.status, refused.json["error"]) == (403, "this server changes nothing")
-        assert server.ask("POST", "/link", {"text": "A heron."}).status in (200, 504)
-
-
-@pytest.mark.slow
-def test_what_takes_too_long(demo_master: Path) -> None:
-    long = "A heron stood on Skerrow Light. " * 3000
-    with serving(demo_master, "--seconds", "0.1", "--read-only") as server:
-        assert server.ask("GET", "/health").status == 200
-        for method, path, body in (
-            ("GET", "/search?q=wading%20bird", None),  # the first loads the model
-            ("POST", "/link", {"text": long}),
-            ("POST", "/explain", {"text": long}),
-            ("POST", "/resolve", {"names": [f"heron {number}" for number in range(10_000)]}),
-        ):
-            answer = server.ask(method, path, body)
-            assert (answer.status, answer.json["error"]) == (504, "it took over 0.1 s"), answer
-            assert answer.json["fix"] == "Send less at once; --seconds raises the limit."
-        assert server.ask("GET", "/health").status == 200
-
-
-@pytest.mark.slow
-def test_a_kill_loses_nothing_that_was_acknowledged(demo_copy: Path) -> None:
-    """Killed amid corrections, an upload that still comes, and a job."""
-    text = "Then Halley went home."
-    acknowledged: list[str] = []
-
-    def correct_on_and_on(server: Server) -> None:
-        with contextlib.suppress(OSError, HTTPException):
-            for number in itertools.count():
-                own = f"{text} {number}"
-                place = {"start": 5, "end": 11, "entity": "lanternfall:juno_halley"}
-                said = {"text": own, **place}
-                assert server.ask("POST", "/corrections", said).status == 201
-                acknowledged.append(own)
-
-    lines = (b"k%d,Thing %d,One of many\n" % (n, n) for n in range(300))
-    things = b"id,name,description\n" + b"".join(lines)
-    with serving(demo_copy) as server, ThreadPoolExecutor(1) as pool:
-        host, _, port = server.url.removeprefix("http://").partition(":")
-        with socket.create_connection((host, int(port)), 30) as half:
-            half.sendall(
-                b"PUT /kbs/half?file=half.csv HTTP/1.1\r\nHost: localhost\r\n"
-                b"Content-Length: 90000\r\n\r\nid,name\n1,x\n"
-            )
-            correcting = pool.submit(correct_on_and_on, server)
-            while len(acknowledged) < 3:
-                time.sleep(0.05)
-            taken = server.ask("PUT", "/kbs/things?file=things.csv", things)
-            assert taken.status == 202
-            server.process.send_signal(signal.SIGKILL)
-            server.process.wait()
-        correcting.result()
-    with serving(demo_copy) as server:
-        assert {one["text"] for one in server.ask("GET", "/corrections").json} >= {*acknowledged}
-        told = server.ask("POST", "/link", {"text": acknowledged[-1]}).json["entities"]
-        assert [one["key"] for one in told if one["start"] == 5] == ["juno_halley"]
-        assert [one["id"] for one in server.ask("GET", "/jobs").json] == [taken.json["id"]]
-        assert server.job(taken.json["id"], 240)["state"] == "done"
-        kbs = {one["name"]: one["entities"] for one in server.ask("GET", "/kbs").json}
-        assert kbs["things"] == 300
-        assert "half" not in kbs
 
 
 def test_corrections_that_come_meanwhile_are_learnt_together(
@@ -432,95 +234,6 @@ def test_corrections_that_come_meanwhile_are_learnt_together(
     assert capsys.readouterr().err == "error  corrections are not learnt yet: the disk is full\n"
 
 
-@pytest.mark.slow
-def test_two_servers_on_one_workspace_agree(demo_copy: Path) -> None:
-    text = "Then Halley went home."
-    said = {"text": text, "start": 5, "end": 11, "entity": "lanternfall:juno_halley"}
-    with serving(demo_copy) as one, serving(demo_copy) as other:
-        assert one.ask("POST", "/corrections", said).status == 201
-        told = other.ask("POST", "/link", {"text": text}).json["entities"]
-        assert [found["key"] for found in told if found["start"] == 5] == ["juno_halley"]
-        with ThreadPoolExecutor(2) as pool:
-            places = [(one, 0, 4), (other, 12, 16)]
-            done = pool.map(
-                lambda at: at[0].ask(
-                    "POST",
-                    "/corrections",
-                    {"text": text, "start": at[1], "end": at[2], "entity": None},
-                ),
-                places,
-            )
-            assert {answer.status for answer in done} == {201}
-        assert len(other.ask("GET", "/corrections").json) == 3
-
-
-@pytest.mark.slow
-def test_terminating_answers_what_is_at_work(demo_master: Path) -> None:
-    with serving(demo_master) as server, ThreadPoolExecutor(1) as pool:
-        assert server.ask("GET", "/ready").status == 200
-        asked = pool.submit(server.ask, "POST", "/link", {"texts": ["A heron on a lamp."] * 200})
-        time.sleep(0.3)
-        server.process.terminate()
-        assert asked.result().status == 200
-        assert server.process.wait(60) in (0, 128 + signal.SIGTERM)
-
-
-@pytest.mark.slow
-def test_who_sends_nothing_does_not_keep_the_server(demo_master: Path) -> None:
-    with serving(demo_master) as server:
-        host, _, port = server.url.removeprefix("http://").partition(":")
-        line = b'{"text": "A grey heron."}\n'
-        chunk = b"%x\r\n%b\r\n" % (len(line), line)
-        begun = (
-            b"POST /link/lines HTTP/1.1\r\nHost: localhost\r\n"
-            b"Transfer-Encoding: chunked\r\n\r\n" + chunk,
-            b"PUT /kbs/slow?file=a.csv HTTP/1.1\r\nHost: localhost\r\n"
-            b"Content-Length: 1000\r\n\r\nid",
-        )
-        with contextlib.ExitStack() as opened:
-            clients = [
-                opened.enter_context(socket.create_connection((host, int(port)), 30)) for _ in begun
-            ]
-            for client, sent in zip(clients, begun, strict=True):
-                client.sendall(sent)
-            answers = clients[0].makefile("rb")
-            assert any(b"heron" in line for line in answers)
-            began = time.monotonic()
-            server.process.send_signal(signal.SIGINT)
-            server.process.wait(30)
-            assert time.monotonic() - began < 10
-            assert b"the server ends" in answers.read()
-            assert server.process.stderr
-            assert "Traceback" not in server.process.stderr.read()
-
-
-def test_a_full_disk_has_its_status(tmp_path: Path) -> None:
-    full = sqlite3.connect(tmp_path / "full.db")
-    full.execute("PRAGMA max_page_count = 2")
-    full.execute("CREATE TABLE t (x)")
-    with pytest.raises(sqlite3.OperationalError, match="full") as raised:
-        full.execute("INSERT INTO t VALUES (zeroblob(100000))")
-    full.close()
-    error = StoreError("the store cannot grow: the disk is full", hint="Make room.")
-    assert status_of(error) == 503
-    error.__cause__ = DBAPIError("INSERT", None, raised.value)
-    assert status_of(error) == 507
-    error.__cause__ = OSError(errno.ENOSPC, "No space left on device")
-    assert status_of(error) == 507
-    assert "store" not in error_shape(error)["error"]  # nor where it lies
-
-
-def test_other_machines_need_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(UsageError, match="other machines can reach"):
-        token_of("", "0.0.0.0")  # noqa: S104 - what is refused
-    monkeypatch.setenv("SHORT", "1234")
-    with pytest.raises(UsageError, match="has 4 characters"):
-        token_of("SHORT", "0.0.0.0")  # noqa: S104 - what is refused
-    with pytest.raises(UsageError, match="has 0 characters"):
-        token_of("NOBODY", "127.0.0.1")
-    assert Limits().token == ""
-
-
 def test_parts_of_an_answer_are_sent_at_once() -> None:
     with (
         listen("127.0.0.1", 0) as listening,
@@ -528,30 +241,6 @@ def test_parts_of_an_answer_are_sent_at_once() -> None:
         listening.accept()[0] as connection,
     ):
         assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
-
-
-@pytest.mark.slow
-def test_a_token_that_is_missing_or_wrong(demo_copy: Path) -> None:
-    secret = "k" * 20
-    with serving(demo_copy, "--token-from", "KEY", "--read-only", env={"KEY": secret}) as server:
-        for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": secret}):
-            answer = server.ask("POST", "/link", {"text": "A heron."}, headers)
-            assert (answer.status, answer.json["error"]) == (401, "the token is missing or wrong")
-            assert answer.json["fix"] == "Authorization: Bearer TOKEN"
-        # A refusal comes also where much is sent, and not as a broken connection.
-        large = b"x" * (8 * 2**20)
-        for token, status in (("wrong", 401), (secret, 403)):
-            headers = {"Authorization": f"Bearer {token}"}
-            assert server.ask("PUT", "/kbs/x?file=x.csv", large, headers).status == status
-        known = {"Authorization": f"Bearer {secret}"}
-        assert server.ask("GET", "/kbs", headers=known).status == 200
-        # Table editors have the token in the address, and send it to all that the manifest names.
-        manifest = server.ask("GET", f"/reconcile/lanternfall?token={secret}").json
-        for service in (*manifest["suggest"].values(), manifest["extend"]["propose_properties"]):
-            path = (service["service_url"] + service["service_path"]).removeprefix(server.url)
-            assert server.ask("GET", path).status == 200
-        shown = manifest["preview"]["url"].removeprefix(server.url)
-        assert server.ask("GET", shown.replace("{{id}}", "grey_heron")).status == 200
 
 
 @pytest.mark.slow
@@ -582,21 +271,3 @@ def test_spaces_runs_and_their_reports(tmp_path: Path) -> None:
         for bad in ("/runs/nobody", "/reports/..%2f..%2fkglink.toml", "/reports/nobody"):
             assert server.ask("GET", bad).status == 404
         assert server.ask("POST", "/jobs", {"kind": "report", "run": "nobody"}).status == 404
-
-
-@pytest.mark.slow
-def test_a_workspace_that_vanishes(demo_copy: Path) -> None:
-    with serving(demo_copy) as server:
-        assert server.ask("GET", "/ready").status == 200
-        demo_copy.rename(demo_copy.with_name("elsewhere"))
-        for method, path, body in (
-            ("GET", "/ready", None),
-            ("POST", "/link", {"text": "A heron."}),
-            ("POST", "/corrections", {"text": "A heron.", "start": 2, "end": 7, "entity": None}),
-            ("PUT", "/kbs/x?file=a.csv", b"id,name\n1,x\n"),
-        ):
-            answer = server.ask(method, path, body)
-            assert (answer.status, "is gone" in answer.json["error"]) == (503, True), answer
-        assert not demo_copy.exists()
-        demo_copy.with_name("elsewhere").rename(demo_copy)
-        assert server.ask("POST", "/link", {"text": "A heron."}).status == 200

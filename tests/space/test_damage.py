@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_space import AMBER, HERON, MERCURY, backend_of, build, opened, source
 
+from hash_spaces import AMBER, HERON, MERCURY, backend_of, build, opened, source
 from kglink.errors import ConfigError, DamagedSpaceError, SpaceError
 from kglink.files.manifest import CHECKED_FILE, file_info
 from kglink.linking.scoring import SCORING_FILE, read_scoring

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from test_space import HashEncoder, build, opened, source
 
+from hash_spaces import HashEncoder, build, opened, source
 from kglink.config import SpaceSection
 from kglink.records import Alias, Entity, EntityId
 from kglink.space import names

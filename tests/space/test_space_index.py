@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from test_space import HERON, MERCURY, backend_of, build, opened, source
 
+from hash_spaces import HERON, MERCURY, backend_of, build, opened, source
 from kglink.errors import ConfigError, SpaceError
 from kglink.plugins import RowRange
 from kglink.records import Entity

@@ -1,0 +1,155 @@
+"""A server that is killed, ended or left without workspace loses nothing that was acknowledged."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import signal
+import socket
+import time
+from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPException
+from pathlib import Path
+
+import pytest
+
+from kglink import Workspace
+from kglink_doors.serve.jobs import Jobs
+from served import Server, serving
+
+
+def test_folders_that_are_no_jobs_are_swept(demo_copy: Path) -> None:
+    jobs = demo_copy / ".scratch" / "jobs"
+    outside = {"kind": "add-kb", "options": {"kb": "stolen", "file": "/etc/passwd"}}
+    for name, content in (("a", []), ("b", outside), ("c", {}), ("d", {"kind": "rm"})):
+        (jobs / name).mkdir(parents=True)
+        (jobs / name / "job.json").write_text(json.dumps(content))
+    with Workspace.open(demo_copy) as workspace:
+        found = Jobs(workspace, read_only=False)
+        assert found.all() == []
+        found.close()
+    assert list(jobs.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_a_kill_loses_nothing_that_was_acknowledged(demo_copy: Path) -> None:
+    """Killed amid corrections, an upload that still comes, and a job."""
+    text = "Then Halley went home."
+    acknowledged: list[str] = []
+
+    def correct_on_and_on(server: Server) -> None:
+        with contextlib.suppress(OSError, HTTPException):
+            for number in itertools.count():
+                own = f"{text} {number}"
+                place = {"start": 5, "end": 11, "entity": "lanternfall:juno_halley"}
+                said = {"text": own, **place}
+                assert server.ask("POST", "/corrections", said).status == 201
+                acknowledged.append(own)
+
+    lines = (b"k%d,Thing %d,One of many\n" % (n, n) for n in range(300))
+    things = b"id,name,description\n" + b"".join(lines)
+    with serving(demo_copy) as server, ThreadPoolExecutor(1) as pool:
+        host, _, port = server.url.removeprefix("http://").partition(":")
+        with socket.create_connection((host, int(port)), 30) as half:
+            half.sendall(
+                b"PUT /kbs/half?file=half.csv HTTP/1.1\r\nHost: localhost\r\n"
+                b"Content-Length: 90000\r\n\r\nid,name\n1,x\n"
+            )
+            correcting = pool.submit(correct_on_and_on, server)
+            while len(acknowledged) < 3:
+                time.sleep(0.05)
+            taken = server.ask("PUT", "/kbs/things?file=things.csv", things)
+            assert taken.status == 202
+            server.process.send_signal(signal.SIGKILL)
+            server.process.wait()
+        correcting.result()
+    with serving(demo_copy) as server:
+        assert {one["text"] for one in server.ask("GET", "/corrections").json} >= {*acknowledged}
+        told = server.ask("POST", "/link", {"text": acknowledged[-1]}).json["entities"]
+        assert [one["key"] for one in told if one["start"] == 5] == ["juno_halley"]
+        assert [one["id"] for one in server.ask("GET", "/jobs").json] == [taken.json["id"]]
+        assert server.job(taken.json["id"], 240)["state"] == "done"
+        kbs = {one["name"]: one["entities"] for one in server.ask("GET", "/kbs").json}
+        assert kbs["things"] == 300
+        assert "half" not in kbs
+
+
+@pytest.mark.slow
+def test_two_servers_on_one_workspace_agree(demo_copy: Path) -> None:
+    text = "Then Halley went home."
+    said = {"text": text, "start": 5, "end": 11, "entity": "lanternfall:juno_halley"}
+    with serving(demo_copy) as one, serving(demo_copy) as other:
+        assert one.ask("POST", "/corrections", said).status == 201
+        told = other.ask("POST", "/link", {"text": text}).json["entities"]
+        assert [found["key"] for found in told if found["start"] == 5] == ["juno_halley"]
+        with ThreadPoolExecutor(2) as pool:
+            places = [(one, 0, 4), (other, 12, 16)]
+            done = pool.map(
+                lambda at: at[0].ask(
+                    "POST",
+                    "/corrections",
+                    {"text": text, "start": at[1], "end": at[2], "entity": None},
+                ),
+                places,
+            )
+            assert {answer.status for answer in done} == {201}
+        assert len(other.ask("GET", "/corrections").json) == 3
+
+
+@pytest.mark.slow
+def test_terminating_answers_what_is_at_work(demo_master: Path) -> None:
+    with serving(demo_master) as server, ThreadPoolExecutor(1) as pool:
+        assert server.ask("GET", "/ready").status == 200
+        asked = pool.submit(server.ask, "POST", "/link", {"texts": ["A heron on a lamp."] * 200})
+        time.sleep(0.3)
+        server.process.terminate()
+        assert asked.result().status == 200
+        assert server.process.wait(60) in (0, 128 + signal.SIGTERM)
+
+
+@pytest.mark.slow
+def test_who_sends_nothing_does_not_keep_the_server(demo_master: Path) -> None:
+    with serving(demo_master) as server:
+        host, _, port = server.url.removeprefix("http://").partition(":")
+        line = b'{"text": "A grey heron."}\n'
+        chunk = b"%x\r\n%b\r\n" % (len(line), line)
+        begun = (
+            b"POST /link/lines HTTP/1.1\r\nHost: localhost\r\n"
+            b"Transfer-Encoding: chunked\r\n\r\n" + chunk,
+            b"PUT /kbs/slow?file=a.csv HTTP/1.1\r\nHost: localhost\r\n"
+            b"Content-Length: 1000\r\n\r\nid",
+        )
+        with contextlib.ExitStack() as opened:
+            clients = [
+                opened.enter_context(socket.create_connection((host, int(port)), 30)) for _ in begun
+            ]
+            for client, sent in zip(clients, begun, strict=True):
+                client.sendall(sent)
+            answers = clients[0].makefile("rb")
+            assert any(b"heron" in line for line in answers)
+            began = time.monotonic()
+            server.process.send_signal(signal.SIGINT)
+            server.process.wait(30)
+            assert time.monotonic() - began < 10
+            assert b"the server ends" in answers.read()
+            assert server.process.stderr
+            assert "Traceback" not in server.process.stderr.read()
+
+
+@pytest.mark.slow
+def test_a_workspace_that_vanishes(demo_copy: Path) -> None:
+    with serving(demo_copy) as server:
+        assert server.ask("GET", "/ready").status == 200
+        demo_copy.rename(demo_copy.with_name("elsewhere"))
+        for method, path, body in (
+            ("GET", "/ready", None),
+            ("POST", "/link", {"text": "A heron."}),
+            ("POST", "/corrections", {"text": "A heron.", "start": 2, "end": 7, "entity": None}),
+            ("PUT", "/kbs/x?file=a.csv", b"id,name\n1,x\n"),
+        ):
+            answer = server.ask(method, path, body)
+            assert (answer.status, "is gone" in answer.json["error"]) == (503, True), answer
+        assert not demo_copy.exists()
+        demo_copy.with_name("elsewhere").rename(demo_copy)
+        assert server.ask("POST", "/link", {"text": "A heron."}).status == 200

@@ -1,0 +1,190 @@
+"""What `kglink serve` refuses: bad requests, strangers, large bodies, long work, missing tokens."""
+
+from __future__ import annotations
+
+import errno
+import socket
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy.exc import DBAPIError
+
+from kglink.errors import StoreError, UsageError
+from kglink_doors.listening import Limits, token_of
+from kglink_doors.serve.errors import error_shape, status_of
+from served import Server, serving
+
+pytest_plugins = ["served_fixtures"]
+
+
+def test_what_an_attacker_tried(server: Server) -> None:
+    lines = {"content-type": "application/x-ndjson"}
+    assert server.ask("POST", "/corrections", b" " * 600_000, lines).status == 413
+    many = server.ask("POST", "/explain", {"text": "a " * 500, "surface": "a"})
+    assert (many.status, "100 places" in many.json["error"]) == (400, True)
+    places = [{"start": 0, "end": 1}] * 2001
+    assert server.ask("POST", "/link", {"text": "ab", "entities": places}).status == 422
+    twice = {"key": "grey_heron", "title": "Mine"}
+    assert server.ask("POST", "/entities/lanternfall", twice).status == 409
+    assert server.ask("POST", "/entities/corrections", twice).status == 400
+    assert server.ask("PUT", "/kbs/corrections?file=x.csv", b"id\n1\n").status == 400
+    place = {"text": "Zorgon Ville", "start": 0, "end": 12, "entity": "lanternfall:grey_heron"}
+    said = server.ask("POST", "/corrections", place).json
+    other = server.ask("POST", "/link", {"text": "Zorgon Ville", "kbs": ["encyclopedia"]}).json
+    assert all(one["kb"] in (None, "encyclopedia") for one in other["entities"])
+    own = server.ask("POST", "/link", {"text": "Zorgon Ville", "kbs": ["lanternfall"]}).json
+    assert [one["key"] for one in own["entities"]] == ["grey_heron"]
+    server.ask("DELETE", f"/corrections/{said['id']}")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status", "words"),
+    [
+        ("POST", "/link", b"{", 422, "JSON"),
+        ("POST", "/link", {}, 400, "one text or several"),
+        ("POST", "/link", {"txt": "x"}, 422, "txt"),
+        ("POST", "/link", {"text": 5}, 422, "text"),
+        ("POST", "/link", {"text": "x", "kbs": ["nobody"]}, 404, "nobody"),
+        ("POST", "/link", {"text": "x", "types": ["nothing"]}, 404, "nothing"),
+        ("POST", "/link", {"text": "x", "threshold": 7}, 422, "threshold"),
+        ("GET", "/entities/lanternfall/nobody", None, 404, "lanternfall:nobody"),
+        ("GET", "/entities/nobody/x", None, 404, "nobody:x"),
+        ("GET", "/kbs/nobody", None, 404, "nobody"),
+        ("GET", "/search?q=", None, 422, "q"),
+        ("GET", "/search?q=x&k=0", None, 422, "k"),
+        ("GET", "/nowhere", None, 404, "/nowhere"),
+        ("DELETE", "/link", None, 405, "DELETE"),
+        ("GET", "/jobs/nothing", None, 404, "nothing"),
+        ("POST", "/corrections", {"text": "x", "start": 0, "end": 9, "entity": None}, 400, "place"),
+        ("POST", "/overlaps", {"left": "a:b", "right": "c:d", "verdict": "correct"}, 404, "a:b"),
+        ("POST", "/explain", {"text": "x", "surface": "y"}, 400, "does not stand"),
+        ("POST", "/resolve", {"names": []}, 422, "at least 1 item"),
+        ("POST", "/resolve", {"names": ["a"] * 10_001}, 422, "at most 10000 items"),
+        ("POST", "/resolve", {"names": ["a"], "kbs": ["nobody"]}, 404, "nobody"),
+    ],
+)
+def test_what_is_wrong_is_said_in_a_sentence(
+    server: Server, method: str, path: str, body: Any, status: int, words: str
+) -> None:
+    kind = {"content-type": "application/json"}
+    answer = server.ask(method, path, body, kind)
+    assert answer.status == status, answer
+    assert words in answer.json["error"]
+    assert answer.json["fix"]
+    assert "Traceback" not in answer.body
+
+
+def test_strangers(server: Server) -> None:
+    host = server.url.removeprefix("http://")
+    assert server.ask("GET", "/kbs", headers={"Host": "evil.example"}).status == 421
+    assert server.ask("GET", "/kbs", headers={"Host": "localhost:1"}).status == 200
+    body = {"kind": "build"}
+    for headers in ({"Origin": "http://evil.example"}, {"Sec-Fetch-Site": "cross-site"}):
+        assert server.ask("POST", "/jobs", body, headers).status == 403
+    same = {"Origin": f"http://{host}", "Sec-Fetch-Site": "same-origin"}
+    assert server.ask("POST", "/explain", {"text": "heron"}, same).status == 200
+    told = server.ask("GET", "/kbs", headers={"Origin": "http://evil.example"}).headers
+    assert "access-control-allow-origin" not in told
+    assert "default-src 'none'" in told["content-security-policy"]
+
+
+def test_what_is_too_large(server: Server) -> None:
+    assert server.ask("POST", "/link", {"text": "x" * 600_000}).status == 413
+    host, _, port = server.url.removeprefix("http://").partition(":")
+    with socket.create_connection((host, int(port)), 30) as sent:
+        sent.sendall(
+            b"POST /link HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            b"Transfer-Encoding: chunked\r\n\r\n"
+        )
+        for _ in range(20):
+            sent.sendall(b"8000\r\n" + b" " * 0x8000 + b"\r\n")
+        assert b" 413 " in sent.recv(65536)
+
+
+@pytest.mark.slow
+def test_a_body_that_does_not_come(demo_master: Path) -> None:
+    with serving(demo_master, "--seconds", "1", "--read-only") as server:
+        host, _, port = server.url.removeprefix("http://").partition(":")
+        assert server.ask("GET", "/ready").status == 200
+        with socket.create_connection((host, int(port)), 30) as sent:
+            sent.sendall(
+                b"POST /link HTTP/1.1\r\nHost: localhost\r\nContent-Length: 90\r\n"
+                b"Content-Type: application/json\r\n\r\n{"
+            )
+            assert b" 408 " in sent.recv(65536)
+        with socket.create_connection((host, int(port)), 30) as sent:
+            sent.sendall(b"GET / HTTP/1.1\r\n")  # and nothing more
+            assert sent.recv(65536) == b""
+        refused = server.ask("POST", "/jobs", {"kind": "build"})
+        assert (refused.status, refused.json["error"]) == (403, "this server changes nothing")
+        assert server.ask("POST", "/link", {"text": "A heron."}).status in (200, 504)
+
+
+@pytest.mark.slow
+def test_what_takes_too_long(demo_master: Path) -> None:
+    long = "A heron stood on Skerrow Light. " * 3000
+    with serving(demo_master, "--seconds", "0.1", "--read-only") as server:
+        assert server.ask("GET", "/health").status == 200
+        for method, path, body in (
+            ("GET", "/search?q=wading%20bird", None),  # the first loads the model
+            ("POST", "/link", {"text": long}),
+            ("POST", "/explain", {"text": long}),
+            ("POST", "/resolve", {"names": [f"heron {number}" for number in range(10_000)]}),
+        ):
+            answer = server.ask(method, path, body)
+            assert (answer.status, answer.json["error"]) == (504, "it took over 0.1 s"), answer
+            assert answer.json["fix"] == "Send less at once; --seconds raises the limit."
+        assert server.ask("GET", "/health").status == 200
+
+
+def test_a_full_disk_has_its_status(tmp_path: Path) -> None:
+    full = sqlite3.connect(tmp_path / "full.db")
+    full.execute("PRAGMA max_page_count = 2")
+    full.execute("CREATE TABLE t (x)")
+    with pytest.raises(sqlite3.OperationalError, match="full") as raised:
+        full.execute("INSERT INTO t VALUES (zeroblob(100000))")
+    full.close()
+    error = StoreError("the store cannot grow: the disk is full", hint="Make room.")
+    assert status_of(error) == 503
+    error.__cause__ = DBAPIError("INSERT", None, raised.value)
+    assert status_of(error) == 507
+    error.__cause__ = OSError(errno.ENOSPC, "No space left on device")
+    assert status_of(error) == 507
+    assert "store" not in error_shape(error)["error"]  # nor where it lies
+
+
+def test_other_machines_need_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UsageError, match="other machines can reach"):
+        token_of("", "0.0.0.0")  # noqa: S104 - what is refused
+    monkeypatch.setenv("SHORT", "1234")
+    with pytest.raises(UsageError, match="has 4 characters"):
+        token_of("SHORT", "0.0.0.0")  # noqa: S104 - what is refused
+    with pytest.raises(UsageError, match="has 0 characters"):
+        token_of("NOBODY", "127.0.0.1")
+    assert Limits().token == ""
+
+
+@pytest.mark.slow
+def test_a_token_that_is_missing_or_wrong(demo_copy: Path) -> None:
+    secret = "k" * 20
+    with serving(demo_copy, "--token-from", "KEY", "--read-only", env={"KEY": secret}) as server:
+        for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": secret}):
+            answer = server.ask("POST", "/link", {"text": "A heron."}, headers)
+            assert (answer.status, answer.json["error"]) == (401, "the token is missing or wrong")
+            assert answer.json["fix"] == "Authorization: Bearer TOKEN"
+        # A refusal comes also where much is sent, and not as a broken connection.
+        large = b"x" * (8 * 2**20)
+        for token, status in (("wrong", 401), (secret, 403)):
+            headers = {"Authorization": f"Bearer {token}"}
+            assert server.ask("PUT", "/kbs/x?file=x.csv", large, headers).status == status
+        known = {"Authorization": f"Bearer {secret}"}
+        assert server.ask("GET", "/kbs", headers=known).status == 200
+        # Table editors have the token in the address, and send it to all that the manifest names.
+        manifest = server.ask("GET", f"/reconcile/lanternfall?token={secret}").json
+        for service in (*manifest["suggest"].values(), manifest["extend"]["propose_properties"]):
+            path = (service["service_url"] + service["service_path"]).removeprefix(server.url)
+            assert server.ask("GET", path).status == 200
+        shown = manifest["preview"]["url"].removeprefix(server.url)
+        assert server.ask("GET", shown.replace("{{id}}", "grey_heron")).status == 200

@@ -1,0 +1,108 @@
+"""Paths: standard input and pipes, files that are missing or refused, and folders."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from kglink.errors import SourceError
+from kglink.sources import Line, Problems, Source
+from source_lines import read_lines
+
+
+def test_standard_input_is_larger_than_memory_would_hold(tmp_path: Path) -> None:
+    data = (b"x" * 1023 + b"\n") * (17 * 2**10)  # 17 MiB, past what is kept in memory
+    with Source.open_path("-", stdin=io.BytesIO(data), spool_dir=tmp_path) as source:
+        assert source.bytes_total == len(data)
+        assert sum(1 for _ in source.lines(Problems())) == data.count(b"\n")
+        assert list(tmp_path.iterdir()) == []  # it has no name: a killed process leaves nothing
+
+
+def test_a_named_pipe_is_read_like_standard_input(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe.jsonl"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_bytes, args=(b"a\nb\n",))
+    writer.start()
+    with Source.open_path(pipe) as source:
+        writer.join()
+        assert read_lines(source) == read_lines(source) == [Line(1, "a"), Line(2, "b")]
+        assert source.where(2) == "pipe.jsonl, line 2"
+
+
+def test_a_full_disk_while_keeping_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Full(io.BytesIO):
+        def read(self, size: int | None = -1, /) -> bytes:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with pytest.raises(SourceError, match="copy of standard input: No space left") as caught:
+        Source.open_path("-", stdin=Full())
+    assert "TMPDIR" in caught.value.hint
+
+
+def test_a_closed_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", None)
+    with pytest.raises(SourceError, match="no standard input"):
+        Source.open_path("-")
+
+
+def test_a_missing_file_names_its_neighbour(tmp_path: Path) -> None:
+    (tmp_path / "entities.jsonl.gz").touch()
+    with pytest.raises(SourceError, match=r"entities\.jsonl does not exist") as caught:
+        Source.open_path(tmp_path / "entities.jsonl")
+    assert caught.value.hint == f"Did you mean {tmp_path / 'entities.jsonl.gz'}?"
+    with pytest.raises(SourceError) as caught:
+        Source.open_path(tmp_path / "nowhere" / "a")
+    assert caught.value.hint == f"There is no folder {tmp_path / 'nowhere'} either."
+    with pytest.raises(SourceError, match="empty name"):
+        Source.open_path("")
+
+
+def test_a_path_that_the_system_refuses(tmp_path: Path) -> None:
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
+    with pytest.raises(SourceError, match=r"cannot read .*loop: Too many levels"):
+        Source.open_path(loop)
+    with pytest.raises(SourceError, match="cannot read"):
+        Source.open_path("a\0b")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read every file")
+def test_a_file_that_may_not_be_read(tmp_path: Path) -> None:
+    path = tmp_path / "secret"
+    path.write_text("x")
+    path.chmod(0)
+    with pytest.raises(SourceError, match=r"cannot read .*secret: Permission denied"):
+        Source.open_path(path)
+
+
+def test_a_folder_has_files_but_no_content(tmp_path: Path) -> None:
+    for name in ("b/two.txt", "a.txt", ".hidden", ".git/x.txt", "c.md"):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(f"{name}\n".encode())
+    with Source.open_path(tmp_path) as source:
+        assert source.is_folder
+        assert source.head == (tmp_path.name, b"", tmp_path)
+        assert [file.name for file in source.files()] == ["a.txt", "b/two.txt", "c.md"]
+        found = source.files("*.txt")
+        assert [read_lines(file) for file in found] == [[Line(1, "a.txt")], [Line(1, "b/two.txt")]]
+        assert source.bytes_read == source.bytes_total == 6 + 10
+        with pytest.raises(SourceError, match="is a folder where a file is wanted"):
+            read_lines(source)
+
+
+def test_a_file_that_shrinks_while_it_is_read_is_told(tmp_path: Path) -> None:
+    """Else an update would take what is missing for removed."""
+    path = tmp_path / "entities.jsonl"
+    path.write_bytes(b"line\n" * 500_000)
+    with Source.open_path(path) as source:
+        lines = source.lines(Problems())
+        next(lines)
+        path.write_bytes(b"line\n")
+        with pytest.raises(SourceError, match=r"entities\.jsonl became shorter"):
+            list(lines)
