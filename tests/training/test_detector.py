@@ -67,6 +67,9 @@ def test_a_stopped_run_ends_with_the_same_weights(tmp_path: Path, step: int) -> 
     assert weights(again.folder) == weights(whole.folder)
     assert again.manifest == whole.manifest
     # What is done is not done again.
+    done = train_detector(TEXTS, told, tmp_path / "run", tell=stop_at(1))
+    assert done.steps == whole.steps
+    head.remove_work(done.folder)
     assert train_detector(TEXTS, told, tmp_path / "run", tell=stop_at(1)).steps == 0
 
 
