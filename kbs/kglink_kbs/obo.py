@@ -29,7 +29,7 @@ _QUOTED, _TEXT = re.compile(f'"({_WORDS})"', re.DOTALL), f'"{_WORDS}"'
 #: A comment begins behind it, but not in quotes.
 _BEFORE_COMMENT = re.compile(rf"(?>{_TEXT}|.)*?(?=(?:^|\s)!)", re.DOTALL)
 _KEY = r"[\w:./#-]+\s*=\s*"
-_MODIFIERS = re.compile(rf"\s*\{{\s*{_KEY}{_TEXT}(?:\s*,\s*(?:{_KEY})?{_TEXT})*\s*\}}$", re.DOTALL)
+_MODIFIERS = re.compile(rf"\{{\s*{_KEY}{_TEXT}(?:\s*,\s*(?:{_KEY})?{_TEXT})*\s*\}}$", re.DOTALL)
 _LABEL = re.compile(r'\s"')
 
 
@@ -45,7 +45,7 @@ def bare_text(value: str) -> str:
     if "!" in value and (bare := _BEFORE_COMMENT.match(value)):
         value = bare[0].rstrip()
     if value.endswith("}"):
-        value = _MODIFIERS.sub("", value)
+        value = _MODIFIERS.sub("", value).rstrip()
     return unescaped(value).strip()
 
 
@@ -193,7 +193,7 @@ class _Stanza:
         """Cross-references, behind which a text in quotes may stand, then exact matches."""
         for tag in _XREF_TAGS:
             for text in self._texts(tag):
-                text = _MODIFIERS.sub("", text)  # noqa: PLW2901 - quotes stand in them
+                text = _MODIFIERS.sub("", text).rstrip()  # noqa: PLW2901 - quotes stand in them
                 label = _LABEL.search(text)
                 yield curie(bare_text(text[: label.start()] if label else text))
         for text in self._texts(b"property_value"):

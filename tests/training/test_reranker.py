@@ -326,7 +326,10 @@ def test_a_run_that_is_refused_leaves_nothing_and_collects_nothing(tmp_path: Pat
         raise AssertionError
 
     too_long = InputSettings(mention_tokens=30, entity_tokens=30)
-    wrong = {"two texts": {"inputs": too_long}, "no model": {"base": str(tmp_path / "gone")}}
+    wrong: dict[str, dict[str, object]] = {
+        "two texts": {"inputs": too_long},
+        "no model": {"base": str(tmp_path / "gone")},
+    }
     with Store.open(f"sqlite:///{tmp_path}/kglink.db") as store:
         for name, changes in wrong.items():
             recipe = reranker_job(tmp_path, **changes).recipe
