@@ -97,7 +97,7 @@ class Client:
 
     def explain(self, text: str, **options: object) -> list[dict[str, Any]]:
         """Why mentions of a text are linked as they are; ``surface`` or ``start`` and ``end``."""
-        return self._list("POST", "/explain", {"text": text, **options})
+        return self._list("POST", "/explain", {"text": text, **_lists(options)})
 
     def search(
         self,

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import typer
 from rich.console import Console
 from rich.text import Text
 from typer import Argument, Option
 
-from kglink.errors import UsageError
+from kglink.errors import UnknownNameError, UsageError
 from kglink.text.printable import printable
 from kglink.workspace.folder import LEAST_UNKNOWN, PROMOTED
 from kglink_cli import shared
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from kglink.linking.discovery import Discovery
     from kglink.workspace import Workspace
     from kglink.workspace.discover import JudgedDiscovery
+    from kglink.workspace.discoveries import DiscoveryAnswer
 
 #: Characters of a sentence in a table.
 _MOST_OF_SENTENCE = 100
@@ -65,16 +66,19 @@ def discover(
     if source is None and (kb or detector):
         raise UsageError("which texts?", hint="kglink discover FOLDER")
     flags = {"space.name": space, "link.detector": split_names(detector) or None}
+    read = [_answer(one) for one in answers or ()]
     with open_workspace(context, flags) as workspace:
-        if source is not None:
+        if source is None:
+            _check_ids(workspace, [name for name, *_ in read])
+        else:
             ensure_space(workspace)
             with progress() as tell:
                 texts = workspace.texts(source)
                 found = workspace.discover(texts, split_names(kb), least=least, progress=tell)
             mentions = sum(one.discovery.mentions for one in found)
             note("found", f"{counted(len(found), 'thing')} in {counted(mentions, 'mention')}")
-        for said in answers or ():
-            _answer(workspace, said)
+        for said in read:
+            workspace.judge_discovery(*said)
         if in_terminal:
             review(workspace, at_least)
         found = workspace.discovered()
@@ -121,7 +125,16 @@ def promote(
         note("nothing", "was accepted yet: kglink discover --review")
 
 
-def _answer(workspace: Workspace, said: str) -> None:
+def _check_ids(workspace: Workspace, names: Sequence[str]) -> None:
+    """Refuse answers of which one is of no discovery, before the first is kept."""
+    found = {one.discovery.id for one in workspace.discovered()}
+    for name in names:
+        if name not in found:
+            raise UnknownNameError("discovery", name, found, hint="List them: kglink discover")
+
+
+def _answer(said: str) -> tuple[str, DiscoveryAnswer, str]:
+    """The discovery, the answer, and what it is merged with or linked to."""
     name, equals, answer = said.partition("=")
     if not equals or not answer:
         raise UsageError(
@@ -129,9 +142,8 @@ def _answer(workspace: Workspace, said: str) -> None:
             hint="ID=accept, ID=reject, ID=OTHER_ID or ID=kb:key",
         )
     if answer in ("accept", "reject"):
-        workspace.judge_discovery(name, answer)  # type: ignore[arg-type]  # just compared
-    else:
-        workspace.judge_discovery(name, "link" if ":" in answer else "merge", answer)
+        return name, cast("DiscoveryAnswer", answer), ""
+    return name, "link" if ":" in answer else "merge", answer
 
 
 def _print(found: Sequence[JudgedDiscovery]) -> None:

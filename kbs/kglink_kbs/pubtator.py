@@ -29,7 +29,7 @@ from kglink_kbs.values import (
 )
 
 _PART = re.compile(r"([^|\t]{1,2000})\|([ta])\|(.*)", re.DOTALL)
-_HEAD = re.compile(r"\s*(?P<id>[^|\t\n]{1,2000})\|t\|[^\n]*\n(?P=id)\|a\|")
+_HEAD = re.compile(r"\s*+(?P<id>[^|\t\n]{1,2000})\|t\|[^\n]*\n(?P=id)\|a\|")
 _CODES = re.compile(r"[|+,;]")
 #: A code that holds such a sign is written as addresses have it: "A%2BB".
 _TO_QUOTE, _QUOTED = re.compile(r"[|+,;%]"), re.compile(r"%(7C|2B|2C|3B|25)", re.I)

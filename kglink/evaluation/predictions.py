@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from itertools import product
 from pathlib import Path
 
-from kglink.errors import UsageError
+from kglink.errors import KglinkError, UsageError
 from kglink.evaluation.annotated import AnnotatedText
 from kglink.evaluation.measures.end_to_end import Answer
 from kglink.plugins import ReadsAnswers, Registry
@@ -21,6 +22,20 @@ from kglink.text.codes import code_of
 
 #: How many ids of documents that are missing, or entities that there are not, are named.
 MOST_NAMED = 3
+
+
+@contextmanager
+def _without_advice_for_kbs() -> Iterator[None]:
+    """What reads a file for `kglink add-kb` advises options that predictions do not have."""
+    try:
+        yield
+    except KglinkError as error:
+        if "--" in error.hint:
+            error.hint = (
+                "Answers are annotated texts in a format that `kglink add-kb` knows, such as JSON "
+                "lines; offsets count characters of the text."
+            )
+        raise
 
 
 def read_predictions(
@@ -38,7 +53,7 @@ def read_predictions(
     ``judged``, then in the others; a code that none of them has is an entity of no KB.
     """
     label = str(path)
-    with Source.open_path(path) as source:
+    with Source.open_path(path) as source, _without_advice_for_kbs():
         name = registry.guess_kb(source.head).name
         reader = registry.create("kb", name)
         read = reader.read

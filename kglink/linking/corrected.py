@@ -14,6 +14,7 @@ from kglink.records import (
     Document,
     Entity,
     EntityId,
+    KBAnswer,
     Link,
     LinkedDocument,
     Mention,
@@ -30,11 +31,14 @@ NOT_A_MENTION = "no mention"
 Corrected = Mapping[str, Sequence[Mention]]
 
 
-def corrected_documents(store: Store) -> Iterator[Document]:
-    """All texts that people corrected; none where the first correction is not whole yet."""
+def corrected_documents(store: Store, name: str | None = None) -> Iterator[Document]:
+    """All texts that people corrected, or the one whose digest is its ``name``.
+
+    None where the first correction is not whole yet.
+    """
     with store.snapshot() as seen:
         if any(info.name == CORRECTIONS and info.revision for info in seen.kbs()):
-            for one in seen.documents(CORRECTIONS, unresolved=True):
+            for one in seen.documents(CORRECTIONS, name=name, unresolved=True):
                 yield replace(one, mentions=tuple(map(_with_ids, one.mentions)))
 
 
@@ -58,8 +62,9 @@ def as_corrected(
     may_be_answer: Callable[[EntityId], bool],
     *,
     given: bool,
+    kbs: Sequence[str] = (),
 ) -> LinkedDocument:
-    """The document with what people said of its places.
+    """The document with what people said of its places; ``kbs`` answer each for itself.
 
     Where its mentions were ``given``, all of these are answered, and no others. An entity that may
     be no answer, because another KB is asked or it is gone, is passed over.
@@ -90,10 +95,27 @@ def as_corrected(
         if given or one.type != NOT_A_MENTION:
             found = places.get((one.start, one.end))
             candidates = found.candidates if found else ()
-            links.append(_link(document.text, one, candidates, store, entities))
+            link = _link(document.text, one, candidates, store, entities)
+            links.append(replace(link, per_kb=_per_kb(link, found, kbs)))
     links.sort(key=lambda link: (link.start, link.end))
+    rejected = tuple(
+        one
+        for one in document.rejected
+        if not any(one.start < other.end and other.start < one.end for other in said)
+    )
     meta = {**document.meta, "corrected": len(said)}
-    return replace(document, links=tuple(links), meta=meta)
+    return replace(document, links=tuple(links), rejected=rejected, meta=meta)
+
+
+def _per_kb(said: Link, found: Link | None, kbs: Sequence[str]) -> tuple[KBAnswer, ...]:
+    """What each KB answers: the one of what was said that, the others what was found there."""
+    before = {one.kb: one for one in found.per_kb} if found and said.chosen else {}
+    nothing = {kb: KBAnswer(kb, None, 1.0 if said.chosen is None else 0.0) for kb in kbs}
+    own = said.chosen
+    return tuple(
+        KBAnswer(kb, own, 1.0) if own and own.id.kb == kb else before.get(kb, nothing[kb])
+        for kb in kbs
+    )
 
 
 def _link(

@@ -36,6 +36,8 @@ from kglink.text.fold import fold as folded
 
 #: More mentions than this teach nothing new; they are taken from all documents alike.
 MOST_MENTIONS = 4000
+#: Different words that mean nothing, from which is learnt how much does.
+LEAST_NIL = 10
 _BATCH = 256
 #: The number of a KB's best candidates that are weighed.
 DEPTH = 32
@@ -144,8 +146,8 @@ def fit_rankings(rankings: Rankings, start: Scoring) -> Scoring:
     common, by_kb = fit_calibrations(right, start.calibration)
     presence = start.presence
     presence_by_kb: dict[str, Calibration] = {}
-    # Documents that mark only what has an answer do not show how much has none.
-    if not rankings.answered.all():
+    # Documents that hardly mark what has no answer do not show how much has none.
+    if len(np.unique(rankings.words[~rankings.answered])) >= LEAST_NIL:
         presence, presence_by_kb = fit_calibrations(present, start.presence or start.calibration)
     return replace(
         start,

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
-from functools import cached_property
+from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -85,18 +85,16 @@ class Linker:
         preferred: Sequence[str] = (),
         unfinished: Mapping[str, object] | None = None,
         clusters: Mapping[str, str] | None = None,
-        corrected: Corrected | None = None,
         not_reranked: Sequence[str] = (),
     ) -> None:
         """``preferred`` are the KBs in the order in which they answer for the same thing.
 
         ``unfinished`` says, with each answer, what the space still lacks; ``clusters`` gives the
-        discovery of each folded name, for NIL mentions of that name; ``corrected`` what people
-        said of places of texts;
+        discovery of each folded name, for NIL mentions of that name;
         ``not_reranked`` says why nothing is read together with its mention.
         """
         self._search = search
-        self._make_detectors = detectors
+        self._make_detectors = cache(detectors)
         self.judge = judge
         self._store = store
         self._kbs = tuple(kbs)
@@ -104,7 +102,7 @@ class Linker:
         self._settings = settings
         self._unfinished = dict(unfinished or {})
         self._clusters = clusters or {}
-        self._corrected = corrected or {}
+        self._corrected: Corrected = {}
         self._not_reranked = tuple(not_reranked)
         self.stages = tuple(stages)
         for stage in self.stages:
@@ -145,6 +143,12 @@ class Linker:
         other.judge = replace(self.judge, threshold=threshold)
         return other
 
+    def with_corrected(self, corrected: Corrected) -> Linker:
+        """The same linker that knows what people said of places of texts."""
+        other = copy(self)
+        other._corrected = corrected
+        return other
+
     def exact_names(self) -> ExactNames | None:
         """What answers names that one thing alone bears; None where all evidence must be weighed.
 
@@ -168,7 +172,7 @@ class Linker:
         """Whether an entity cannot be an answer, because only some of its KB are wanted."""
         return self._search.space.leaves_out(entity)
 
-    @cached_property
+    @property
     def detectors(self) -> Mapping[str, Detector]:
         """The mention detectors, made when the first text without given mentions comes."""
         return self._make_detectors()
@@ -223,6 +227,7 @@ class Linker:
             self._store,
             lambda entity: entity.kb in self._kbs and not self.leaves_out(entity),
             given=source.spans is not None,
+            kbs=self._preferred if self._settings.per_kb else (),
         )
 
     def _with_cluster(self, link: Link, text: str) -> Link:

@@ -29,16 +29,18 @@ def read_documents(
     kb: str | None = None,
     split: str | None = None,
     *,
+    name: str | None = None,
     unresolved: bool = False,
 ) -> Iterator[Document]:
     """The documents of one KB or of all, in the order of KBs and of the documents' ids.
 
+    ``name`` is the id of those that are wanted, if not all are.
     With ``unresolved`` golds of entities that are not there are kept, in their sources' words
     where nothing was ever found for them.
     """
     numbers = list(kb_ids(connection).values()) if kb is None else [kb_id(connection, kb)]
     for number in numbers:
-        for document, _ in _annotated(connection, number, split, unresolved=unresolved):
+        for document, _ in _annotated(connection, number, split, name, unresolved=unresolved):
             yield document
 
 
@@ -140,11 +142,17 @@ def read_mappings(connection: Connection, kb: str) -> Iterator[CodeMapping]:
 
 
 def _annotated(
-    connection: Connection, number: int, split: str | None, *, unresolved: bool = False
+    connection: Connection,
+    number: int,
+    split: str | None,
+    name: str | None = None,
+    *,
+    unresolved: bool = False,
 ) -> Iterator[Annotated]:
     """The documents of a KB, in the order of their keys."""
     d = documents.c
-    chosen = [] if split is None else [d.split == split]
+    wanted = ((d.split, split), (d.key, name))
+    chosen = [column == value for column, value in wanted if value is not None]
     query = select(d.id, d.key, d.text, d.title, d.split).where(d.kb_id == number, *chosen)
     for page in key_ranges(connection, documents, number, DOCUMENTS_PAGE, *chosen):
         rows = connection.execute(query.where(page).order_by(d.key)).all()

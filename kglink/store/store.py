@@ -11,8 +11,8 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 from sqlalchemy import URL, select
 from sqlalchemy.engine import Connection
 
-from kglink.errors import KBBusyError, UnknownNameError
-from kglink.records import Entity, OnProgress, Record
+from kglink.errors import KBBusyError, UnknownNameError, UsageError
+from kglink.records import CORRECTIONS, Entity, OnProgress, Record
 from kglink.store import document_reader, entity_reader
 from kglink.store.branches import read_types, read_wanted
 from kglink.store.database import Database
@@ -46,6 +46,16 @@ def _reads(
             yield from read(connection, *given, **named)  # type: ignore[misc]  # an iterator
 
     return stream if inspect.isgeneratorfunction(read) else method
+
+
+def _no_entity(record: Record) -> Record:
+    """A record of `CORRECTIONS`, where only texts are kept."""
+    if isinstance(record, Entity):
+        raise UsageError(
+            f"KB {CORRECTIONS!r} keeps the texts that people corrected, and no entities",
+            hint="Give the KB another name.",
+        )
+    return record
 
 
 class Store(OverlapTable, VerdictTable, MemoryTable):
@@ -119,6 +129,8 @@ class Store(OverlapTable, VerdictTable, MemoryTable):
         with self._db.read() as connection:
             for name in job.links_to:
                 kb_id(connection, name)
+        if job.kb == CORRECTIONS:
+            records = map(_no_entity, records)
         with self._alone(job.kb):
             return Ingest(self._db, job, progress).run(records)
 

@@ -143,7 +143,7 @@ def judge_answers(
     def answers(pool: Sequence[str]) -> Iterator[Sequence[Answer]]:
         if predicted is not None:
             return iter(predicted)
-        return linked_answers(workspace.linker(pool, space=space), texts)
+        return linked_answers(workspace.linker(pool, space=space, judged=True), texts)
 
     return evaluate_answers(
         texts,

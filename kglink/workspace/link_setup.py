@@ -16,7 +16,6 @@ from kglink.evaluation.annotated import annotation_of, merged_texts
 from kglink.linking.asked import AskedKind
 from kglink.linking.candidates import CandidateSearch
 from kglink.linking.contexts import TokenSearchOf
-from kglink.linking.corrected import Corrected
 from kglink.linking.fit_clusterer import ClustererChoice, read_choice
 from kglink.linking.judge import SpanJudge, default_weights
 from kglink.linking.kinds import EvidenceKind
@@ -145,11 +144,10 @@ class LinkSetup:
         unfinished: Mapping[str, object] | None = None,
         memory: Store | PartOfMemory | None = None,
         clusters: Mapping[str, str] | None = None,
-        corrected: Corrected | None = None,
     ) -> Linker:
         """A linker to some KBs, or all; ``memory``: its detectors look for the names of this one.
 
-        ``clusters``: by folded name what was discovered; ``corrected``: what people said of texts.
+        ``clusters``: by folded name what was discovered.
         """
         space, link, store = self.space, self.link, self.store
         kbs = kbs or space.kbs()
@@ -180,7 +178,6 @@ class LinkSetup:
             preferred=(*preferred, *others),
             unfinished=unfinished,
             clusters=clusters,
-            corrected=corrected,
             not_reranked=[_ANOTHER_MODEL] if unfit else [],
         )
 

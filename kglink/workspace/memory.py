@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,7 +16,7 @@ from kglink.evaluation.annotated import annotation_of, merged_texts, nil_places,
 from kglink.evaluation.retrieval import check_annotated, check_documents
 from kglink.files.atomic import file_lock
 from kglink.files.digest import text_digest
-from kglink.linking.corrected import NOT_A_MENTION, corrected_documents, corrected_texts
+from kglink.linking.corrected import NOT_A_MENTION, corrected_documents
 from kglink.linking.detect import proposals
 from kglink.linking.fit_clusterer import (
     ClustererChoice,
@@ -297,6 +297,23 @@ def correct(
     >>> said.surface, [one.id for one in workspace.corrections()] == [said.id]
     ('osprey', True)
     """
+    said, _ = correct_and_tell(
+        opened, text, start, end, entity, is_mention=is_mention, learnt=learnt
+    )
+    return said
+
+
+def correct_and_tell(
+    opened: Opened,
+    text: str,
+    start: int,
+    end: int,
+    entity: str | EntityId | None,
+    *,
+    is_mention: bool,
+    learnt: bool,
+) -> tuple[Correction, tuple[Correction, ...]]:
+    """What is said now of a place, and what was said before of the places that it overlaps."""
     if not 0 <= start < end <= len(text) or not text[start:end].strip():
         raise UsageError(
             f"{start} to {end} is no place in a text of {len(text):,} characters",
@@ -310,13 +327,16 @@ def correct(
     mention = Mention(start, end, text[start:end], gold, "" if is_mention else NOT_A_MENTION)
     key = text_digest(text)
     with _changing(opened):
-        before = corrected_texts(opened.store).get(key, ())
-        apart = (one for one in before if one.end <= start or end <= one.start)
+        found = (one.mentions for one in corrected_documents(opened.store, key))
+        before = list(chain.from_iterable(found))
+        apart = [one for one in before if one.end <= start or end <= one.start]
         mentions = sorted([*apart, mention], key=lambda one: one.start)
-        add_kb(opened, CORRECTIONS, [Document(key, text, tuple(mentions))], merge=True)
+        whole = Document(key, text, tuple(mentions))
+        add_kb(opened, CORRECTIONS, [whole], merge=True)
         if learnt:
             learn_corrections(opened)
-    return _said(Document(key, text), mention)
+    replaced = tuple(_said(whole, one) for one in before if one not in apart)
+    return _said(whole, mention), replaced
 
 
 def corrections(opened: Opened) -> list[Correction]:
@@ -337,16 +357,18 @@ def take_back(opened: Opened, correction: str, *, learnt: bool = True) -> Correc
     []
     """
     with _changing(opened):
-        documents = list(corrected_documents(opened.store))
         said = {
-            _said(one, mention).id: (one, mention) for one in documents for mention in one.mentions
+            _said(one, mention).id: (one, mention)
+            for one in corrected_documents(opened.store, correction.rsplit("-", 2)[0])
+            for mention in one.mentions
         }
         if correction not in said:
             raise UnknownNameError("correction", correction, None, hint="It may be taken back.")
         changed, mention = said[correction]
         rest = tuple(one for one in changed.mentions if one != mention)
-        kept = [replace(one, mentions=rest) if one == changed else one for one in documents]
-        if kept := [one for one in kept if one.mentions]:
+        if rest:
+            add_kb(opened, CORRECTIONS, [replace(changed, mentions=rest)], merge=True)
+        elif kept := [one for one in corrected_documents(opened.store) if one.id != changed.id]:
             add_kb(opened, CORRECTIONS, kept)
         else:
             remove_kb(opened, CORRECTIONS)

@@ -290,8 +290,12 @@ class Opened:
         limits: Limits | None = None,
         space: Space | None = None,
         candidates: int = 0,
+        judged: bool = False,
     ) -> Linker:
-        """A linker to some KBs of the space, or to all; ``candidates``: at least this number."""
+        """A linker to some KBs of the space, or to all; ``candidates``: at least this number.
+
+        One that is ``judged`` does not know what people said of the very texts.
+        """
         with self.lock:
             space = space or self.space()
             names, limits = self.linked_kbs(space, kbs), limits or self.limits()
@@ -307,12 +311,11 @@ class Opened:
                     names,
                     unfinished={"names_alone": alone._asdict()} if alone else None,
                     clusters=names_of_discoveries(self.folder),
-                    corrected=corrected_texts(self.store),
                 )
                 self.stages += linker.stages
                 make_room(self._linkers)
                 self._linkers[key] = linker
-            return linker
+            return linker if judged else linker.with_corrected(corrected_texts(self.store))
 
     def state(self) -> object:
         """Differs once the store has changed, or a file that linkers are made of."""

@@ -25,7 +25,13 @@ from kglink.text.fold import fold
 from kglink.workspace.entities import add_entity, remove_entity
 from kglink.workspace.folder import PROMOTED, check_known
 from kglink.workspace.kbs import remove_kb
-from kglink.workspace.memory import Correction, correct, corrections, learn_corrections, take_back
+from kglink.workspace.memory import (
+    Correction,
+    correct,
+    correct_and_tell,
+    learn_corrections,
+    take_back,
+)
 from kglink.workspace.opened import Opened
 
 #: ``text``: as they stand in the file; ``unsure``: the least sure first.
@@ -245,12 +251,7 @@ class LinkReview:
         link, before = self._link(), self.links[self._at]
         places = self._places.setdefault(self._keys[self._at], [])
         met = [one for one in places if link.start < one[1] and one[0] < link.end]
-        replaced = tuple(
-            one
-            for one in (corrections(self._opened) if met else ())
-            if one.text == link.text and (one.start, one.end) in met
-        )
-        said = correct(
+        said, replaced = correct_and_tell(
             self._opened, link.text, link.start, link.end, entity,
             is_mention=is_mention, learnt=False,
         )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
@@ -146,7 +147,7 @@ class TextReader:
 
     def _line(self, line: Source, number: str) -> Iterator[TextInput]:
         with line.open() as stream:
-            data = stream.read()
+            data = stream.read().removeprefix(codecs.BOM_UTF8)
         if data.lstrip()[:1] == b"{" and b'"text"' in data:
             for text in self._inputs(DOCUMENTS, line, Problems()):
                 own = f"{line.name}:1"  # made of the place: the record names no id

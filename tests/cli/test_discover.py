@@ -157,6 +157,9 @@ def test_merged_and_linked_discoveries_give_their_names(world: Path, kglink: Kgl
     found = listed(kglink)
     teague, doctor = found["Alwyn Teague"]["id"], found["Dr Ottilie Pemberthy"]["id"]
     brittany = found["Brittany"]["id"]
+    refused = kglink(*("discover", f"--answer={teague}=accept", "--answer=nosuch=accept"), code=2)
+    assert "unknown discovery 'nosuch'" in refused.err
+    assert listed(kglink)["Alwyn Teague"]["answer"] is None
     kglink(
         "discover", f"--answer={teague}={doctor}", f"--answer={doctor}=accept",
         f"--answer={brittany}=encyclopedia:cornwall",

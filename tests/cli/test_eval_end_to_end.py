@@ -254,6 +254,13 @@ def test_what_cannot_be_judged_leaves_no_file(
     ran = kglink(*EVAL, "--predictions", answers, "--keep", kept, code=2)
     assert "1 of 126 texts are not in it: 'doc-071'" in ran.err
     assert not kept.exists()
+    bad = tmp_path / "bad.jsonl"
+    for text in ("[1, 2]", '{"id": "a", "entities": [{"start": 0, "end": 9000, "gold": []}]}'):
+        bad.write_text(text + "\n", "utf-8")
+        ran = kglink(*EVAL, "--predictions", bad, code=1)
+        assert "offsets count characters of the text" in ran.err
+        assert "--on-error" not in ran.err
+        assert "--adapter" not in ran.err
     answers.write_text("\n".join(f'{line[:-1]}, "entities": []}}' for line in lines), "utf-8")
     found = json.loads(kglink(*EVAL, "--predictions", answers, "--kb", KBS[0], "--json").out)
     assert found["kbs"] == [KBS[0]]

@@ -269,3 +269,15 @@ def test_a_list_of_links_is_read_too(demo_copy: Path, kglink: Kglink, tmp_path: 
     path = tmp_path / "links.json"
     kglink("link", "-", "--format", "json", "-o", path, stdin=TEXT)
     assert json.loads(kglink("review", path, "--json", stdin="xxxx").out)["open"] == 0
+
+
+def test_undo_brings_back_what_another_said_meanwhile(workspace: Workspace, links: Path) -> None:
+    with workspace.review_links(links) as review:
+        link = review.current
+        assert link is not None
+        with Workspace.open(workspace.folder) as other:
+            own = other.correct(link.text, link.start, link.end, None, learnt=False)
+        review.accept()
+        assert [one.entity for one in workspace.corrections()] == [link.entity]
+        review.undo()
+        assert workspace.corrections() == [own]

@@ -35,6 +35,7 @@ def test_a_client_is_asked_as_a_workspace_is(
     assert list(client.link(texts)) == own
     assert client.entity("lanternfall:grey_heron") == json.loads(json.dumps(known))
     given = {"id": "x", "text": "A heron.", "entities": [{"start": 2, "end": 7}]}
+    assert client.explain("A heron.", kbs="lanternfall")
     (told,) = client.link([given], kbs=["lanternfall"])
     assert (told["id"], told["meta"]["mentions"]) == ("x", "given")
     assert client.search("wading bird", k=2, kbs=["lanternfall"])[0]["kb"] == "lanternfall"

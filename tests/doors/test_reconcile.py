@@ -105,7 +105,7 @@ def test_scores_are_probabilities_also_in_a_kb_that_was_just_added(tmp_path: Pat
 
 
 def test_suggest_preview_extend(server: Server) -> None:
-    found = server.ask("GET", "/reconcile/suggest/entity?prefix=grey%20heron").json["result"]
+    found = server.ask("GET", "/reconcile/_/suggest/entity?prefix=grey%20heron").json["result"]
     assert "lanternfall:grey_heron" in [one["id"] for one in found]
     # What begins so comes first, whatever else a search would find.
     found = server.ask("GET", "/reconcile/lanternfall/suggest/entity?prefix=Isol").json["result"]
@@ -126,6 +126,34 @@ def test_suggest_preview_extend(server: Server) -> None:
     assert told["rows"]["grey_heron"]["title"] == [{"str": "Grey heron"}]
     assert told["rows"]["grey_heron"]["counterparts"] == [{"str": "encyclopedia:heron"}]
     assert told["rows"]["nobody"] == {"title": [], "counterparts": []}
+
+
+def test_addresses_of_all_kbs_are_of_no_kb(server: Server) -> None:
+    manifest = server.ask("GET", "/reconcile").json
+    assert manifest["preview"]["url"].endswith("/reconcile/_/preview?id={{id}}")
+    assert server.ask("GET", "/reconcile/_").json == manifest
+    assert server.ask("GET", "/reconcile/_/properties").json["properties"]
+    for kb in ("preview", "properties", "suggest"):  # no such KB: what a KB of that name gets
+        assert f"unknown KB '{kb}'" in server.ask("GET", f"/reconcile/{kb}").json["error"]
+
+
+def test_a_cell_that_is_cut_inside_a_sign_spoils_no_other(server: Server) -> None:
+    cells = '{"q0": {"query": "grey heron"}, "q1": {"query": "a\\ud83d"}}'
+    told = server.ask(
+        "POST", "/reconcile/lanternfall", urllib.parse.urlencode({"queries": cells}).encode()
+    )
+    assert told.json["q0"]["result"][0]["id"] == "grey_heron"
+    assert "q1" in told.json
+    deep = server.ask(
+        "POST", "/reconcile", urllib.parse.urlencode({"queries": "[" * 100_000}).encode()
+    )
+    assert deep.status == 400
+
+
+def test_what_is_no_form_of_queries_is_refused(server: Server) -> None:
+    told = server.ask("POST", "/reconcile/lanternfall", b'{"q0": {"query": "heron"}}')
+    assert told.status == 400
+    assert "x-www-form-urlencoded" in told.json["fix"]
 
 
 def test_pages_of_this_machine_may_ask(server: Server) -> None:

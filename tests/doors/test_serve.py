@@ -55,14 +55,17 @@ def test_link_several_and_given_mentions(server: Server) -> None:
 def test_lines_are_answered_in_their_order(server: Server) -> None:
     lines = [json.dumps({"id": str(number), "text": "A heron."}) for number in range(40)]
     lines[3] = "no json"
+    lines[0] = "\ufeff" + lines[0]
+    lines[4] = '{"id": "4", "text": "A heron \\\\ud83d."}'
     lines[5] = json.dumps({"text": "short", "entities": [{"start": 3, "end": 99}]})
     body = "\n".join(lines).encode()
     kind = {"content-type": "application/x-ndjson"}
     answer = server.ask("POST", "/link/lines?kbs=lanternfall", body, kind)
     told = [json.loads(line) for line in answer.body.splitlines()]
     assert len(told) == 40
-    assert "the line is no text" in told[3]["error"]
+    assert "not valid JSON" in told[3]["error"]
     assert "not inside the text" in told[5]["error"]
+    assert [one["id"] for one in (told[0], told[4])] == ["0", "4"]
     assert [one["id"] for one in told[6:]] == [str(number) for number in range(6, 40)]
 
 

@@ -19,6 +19,15 @@ from served import Server, serving
 pytest_plugins = ["served_fixtures"]
 
 
+def test_a_wrong_method_is_told_which_there_are(server: Server) -> None:
+    told = server.ask("DELETE", "/link")
+    assert (told.status, told.headers["allow"]) == (405, "POST")
+    # No advice of the command line.
+    blank = server.ask("POST", "/entities/lanternfall", {"key": "k9", "title": " "})
+    assert blank.status == 400
+    assert "--on-error" not in blank.json["fix"]
+
+
 def test_what_an_attacker_tried(server: Server) -> None:
     lines = {"content-type": "application/x-ndjson"}
     assert server.ask("POST", "/corrections", b" " * 600_000, lines).status == 413
@@ -45,6 +54,8 @@ def test_what_an_attacker_tried(server: Server) -> None:
         ("POST", "/link", b"{", 422, "JSON"),
         ("POST", "/link", {}, 400, "one text or several"),
         ("POST", "/link", {"txt": "x"}, 422, "txt"),
+        ("POST", "/link", {"texts": ["ab"], "entities": [{"start": 0, "end": 1}]}, 400, "one text"),
+        ("POST", "/explain", {"text": "A heron", "start": 2}, 400, "two ends"),
         ("POST", "/link", {"text": 5}, 422, "text"),
         ("POST", "/link", {"text": "x", "kbs": ["nobody"]}, 404, "nobody"),
         ("POST", "/link", {"text": "x", "types": ["nothing"]}, 404, "nothing"),

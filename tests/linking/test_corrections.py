@@ -11,7 +11,7 @@ import pytest
 
 from kglink import Span, TextInput, Workspace
 from kglink.errors import UnknownNameError, UsageError
-from kglink.records import CORRECTIONS, Entity
+from kglink.records import CORRECTIONS, Document, Entity, EntityId, Mention
 from kglink.workspace.memory import learn_corrections
 
 TEXT = "A kite was seen above Halley, and \N{PILE OF POO} Mercury rose with the kite."
@@ -227,3 +227,58 @@ def test_a_threshold_for_one_call(workspace: Workspace) -> None:
     assert len([one for one in few.links if one.chosen]) < len(many.links)
     with pytest.raises(UsageError, match="no probability"):
         next(iter(workspace.link(TEXT, threshold=1.5)))
+
+
+def test_the_name_of_corrections_is_for_texts_alone(tmp_path: Path) -> None:
+    pen = Entity("c", "Red pen", "A pen.")
+    with Workspace.open(tmp_path, create=True) as workspace:
+        workspace.add_kb("birds", [Entity("b", "Heron", "A bird.")])
+        with pytest.raises(UsageError, match="and no entities"):
+            workspace.add_kb(CORRECTIONS, [pen])
+        said = workspace.correct("A heron here.", 2, 7, "birds:b")
+        with pytest.raises(UsageError, match="and no entities"):
+            workspace.add_entity(CORRECTIONS, pen)
+        assert workspace.corrections() == [said]
+
+
+def test_what_was_said_of_the_very_texts_is_not_measured(tmp_path: Path) -> None:
+    texts = "The grey wader fishes.", "Then a stilt-legs came."
+    places = place(texts[0], "grey wader"), place(texts[1], "stilt-legs")
+    heron = EntityId("birds", "b")
+    golds = [
+        Document(text, text, (Mention(*at, text[slice(*at)], (heron,)),), split="test")
+        for text, at in zip(texts, places, strict=True)
+    ]
+    with Workspace.open(tmp_path, create=True) as workspace:
+        workspace.add_kb("birds", [Entity("b", "Heron", "A bird.")])
+        workspace.add_kb("golds", golds, links_to="birds")
+        for text, at in zip(texts, places, strict=True):
+            workspace.correct(text, *at, heron, learnt=False)
+        assert answers(workspace, texts[0]) == {places[0]: "birds:b"}
+        found = workspace.evaluate_end_to_end("golds", split="test", complete=True)
+        assert found.joint.links["strict"].right == 0
+
+
+def test_what_was_said_answers_in_each_kb_and_stands_under_no_rejected_places(
+    demo_copy: Path,
+) -> None:
+    kite, halley = place(TEXT, "kite"), place(TEXT, "Halley")
+    flags = {"link.rejected": True, "link.per_kb": True, "link.threshold": 0.99}
+    with Workspace.open(demo_copy, flags=flags) as workspace:
+        (before,) = workspace.link(TEXT)
+        assert {(one.start, one.end) for one in before.rejected} >= {kite, halley}
+        workspace.correct(TEXT, *kite, "encyclopedia:red_kite", learnt=False)
+        workspace.correct(TEXT, *halley, None, learnt=False)
+        (document,) = workspace.link(TEXT)
+    assert not {(one.start, one.end) for one in document.rejected} & {kite, halley}
+    of_kite, of_halley = (
+        {answer.kb: answer for answer in one.per_kb}
+        for at in (kite, halley)
+        for one in document.links
+        if (one.start, one.end) == at
+    )
+    assert of_kite.keys() == of_halley.keys() == {"encyclopedia", "lanternfall"}
+    own = of_kite["encyclopedia"]
+    assert own.chosen is not None
+    assert (own.chosen.id.key, own.confidence) == ("red_kite", 1.0)
+    assert {one.chosen for one in of_halley.values()} == {None}

@@ -8,7 +8,13 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
 
-from kglink.linking.fit import Rankings, conditional_logit, fit_rankings, fit_weights
+from kglink.linking.fit import (
+    LEAST_NIL,
+    Rankings,
+    conditional_logit,
+    fit_rankings,
+    fit_weights,
+)
 from kglink.linking.fit_probability import Foretold, fit_calibration, standard_error
 from kglink.linking.kinds import RETRIEVED, Weights
 from kglink.linking.scoring import PLAIN_SCORING, TRAINED_SCORING, Scoring
@@ -169,7 +175,10 @@ def test_nil_is_how_likely_the_kb_has_nothing_and_not_that_the_best_is_wrong() -
 def test_where_no_mention_means_nothing_nil_stays_as_it_was() -> None:
     some = random_rankings(13, 300)
     everything_found = replace(some, answered=np.ones(300, dtype=np.bool_))
-    for one in (some, everything_found):
+    # A few words that mean nothing, however often, tell no more.
+    hardly = replace(some, answered=some.words % 40 != 0)
+    assert 0 < len(np.unique(hardly.words[~hardly.answered])) < LEAST_NIL
+    for one in (some, everything_found, hardly):
         scoring = fit_rankings(one, PLAIN_SCORING)
         assert scoring.presence == PLAIN_SCORING.presence
         assert scoring.presence_by_kb == {}

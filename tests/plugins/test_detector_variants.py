@@ -421,7 +421,7 @@ PARTS = st.sampled_from([
 ])  # fmt: skip
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(st.lists(PARTS, max_size=14))
 def test_offsets_are_those_of_the_text(parts: list[str]) -> None:
     text = "".join(parts)

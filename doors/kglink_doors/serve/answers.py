@@ -21,7 +21,7 @@ from kglink.sources import Problems, Source, read_records
 from kglink.text.printable import printable_json
 from kglink.workspace.link import found_shape
 from kglink_doors.serve.batches import LinkOptions
-from kglink_doors.serve.errors import error_shape
+from kglink_doors.serve.errors import error_shape, parsed
 from kglink_doors.serve.guard import Refused
 from kglink_doors.serve.served import Served, served
 
@@ -86,6 +86,10 @@ class ToLink(Body):
         """The texts; one that is alone has no id."""
         if (self.text is None) == (self.texts is None):
             raise UsageError("one text or several are needed", hint='Give "text", or "texts".')
+        if self.texts is not None and self.entities is not None:
+            raise UsageError(
+                '"entities" are of one text', hint='Give them within each of "texts", or "text".'
+            )
         if self.text is not None:
             return [Text(text=self.text, entities=self.entities).input()]
         given = (Text(text=one) if isinstance(one, str) else one for one in self.texts or ())
@@ -176,7 +180,7 @@ async def _line_answers(
 ) -> AsyncIterator[str]:
     async def of_line(line: bytes) -> str:
         try:
-            texts = [Text.model_validate_json(line).input()]
+            texts = [Text.model_validate(parsed(line)).input()]
             (found,) = await _linked(texts, options, here, patient=True)
             shape = partial(found.as_json, explain=explain)
             return await run_in_threadpool(lambda: printable_json(shape()))
@@ -217,6 +221,8 @@ async def _lines(request: Request, most: int) -> AsyncIterator[list[bytes]]:
 @router.post("/explain", tags=["texts"])
 async def explain(body: ToExplain, here: Here) -> Response:
     """Why mentions are linked as they are: the JSON of `kglink explain --json`."""
+    if (body.start is None) != (body.end is None):
+        raise UsageError("a place has two ends", hint='Give "start" and "end".')
     span = None if body.start is None or body.end is None else (body.start, body.end)
     if body.surface and body.text.count(body.surface) > _MOST_PLACES:
         raise UsageError(

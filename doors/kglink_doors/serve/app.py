@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from importlib.metadata import version
@@ -131,7 +131,8 @@ _ERRORS = (
 
 async def _answered(request: Request, error: Exception) -> Response:
     """An error as the sender of a request reads it: what is wrong, and the fix."""
-    headers, asked = None, f"{request.method} {request.url.path}"
+    headers: Mapping[str, str] | None = None
+    asked = f"{request.method} {request.url.path}"
     match error:
         case Refused():
             return error.response
@@ -143,7 +144,7 @@ async def _answered(request: Request, error: Exception) -> Response:
             what = f"{'.'.join(map(str, first['loc'])) or 'the request'}: {first['msg']}"
             status, shape = 422, {"error": what, "fix": f"GET /openapi.json describes {asked}."}
         case HTTPException():  # no such route or method
-            fix = "GET /openapi.json lists what there is."
+            fix, headers = "GET /openapi.json lists what there is.", error.headers
             status, shape = error.status_code, {"error": f"{asked}: {error.detail}", "fix": fix}
         case TimeoutError():
             what = f"it took over {request.app.state.served.limits.seconds:g} s"

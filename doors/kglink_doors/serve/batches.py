@@ -136,9 +136,12 @@ class Batches:
             self._give({one.answer: [] for one in batch})
             return
         try:
-            found = iter(
-                list(self._workspace.link(texts, **batch[0].options._asdict(), wait=False))
-            )
+            linked = list[LinkedDocument]()
+            for document in self._workspace.link(texts, **batch[0].options._asdict(), wait=False):
+                linked.append(document)
+                if all(waiting.answer.done() for waiting in batch):
+                    return  # nobody waits any more
+            found = iter(linked)
         except Exception as error:  # noqa: BLE001 - whoever asked gets it
             if len(batch) == 1:
                 self._give({batch[0].answer: error})

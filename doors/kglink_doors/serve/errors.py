@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import math
 import sqlite3
 import time
@@ -87,4 +88,18 @@ def error_shape(error: KglinkError) -> dict[str, Any]:
     """An error as every route answers it."""
     if status_of(error) == FULL_DISK:
         return FULL_DISK_SHAPE
-    return {"error": error.message, "fix": error.hint}
+    # What reads a source advises an option of the command line.
+    hint = "" if "--on-error" in error.hint else error.hint
+    return {"error": error.message, "fix": hint}
+
+
+def parsed(text: str | bytes) -> object:
+    """JSON in any spelling that JavaScript writes; half of a surrogate pair becomes U+FFFD."""
+    try:
+        found = json.loads(text.removeprefix("\ufeff") if isinstance(text, str) else text)
+        raw = json.dumps(found, ensure_ascii=False).encode("utf-16", "surrogatepass")
+    except (ValueError, RecursionError) as error:
+        what = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise UsageError(f"not valid JSON: {what}", hint="Send JSON in UTF-8.") from error
+    sound: object = json.loads(raw.decode("utf-16", "replace"))
+    return sound

@@ -95,10 +95,14 @@ class Guard:
             return
         began = time.perf_counter()
         answer = _Response(send, self._more_headers(scope))
-        self._at_work += 1
+        own = 0  # strangers take no place of those who may ask
         try:
             headers = _headers(scope)
-            refused = self._of_stranger(scope, headers) or self._of_too_much(scope, headers)
+            refused = self._of_stranger(scope, headers)
+            if refused is None:
+                own = 1
+                self._at_work += own
+                refused = self._of_too_much(scope, headers)
             if refused is not None:
                 raise refused
             streamed = self._limits.is_streamed(scope["path"])
@@ -114,7 +118,7 @@ class Guard:
         except ClientDisconnect:  # nobody is left who could be answered
             pass
         finally:
-            self._at_work -= 1
+            self._at_work -= own
             seconds = time.perf_counter() - began
             route = getattr(scope.get("route"), "path", "none")
             self._metrics.request(scope["method"], route, answer.status, seconds)

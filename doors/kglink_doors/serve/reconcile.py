@@ -29,6 +29,7 @@ from kglink.linking.scoring import Scoring
 from kglink.workspace.link import fresh_linker
 from kglink_doors.serve.answers import Here, json_response
 from kglink_doors.serve.batches import BATCH_TEXTS, LinkOptions
+from kglink_doors.serve.errors import parsed
 
 router = APIRouter(tags=["reconciliation"])
 VERSION = "0.2"
@@ -83,6 +84,8 @@ class Cell(BaseModel):
         return TextInput("", text, (Span(0, len(self.query)),))
 
 
+#: Stands for all KBs in addresses: no KB has such a name.
+ALL_KBS = "_"
 _CELLS = TypeAdapter(dict[str, Cell])
 
 
@@ -96,8 +99,8 @@ class NamedKB:
 
     def __init__(self, request: Request, here: Here, kb: str = "") -> None:
         self.here = here
-        self.kb = here.workspace.kb(kb).name if kb else ""
-        self.service = f"{str(request.base_url).rstrip('/')}/reconcile" + (f"/{kb}" if kb else "")
+        self.kb = here.workspace.kb(kb).name if kb not in ("", ALL_KBS) else ""
+        self.service = f"{str(request.base_url).rstrip('/')}/reconcile/{self.kb or ALL_KBS}"
         self.server = str(request.base_url).rstrip("/")
         token = request.query_params.get("token")
         self.more = f"token={quote(token, safe='')}" if token else ""
@@ -132,7 +135,6 @@ async def options(rest: str = "") -> Response:
     return Response(status_code=204)
 
 
-@router.get("/reconcile/suggest/{kind}")
 @router.get("/reconcile/{kb}/suggest/{kind}")
 def suggest(kind: str, service: Service, prefix: str = "", cursor: int = 0) -> Response:
     """Entities, types or properties that begin like this, while somebody types."""
@@ -149,7 +151,6 @@ def suggest(kind: str, service: Service, prefix: str = "", cursor: int = 0) -> R
     return json_response({"result": found[cursor : cursor + 20]})
 
 
-@router.get("/reconcile/preview")
 @router.get("/reconcile/{kb}/preview")
 def preview(service: Service, id: Annotated[str, Query(max_length=2000)]) -> Response:  # noqa: A002 - the API's word
     """An entity at a glance, as a small page."""
@@ -167,7 +168,6 @@ def preview(service: Service, id: Annotated[str, Query(max_length=2000)]) -> Res
     return Response(page, media_type="text/html; charset=utf-8")
 
 
-@router.get("/reconcile/properties")
 @router.get("/reconcile/{kb}/properties")
 def propose(service: Service, type: str = "") -> Response:  # noqa: A002 - the API's word
     """What may be fetched of entities that cells were matched with."""
@@ -188,10 +188,16 @@ async def reconcile(
 async def reconcile_form(request: Request, service: Service) -> Response:
     """The same, asked by a form."""
     try:
-        form = parse_qs((await request.body()).decode("utf-8"), max_num_fields=20)
+        body = await request.body()
+        form = parse_qs(body.decode("utf-8"), max_num_fields=20)
     except ValueError as error:
         raise UsageError(f"the form cannot be read: {error}", hint="Send queries=JSON.") from error
     fields = {key: values[0] for key, values in form.items()}
+    if body and not fields.keys() & {"queries", "extend"}:
+        raise UsageError(
+            'the form has neither "queries" nor "extend"',
+            hint="Send queries=JSON as application/x-www-form-urlencoded.",
+        )
     return await _answer(service, fields.get("queries"), fields.get("extend"))
 
 
@@ -236,7 +242,7 @@ def _named(names: Mapping[str, str]) -> list[dict[str, Any]]:
 async def _reconciled(service: NamedKB, queries: str) -> dict[str, object]:
     """The candidates of each cell."""
     try:
-        cells = _CELLS.validate_json(queries)
+        cells = _CELLS.validate_python(parsed(queries))
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "queries"
@@ -313,7 +319,7 @@ def _entities_like(service: NamedKB, prefix: str) -> list[dict[str, Any]]:
 
 def _extended(service: NamedKB, extend: str) -> dict[str, object]:
     try:
-        asked = _Extend.model_validate_json(extend)
+        asked = _Extend.model_validate(parsed(extend))
     except ValidationError as error:
         hint = 'extend={"ids": ["a"], "properties": [{"id": "title"}]}'
         raise UsageError(f"extend: {error.errors()[0]['msg']}", hint=hint) from error
