@@ -85,6 +85,8 @@ class Opened:
         self._student: tuple[Stamp, Encoder] | None = None
         self._limited: dict[object, tuple[Space, Space]] = {}
         self._linkers: dict[object, Linker] = {}
+        #: The same with what people say of texts: the state of the store that each knows, and it.
+        self._corrected: dict[object, tuple[object, Linker]] = {}
         #: By what they are limited to: the state that each was made of, and it.
         self.fresh_linkers: dict[object, tuple[object, Linker]] = {}
         self.is_new = False
@@ -138,7 +140,7 @@ class Opened:
     def at_one_moment(self) -> Iterator[Self]:
         """The same workspace with its store as it is now, for one thread; others go on writing."""
         other = copy(self)
-        other._linkers, other._limited = {}, {}
+        other._linkers, other._corrected, other._limited = {}, {}, {}
         with self.store.snapshot() as seen:
             other.__dict__["store"] = seen
             yield other
@@ -249,6 +251,7 @@ class Opened:
                 self._space = stamp, joint.open()
                 self._limited.clear()
                 self._linkers.clear()
+                self._corrected.clear()
             return self._space[1]
 
     def link_setup(self, **settings: object) -> LinkSetup:
@@ -315,7 +318,14 @@ class Opened:
                 self.stages += linker.stages
                 make_room(self._linkers)
                 self._linkers[key] = linker
-            return linker if judged else linker.with_corrected(corrected_texts(self.store))
+            if judged:
+                return linker
+            state = self.store.state()
+            if key not in self._corrected or self._corrected[key][0] != state:
+                make_room(self._corrected)
+                said = corrected_texts(self.store)
+                self._corrected[key] = state, linker.with_corrected(said)
+            return self._corrected[key][1]
 
     def state(self) -> object:
         """Differs once the store has changed, or a file that linkers are made of."""
