@@ -7,6 +7,7 @@ the words that stand beside them; characters are written.
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
@@ -219,11 +220,13 @@ def _parts(document: _Fields, problems: Problems) -> list[_Part]:
             start += len(text) + 1
         for fields in inner if is_whole else (passage,):
             loose += objects_of(fields, "annotations")
+    by_offset = sorted(parts, key=lambda one: one.offset)
+    offsets = [one.offset for one in by_offset]
     for annotation in loose:
         place = _place(annotation)
-        before = [one for one in parts if place and one.offset <= place[0]]
+        before = bisect_right(offsets, place[0]) if place else 0
         if before:
-            max(before, key=lambda one: one.offset).annotations.append(annotation)
+            by_offset[before - 1].annotations.append(annotation)
         else:
             problems.pass_over("annotations at no place, or at several")
     return parts

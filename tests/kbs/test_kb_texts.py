@@ -104,7 +104,7 @@ def test_a_wrong_character_set_ends_in_a_text(charset: str) -> None:
         ("us-ascii", "cp1252", "Zeus’s"),
         ("ks_c_5601-1987", "cp949", "똠방각하"),
         ("shift_jis", "cp932", "①髙島屋"),
-        ("us-ascii", "utf-8", "Zeus"),
+        ("us-ascii", "utf-8", "Zeus’s Größe"),
     ],
 )
 def test_character_sets_are_read_as_mail_readers_do(charset: str, codec: str, words: str) -> None:

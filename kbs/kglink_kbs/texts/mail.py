@@ -34,7 +34,7 @@ _NO_CHARSETS = frozenset({"idna", "punycode", "unicode_escape", "raw_unicode_esc
 #: Character sets that programs name when they write a larger one, as browsers know.
 _MEANT = {
     **dict.fromkeys(("gb2312", "gbk", "gb_2312-80"), "gb18030"),
-    **dict.fromkeys(("iso-8859-1", "latin1", "latin-1", "us-ascii", "ascii"), "cp1252"),
+    **dict.fromkeys(("iso-8859-1", "latin1", "latin-1"), "cp1252"),
     **dict.fromkeys(("iso-8859-8-i", "iso-8859-8-e"), "iso-8859-8"),
     **dict.fromkeys(("ks_c_5601-1987", "ks_c_5601", "euc-kr"), "cp949"),
     **dict.fromkeys(("shift_jis", "shift-jis", "sjis"), "cp932"),
