@@ -18,6 +18,7 @@ from kglink.errors import UnknownNameError, UsageError
 from kglink.files.atomic import sync_file
 from kglink.records import CORRECTIONS
 from kglink.store.ingest import check_kb_name
+from kglink.workspace.memory import correct_and_tell
 from kglink_doors.serve.answers import Body, Here, Names, json_response
 from kglink_doors.serve.errors import TakenError, patiently
 from kglink_doors.serve.jobs import Job, report_path
@@ -75,11 +76,10 @@ def correct(said: Said, here: Here) -> Response:
     What takes longer than some seconds is learnt after the answer. ``replaced`` is what was said
     before of overlapping places, and holds no more.
     """
-    before = [one for one in here.workspace.corrections() if one.text == said.text]
     place = said.text, said.start, said.end, said.entity
-    do = partial(here.workspace.correct, *place, is_mention=said.mention, learnt=False)
-    done = patiently(do, seconds=here.limits.seconds)
-    replaced = [one.as_json() for one in before if one.start < done.end and done.start < one.end]
+    do = partial(correct_and_tell, here.workspace, *place, is_mention=said.mention, learnt=False)
+    done, before = patiently(do, seconds=here.limits.seconds)
+    replaced = [one.as_json() for one in before]
     learnt = here.learner.learn(wait=_LEARNING)
     return json_response({**done.as_json(), "replaced": replaced, "learnt": learnt}, 201)
 
