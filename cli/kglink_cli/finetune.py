@@ -230,8 +230,11 @@ def _detector_text(detector: DetectorReport) -> str:
     use = "used from now on" if made.finds_alone else "used beside the dictionary from now on"
     if not made.is_better:
         use = "not used: the dictionary is better"
-    both = f"the dictionary {compared.dictionary:.3f}, both {compared.together:.3f}"
-    return f"{text}; {both}; {use}"
+    answers = (
+        f"F1 of links {compared.learned:.3f}, by the dictionary {compared.dictionary:.3f}, "
+        f"by both {compared.together:.3f}"
+    )
+    return f"{text}; {answers}; {use}"
 
 
 def _tell(done: Finetuned) -> None:

@@ -111,22 +111,18 @@ class Comparison(ManifestPart):
     dictionary: float
     documents: int
     together: float = 0.0
-    """0, and so ``learned``: nobody asked."""
 
-    @property
-    def with_it(self) -> float:
-        """The better figure of those with this detector."""
-        return max(self.learned, self.together)
+    def with_it(self, alone: bool) -> float:
+        """The figure of this detector, alone or beside the dictionary."""
+        return self.learned if alone else self.together
 
-    @property
-    def is_worse(self) -> bool:
-        """Whether the dictionary alone is better."""
-        return self.with_it < self.dictionary
+    def is_worse(self, alone: bool) -> bool:
+        """Whether the dictionary without it is better."""
+        return self.with_it(alone) < self.dictionary
 
-    @property
-    def as_text(self) -> str:
+    def as_text(self, alone: bool) -> str:
         """Both figures in words."""
-        return f"F1 {self.with_it:.2f}, the dictionary alone {self.dictionary:.2f}"
+        return f"F1 {self.with_it(alone):.2f}, the dictionary alone {self.dictionary:.2f}"
 
 
 class TaggerManifest(HeadManifest):
@@ -148,18 +144,28 @@ class TaggerManifest(HeadManifest):
     @property
     def is_better(self) -> bool:
         """Whether the dictionary alone was no better on held-out documents."""
-        return self.compared is None or not self.compared.is_worse
+        return self.compared is None or not self.compared.is_worse(self.finds_alone)
 
     @property
     def finds_alone(self) -> bool:
-        """Whether it was better without the dictionary than with it."""
-        return self.compared is None or self.compared.learned > self.compared.together
+        """Whether it was better without the dictionary than with it, in all documents compared."""
+        all_compared = [one for one in (self.compared, *self.elsewhere.values()) if one]
+        gain = sum(one.documents * (one.learned - one.together) for one in all_compared)
+        return self.compared is None or gain > 0
+
+    @property
+    def figures(self) -> str:
+        """What was compared on held-out documents, in words; may be empty."""
+        return self.compared.as_text(self.finds_alone) if self.compared else ""
 
     @property
     def worse_elsewhere(self) -> str:
         """The sources that it has not learnt from where the dictionary is better; may be empty."""
+        alone = self.finds_alone
         return ", ".join(
-            f"{name} ({one.as_text})" for name, one in self.elsewhere.items() if one.is_worse
+            f"{name} ({one.as_text(alone)})"
+            for name, one in self.elsewhere.items()
+            if one.is_worse(alone)
         )
 
 

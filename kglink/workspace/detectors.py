@@ -37,7 +37,7 @@ def chosen_detector(
 ) -> DetectorChoice:
     """The detectors that the settings name.
 
-    ``auto``: of the dictionary, the trained one and both, what was best on held-out documents.
+    ``auto``: of the dictionary, the trained one and both, what was best where they were compared.
     """
     automatic, note = _automatic(folder) if AUTO in link.detector else ((), "")
     short = LEARNED.rpartition("/")[2]
@@ -75,7 +75,7 @@ def _automatic(folder: SpaceFolder) -> tuple[tuple[str, ...], str]:
         return (DICTIONARY,), ""
     manifest = TAGGER.read(folder.detector, check=False)
     trained = f"the detector trained on {', '.join(manifest.documents)}"
-    figures = f" (held-out documents: {manifest.compared.as_text})" if manifest.compared else ""
+    figures = f" (held-out documents: {manifest.figures})" if manifest.figures else ""
     if not manifest.is_better:
         return (DICTIONARY,), f"found by the dictionary; {trained} is worse{figures}"
     worse = manifest.worse_elsewhere

@@ -98,7 +98,7 @@ KNOWN_WORDS, OTHER_WORDS = "[words that memory knows]", "[other words]"
 #: How many first candidates of each KB are read where the settings say nothing.
 RERANKED = 8
 #: How many held-out documents are enough to compare detectors by.
-_MOST_COMPARED = 40
+_MOST_COMPARED = 100
 #: From this number of documents of a source it is judged whether all are annotated whole.
 _MOST_READ = 200
 
@@ -306,23 +306,19 @@ def publish_detector(opened: Opened, trained: DetectorReport) -> DetectorReport:
         "dictionary": {"link.detector": (DICTIONARY,), "link.detector_settings": {}},
     }
 
-    def compared(
-        sources: Sequence[str], texts: Sequence[TaggedText], unasked: str = ""
-    ) -> Comparison:
-        f1 = {
-            name: 0.0 if name == unasked else _f1(opened, settings, sources, texts)
-            for name, settings in asked.items()
-        }
+    def compared(sources: Sequence[str], texts: Sequence[TaggedText]) -> Comparison:
+        f1 = {name: _f1(opened, settings, sources, texts) for name, settings in asked.items()}
         return Comparison(**f1, documents=len(texts))
 
-    here = compared(trained.texts.documents, trained.texts.held_out[:_MOST_COMPARED])
-    made = trained.manifest.model_copy(update={"compared": here})
-    unasked = "together" if made.finds_alone else "learned"
-    elsewhere = {
-        name: compared([name], texts, unasked)
-        for name, texts in _other_texts(opened.store, trained.texts)
-    }
-    manifest = made.model_copy(update={"elsewhere": elsewhere})
+    learnt = trained.texts
+    manifest = trained.manifest.model_copy(
+        update={
+            "compared": compared(learnt.documents, learnt.held_out[:_MOST_COMPARED]),
+            "elsewhere": {
+                name: compared([name], texts) for name, texts in _other_texts(opened.store, learnt)
+            },
+        }
+    )
     TAGGER.publish(trained.folder, opened.space().folder.detector, manifest)
     return replace(trained, manifest=manifest)
 
@@ -343,11 +339,13 @@ def _other_texts(store: Store, learnt: TaggedTexts) -> Iterator[tuple[str, list[
 def _f1(
     opened: Opened, detector: Mapping[str, Any], sources: Sequence[str], texts: Sequence[TaggedText]
 ) -> float:
-    """Strict F1 of the answers with these settings of the detector: place and entity, or NIL.
+    """Strict F1 of links with these settings of the detector, as `kglink eval` counts them.
 
-    The dictionary asks memory, which must not have learnt from the texts either.
+    It is that of places where nobody said what any mention means. The dictionary asks memory,
+    which must not have learnt from the texts either.
     """
     score = Score()
+    of_links = any(gold for one in texts for gold in one.golds)
     space, store = opened.space(), opened.store
     wanted = {one.text for one in texts}
     learnt = [
@@ -363,17 +361,16 @@ def _f1(
         linker = use.linker(use.search().with_memory(memory), memory=memory)
         answers = linker.link(TextInput("", one.text) for one in texts)
         for text, linked in zip(texts, answers, strict=True):
-            golds = dict(zip_longest(text.places, text.golds))
-            right = sum(_is_right(one, golds) for one in linked.links)
-            score.add(right, len(linked.links), len(text.places))
+            places = zip_longest(text.places, text.golds)
+            golds = {place: gold for place, gold in places if gold or not of_links}
+            links = [one for one in linked.links if one.chosen or not of_links]
+            right = sum(_is_right(one, golds) for one in links)
+            score.add(right, len(links), len(golds))
     return round(score.micro.f1, 4)
 
 
 def _is_right(link: Link, golds: Mapping[tuple[int, int], tuple[EntityId, ...] | None]) -> bool:
     """Whether a mention stands there, and means this where somebody said what."""
     place = link.start, link.end
-    gold = golds.get(place)
-    if place not in golds or gold is None:
-        return place in golds
     chosen = {link.chosen.id, *link.chosen.also} if link.chosen else set()
-    return not chosen.isdisjoint(gold) if gold else not chosen
+    return place in golds and (not golds[place] or not chosen.isdisjoint(golds[place] or ()))
