@@ -151,3 +151,7 @@ class DamagedSpaceError(SpaceError):
         super().__init__(
             message, hint="Run `kglink build` for that space; if that does not help, with --fresh."
         )
+
+
+class RunWarning(UserWarning):
+    """A training run that cannot be read is left out."""

@@ -19,7 +19,7 @@ from typing import NoReturn, TextIO
 import typer
 from typer import Option
 
-from kglink.errors import KglinkError
+from kglink.errors import KglinkError, RunWarning
 from kglink.plugins.loading import BUILTIN, ONLY_VARIABLE, PluginWarning
 from kglink.workspace.folder import WORKSPACE_VARIABLE
 from kglink_cli.commands import EXAMPLES, add_commands, epilog
@@ -106,9 +106,9 @@ def _show_warning(
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    """Say which plugin is left out; other warnings look as they always do."""
-    if issubclass(category, PluginWarning):
-        note("plugins", str(message))
+    """Say which plugin or run is left out; other warnings look as they always do."""
+    if issubclass(category, (PluginWarning, RunWarning)):
+        note("plugins" if issubclass(category, PluginWarning) else "runs", str(message))
     else:
         text = warnings.formatwarning(message, category, filename, lineno, line)
         for one in text.splitlines():

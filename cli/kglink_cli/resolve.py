@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 import time
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING
 import typer
 from typer import Argument, Option
 
-from kglink.errors import UsageError
+from kglink.errors import SourceError, UsageError
 from kglink.files.digest import text_digest
 from kglink.workspace.outputs import whole_file
 from kglink_cli import shared
@@ -96,7 +97,7 @@ def resolve(
             return
         linker = _linker(workspace)
         words = "; ".join(known or ())
-        lines = (line.decode("utf-8", errors="replace") for line in sys.stdin.buffer)
+        lines = _lines(workspace.settings.ingest.encoding)
         each = (one for name in names for one in (lines if name == STDIN else [name]))
         given = (Row(cell_text(name), words) for name in each)
         answers = resolved_rows(linker, given, threshold)
@@ -104,6 +105,20 @@ def resolve(
             print_json_list(one.as_json() if one else None for one in answers)
         else:
             _print(one for one in answers if one)
+
+
+def _lines(encoding: str) -> Iterator[str]:
+    """The lines of standard input, one after the other: they may be typed."""
+    errors = "strict" if encoding else "replace"
+    stream = io.TextIOWrapper(sys.stdin.buffer, encoding or "utf-8-sig", errors)
+    try:
+        yield from stream
+    except UnicodeDecodeError as error:
+        raise SourceError(
+            f"standard input is no {encoding}", hint="Name another --encoding."
+        ) from error
+    finally:
+        stream.detach()
 
 
 def _check(

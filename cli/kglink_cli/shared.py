@@ -65,7 +65,7 @@ PackedOutput = Annotated[
     Path | None,
     Option(
         *("--output", "-o"),
-        help="Write to a file; .gz and .bz2 pack it.",
+        help="Write to a file; .gz, .bz2 and .xz pack it.",
         dir_okay=False,
         callback=_to_file,
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import IO
 from xml.parsers import expat
@@ -15,6 +16,7 @@ from kglink.errors import SourceError
 #: The most that a sheet of Excel holds.
 MOST_ROWS, MOST_COLUMNS = 1_048_576, 16_384
 _PIECE = 1 << 16
+_DIMENSION = re.compile(rb"<(?:\w{1,20}:)?dimension\b[^<>/]*+/>")
 #: What XML cannot hold, of what `printable_line` leaves.
 _NOT_IN_XML = dict.fromkeys((0xFFFE, 0xFFFF), "\ufffd")
 #: Added cells of one row, by its number; none: nothing is added.
@@ -107,8 +109,12 @@ def with_cells(sheet: IO[bytes], label: str, first: int, cells_of: CellsOf) -> I
             made.append((place, place, cells.encode()))
 
     reader = _Reader(label, at_end)
+    is_first = True
     while True:
         piece = sheet.read(_PIECE)
+        if is_first:  # what says how far the sheet reaches may be missing, but not wrong
+            head, rows, rest = piece.partition(b"sheetData")
+            piece, is_first = _DIMENSION.sub(b"", head, 1) + rows + rest, False
         waiting += piece
         reader.read(piece, is_last=not piece)
         for start, stop, more in made:

@@ -6,6 +6,7 @@ import codecs
 import csv
 import io
 import shutil
+import warnings
 import zipfile
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -301,7 +302,7 @@ class XlsxTable:
         from kglink_cli.sheet_xml import MOST_COLUMNS, with_cells
 
         first = max(self._columns, len(self.columns())) + 1
-        if first + len(added) > MOST_COLUMNS:
+        if first + len(added) - 1 > MOST_COLUMNS:
             raise SourceError(
                 f"{self._source.label} has cells in column {get_column_letter(first - 1)}, and "
                 "no room behind it",
@@ -348,7 +349,9 @@ class XlsxTable:
 
     @contextmanager
     def _book(self) -> Iterator[Any]:
-        with self._source.open_raw() as raw:
+        # It warns of parts that it would not write; what is not read here is copied as it is.
+        with self._source.open_raw() as raw, warnings.catch_warnings():
+            warnings.filterwarnings("ignore", module="openpyxl")
             book = self._library.load_workbook(raw, read_only=True, data_only=True)
             try:
                 yield book

@@ -69,6 +69,7 @@ def _described(
         return replace(candidate, also=also)
     return replace(
         candidate,
+        title=candidate.title or entity.title,
         url=entity.url,
         description=entity.description,
         type=entity.type,

@@ -16,7 +16,11 @@ _LEAST_TOKENS = 5
 
 class _Settings(BaseModel):
     model_config = ConfigDict(
-        extra="forbid", frozen=True, defer_build=True, use_attribute_docstrings=True
+        extra="forbid",
+        frozen=True,
+        defer_build=True,
+        use_attribute_docstrings=True,
+        allow_inf_nan=False,
     )
 
 

@@ -55,7 +55,7 @@ class PluginSettings(BaseModel):
     The text below a setting says what it does.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     #: Settings that name something outside of the workspace (an address, a file, a variable), and
     #: what each does. A `kglink.toml` sets them only once the user has allowed that file. None:

@@ -226,7 +226,8 @@ def guess_dialect(
     lines = whole_lines(head)
     delimiters = (delimiter,) if delimiter else _DELIMITERS
     dialects = [Dialect(sign, quoting != "none") for sign in delimiters]
-    if quoting == "auto" and "\t" in delimiters and not _ENCLOSED.search("".join(lines)):
+    sample = "".join(lines)
+    if quoting == "auto" and "\t" in delimiters and "\t" in sample and not _ENCLOSED.search(sample):
         # Tables with tabs are often written without quoting; the others hardly ever.
         dialects.append(Dialect("\t", quoted=False))
     return max((_fit(lines, dialect, known) for dialect in dialects), key=lambda guess: guess[:5])

@@ -22,6 +22,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import csr_matrix
 
 from kglink.arrays import IntArray
 from kglink.files.atomic import write_atomically
@@ -137,7 +138,11 @@ def prepare(
 def _write_overlaps(
     folder: Path, store: Store, pool: EntityPool, kbs: KBChoice, least: float
 ) -> str:
-    """Write the accepted pairs and the counterparts of each row; returns a digest."""
+    """Write the accepted pairs and the counterparts of each row; returns a digest.
+
+    Counterparts are two steps away, too: two targets are never compared, but what both have in
+    common with a source is the same thing.
+    """
     found = [
         (pool.row(overlap.left), pool.row(overlap.right))
         for left, right in combinations(kbs.all, 2)
@@ -150,9 +155,16 @@ def _write_overlaps(
     between = (pairs[:, 0] < first_target) & (pairs[:, 1] >= first_target)
     np.save(folder / "pairs.npy", pairs[between])
     both = np.concatenate([pairs, pairs[:, ::-1]])
-    both = both[np.lexsort((both[:, 1], both[:, 0]))]
-    bounds = np.searchsorted(both[:, 0], np.arange(len(pool) + 1))
-    write_rows(folder / "counterparts", both[:, 1], bounds)
+    direct = csr_matrix(
+        (np.ones(len(both), np.bool_), (both[:, 0], both[:, 1])), shape=(len(pool), len(pool))
+    )
+    left, right = (direct + direct @ direct).nonzero()
+    starts = [pool.kb(kb).start for kb in kbs.all]
+    other_kb = np.digitize(left, starts) != np.digitize(right, starts)
+    left, right = left[other_kb], right[other_kb]
+    order = np.lexsort((right, left))
+    bounds = np.searchsorted(left[order], np.arange(len(pool) + 1))
+    write_rows(folder / "counterparts", right[order].astype(np.int64), bounds)
     return hashlib.sha256(pairs.tobytes()).hexdigest()[:16]
 
 

@@ -45,7 +45,7 @@ LossMode = Literal["both", "only_prime", "base"]
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True, allow_inf_nan=False)
 
 
 class ModelSection(BiEncoderSettings):
@@ -85,7 +85,7 @@ class DescentSection(_Section):
 
     epochs: int = Field(5, ge=1, description="Passes over all mentions, or pairs.")
     batch: int = Field(64, ge=2, description="Mentions, or pairs, in one batch, over all devices.")
-    learning_rate: float = Field(2e-5, gt=0, description="Learning rate after the warm-up.")
+    learning_rate: float = Field(2e-5, gt=0, le=10, description="Learning rate after the warm-up.")
     warm_up: float = Field(
         0.1, ge=0, le=1, description="Share of the steps over which the learning rate rises."
     )
@@ -199,7 +199,7 @@ class DetectorSection(HeadSection):
     tokens: int = Field(256, ge=32, description="Most tokens that are read at once.")
     epochs: int = Field(4, ge=1, description="Passes over all documents; the best one is kept.")
     batch: int = Field(8, ge=1, description="Windows of text in one step.")
-    learning_rate: float = Field(3e-4, gt=0, description="Learning rate after the warm-up.")
+    learning_rate: float = Field(3e-4, gt=0, le=10, description="Learning rate after the warm-up.")
 
 
 class RerankerSection(HeadSection):
@@ -247,7 +247,7 @@ class RerankerSection(HeadSection):
     )
     epochs: int = Field(2, ge=1, description="Passes over all mentions; the best one is kept.")
     batch: int = Field(8, ge=1, description="Mentions, with all their candidates, in one step.")
-    learning_rate: float = Field(1e-4, gt=0, description="Learning rate after the warm-up.")
+    learning_rate: float = Field(1e-4, gt=0, le=10, description="Learning rate after the warm-up.")
 
     @model_validator(mode="after")
     def _tells_the_parts_apart(self) -> RerankerSection:
@@ -306,7 +306,7 @@ class Recipe(_Section):
     source: str = Field("", description="Table and row of the paper that the recipe follows.")
     extends: str = Field("", description="Recipe whose values this one inherits.")
     sources: str = Field("", description="Stages unless the command names some, such as TOS.")
-    seed: int = Field(0, ge=0, description="Seed of all random choices.")
+    seed: int = Field(0, ge=0, lt=2**63, description="Seed of all random choices.")
     teacher: str = Field(
         "",
         description="Reranker that an objective with a teacher learns from: its folder, or that "
@@ -415,8 +415,15 @@ def chosen_recipe(recipe: Recipe | str | Path, changes: Mapping[str, Any] | None
         return recipe
     whole = recipe.model_dump(mode="json")
     if whole["again"] is not None:
-        # Written out in full it would keep what changes of `train` are meant for.
-        whole["again"] = merged(whole["again"], changes.get("train", {}))
+        # Written out in full it would keep what changes of `train` are meant for; what it sets
+        # itself stays.
+        again, train = whole["again"], whole["train"]
+        shared = {
+            key: one
+            for key, one in changes.get("train", {}).items()
+            if again.get(key) == train.get(key)
+        }
+        whole["again"] = merged(again, shared)
     return read_recipe(merged(whole, changes))
 
 

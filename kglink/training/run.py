@@ -15,18 +15,20 @@ import contextlib
 import datetime
 import errno
 import json
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kglink.errors import TrainingError, UsageError
+from kglink.errors import KglinkError, RunWarning, TrainingError, UsageError
 from kglink.files.atomic import file_lock, is_locked, sweep_drafts, write_atomically
 from kglink.files.manifest import library_versions
+from kglink.models import DEFAULT_MODEL
 from kglink.models.hardware import Hardware
 from kglink.store import Store
 from kglink.training.job import FinetuneJob, read_sources
-from kglink.training.recipe import DEFAULT_RECIPE, Recipe, chosen_recipe, read_recipe
+from kglink.training.recipe import DEFAULT_RECIPE, SPACE, Recipe, chosen_recipe, read_recipe
 
 FORMAT = 1
 #: How settings.json names the folder of the workspace, which may be moved.
@@ -177,8 +179,10 @@ def kept_recipe(recipe: Recipe, folder: Path) -> dict[str, Any]:
 
     def kept(written: str) -> str:
         place = Path(written).expanduser()
-        if not place.is_absolute() or workspace not in place.resolve().parents:
+        if not place.is_absolute() and (written in (DEFAULT_MODEL, SPACE) or not place.exists()):
             return written
+        if workspace not in place.resolve().parents:
+            return str(place.absolute())
         return f"{WORKSPACE}/{place.resolve().relative_to(workspace).as_posix()}"
 
     workspace = folder.resolve().parent.parent
@@ -187,9 +191,12 @@ def kept_recipe(recipe: Recipe, folder: Path) -> dict[str, Any]:
 
 def _with_places(recipe: dict[str, Any], change: Callable[[str], str]) -> dict[str, Any]:
     """The values of a recipe, with those changed that may name a folder."""
-    model = recipe.get("model", {})
-    if base := model.get("base"):
-        recipe = recipe | {"model": model | {"base": change(base)}}
+    for section, key in (
+        ("model", "base"), ("detector", "base"), ("reranker", "base"), ("reranker", "lists"),
+    ):  # fmt: skip
+        values = recipe.get(section) or {}
+        if values.get(key):
+            recipe = recipe | {section: values | {key: change(values[key])}}
     if teacher := recipe.get("teacher"):
         recipe = recipe | {"teacher": change(teacher)}
     return recipe
@@ -279,8 +286,14 @@ def recalls_of_epoch(folder: Path, stage: str, epoch: int) -> dict[str, Any] | N
 
 
 def list_runs(folder: Path) -> list[RunInfo]:
-    """All runs of a workspace's ``runs`` folder, the oldest first."""
-    found = [read_run(one) for one in folder.glob("*") if (one / SETTINGS).is_file()]
+    """All runs of a workspace's ``runs`` folder, the oldest first; what cannot be read is told."""
+    found = []
+    for one in folder.glob("*"):
+        if (one / SETTINGS).is_file():
+            try:
+                found.append(read_run(one))
+            except KglinkError as error:
+                warnings.warn(f"left out: {error.message}", RunWarning, stacklevel=2)
     return sorted(found, key=lambda run: (run.settings.started, run.name))
 
 

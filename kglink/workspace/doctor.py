@@ -141,6 +141,8 @@ def _workspace_checks(named: Path | None, *, trust: bool) -> Iterator[Check]:
             yield from _space_checks(opened)
     except KglinkError as error:
         yield Check("workspace", "bad", error.message, error.hint)
+    except OSError as error:
+        yield Check("workspace", "bad", f"{error.filename}: {error.strerror}")
 
 
 def licences(opened: Opened) -> list[Licence]:

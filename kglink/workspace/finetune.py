@@ -444,7 +444,7 @@ def mentions_to_read(opened: Opened, settings: RunSettings, progress: OnProgress
     for stem, part, limit in zip(("train", "val"), parts, most, strict=True):
         if section.lists:
             path = Path(section.lists) / f"{stem}.json"
-            listed = _listed(store, path, part, kbs, section.candidates)
+            listed = _listed(store, path, part, kbs, section.candidates, learnt=stem == "train")
             found.append(list(islice(listed, limit)))
         else:
             found.append(list(judged([*chain.from_iterable(part.values())], limit)))
@@ -454,18 +454,24 @@ def mentions_to_read(opened: Opened, settings: RunSettings, progress: OnProgress
 
 def _listed(
     store: Store, path: Path, documents: Mapping[str, Sequence[Document]], kbs: Sequence[str],
-    depth: int,
+    depth: int, *, learnt: bool,
 ) -> Iterator[JudgedRanking]:  # fmt: skip
-    """The mentions of some documents with the candidates that a file lists for them."""
+    """The mentions of some documents with the first candidates that a file lists for them.
+
+    Where a mention is learnt from and none of them is right, one that is stands behind them all.
+    """
     lists = read_candidates(path, documents, kbs, store)
     places = judged_places(documents, kbs)
     while batch := list(islice(places, BATCH_MENTIONS)):
         rankings = []
         for place, document, one in batch:
-            ids = enumerate(lists[place].ids[:depth], 1)
-            candidates = tuple(Candidate(own, "", 1 / rank) for rank, own in ids)
+            ids, gold = lists[place].ids, sorted(one.gold or ())
+            first = list(ids[:depth])
+            if learnt and gold and not set(gold).intersection(first):
+                first.append(next((own for own in ids if own in gold), gold[0]))
+            candidates = tuple(Candidate(own, "", 1 / rank) for rank, own in enumerate(first, 1))
             rankings.append(Ranking(in_text(document, one), candidates))
-        ranked = described(store, rankings, depth)
+        ranked = described(store, rankings, depth + 1)
         for ranking, (_, _, one) in zip(ranked, batch, strict=True):
             if ranking.candidates:
                 yield JudgedRanking(ranking, frozenset(one.gold or ()))

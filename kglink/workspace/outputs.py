@@ -6,6 +6,7 @@ import bz2
 import errno
 import gzip
 import io
+import lzma
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from kglink.workspace.opened import Opened
 
 #: Endings of files that are packed as they are written.
-PACKED = (".gz", ".bz2")
+PACKED = (".gz", ".bz2", ".xz")
 #: What SQLite calls the files beside a database.
 _JOURNALS = ("-wal", "-shm", "-journal")
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -55,7 +56,7 @@ def checked_output(opened: Opened, path: Path) -> Path:
 
 @contextmanager
 def whole_file(opened: Opened, path: Path) -> Iterator[TextIO]:
-    """Write to a draft that takes the place of ``path`` at the end; .gz and .bz2 are packed.
+    """Write to a draft that takes the place of ``path`` at the end; .gz, .bz2 and .xz are packed.
 
     Where the writing fails, what stood at ``path`` still stands there, and nothing else. A link
     is written through: the file that it names is replaced.
@@ -72,6 +73,8 @@ def whole_file(opened: Opened, path: Path) -> Iterator[TextIO]:
             stream = cast("IO[bytes]", gzip.GzipFile("", "wb", fileobj=raw, mtime=0))
         elif path.suffix.lower() == ".bz2":
             stream = cast("IO[bytes]", bz2.BZ2File(raw, "wb"))
+        elif path.suffix.lower() == ".xz":
+            stream = cast("IO[bytes]", lzma.LZMAFile(raw, "wb"))  # noqa: SIM115  # closed as all
         closing.enter_context(stream)
         text = io.TextIOWrapper(stream, encoding="utf-8", newline="\n")
         yield text

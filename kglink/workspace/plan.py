@@ -128,10 +128,11 @@ def _sample(
     opened: Opened, source: Source, given: Mapping[str, object], most: int, on_note: OnNote
 ) -> _Sample:
     """Read the first entities, and on for as long as it takes to know how long one is."""
-    how = how_to_read(opened, _KB, source, given, defaults=True, merge=False, on_note=on_note)
+    # Without a name: no KB of the workspace says how its source is read.
+    how = how_to_read(opened, "", source, given, defaults=True, merge=False, on_note=on_note)
     reader = opened.registry.create("kb", how.adapter, how.settings)
-    kept: list[Entity] = []
-    count = 0
+    kept: dict[str, Entity] = {}  # by key: of records with the same one a KB has one entity
+    count = read = 0
     places = [(0, 0)]
     began = time.perf_counter()
     for record in read_records(how.adapter, reader.read, source, Problems(how.on_error)):
@@ -139,18 +140,21 @@ def _sample(
             continue
         count += 1
         if len(kept) < most:
-            kept.append(record)
+            kept.setdefault(record.key, record)
+            read = count
         # An adapter that reads all of a file first is read to its end.
         if places[-1][1] != source.bytes_read < source.bytes_total:
             places.append((count, source.bytes_read))
         if count >= most and len(places) > _STRETCHES and source.bytes_read < source.bytes_total:
             break
     else:
-        return _Sample(kept, count, True, (time.perf_counter() - began) / max(1, count))
-    seconds = (time.perf_counter() - began) / count
+        total = round(count * len(kept) / max(1, read))
+        seconds = (time.perf_counter() - began) / max(1, total)
+        return _Sample([*kept.values()], total, read == count or len(kept) == read, seconds)
     (first, start), (last, end) = places[1], places[-1]
-    total = source.bytes_total * (last - first) / (end - start)
-    return _Sample(kept, round(total), False, seconds)
+    records = source.bytes_total * (last - first) / (end - start)
+    seconds = (time.perf_counter() - began) / count * read / len(kept)
+    return _Sample([*kept.values()], round(records * len(kept) / read), False, seconds)
 
 
 def _cost(opened: Opened, folder: Path, entities: Sequence[Entity], *, vectors: bool) -> _Cost:

@@ -202,9 +202,9 @@ def publish_model(
         except (ModelError, SpaceError) as error:
             progress(Note(f"nothing to compare with, the space cannot be read: {error.message}"))
     scoring, replacement = None, Replacement({}) if before else None
-    if report.recalls is not None:  # mentions were held back
-        space = joint.open()
-        held_back = _held_back(target.store, read_settings(report.folder), space, progress)
+    space = joint.open()
+    held_back = _held_back(target.store, read_settings(report.folder), space, progress)
+    if report.recalls is not None and held_back.documents:
         # The reranker of the space was trained for its old model: the new one answers without.
         link = target.settings.link
         own = LinkSetup(space, joint.encoder, link, target.store, target.registry)

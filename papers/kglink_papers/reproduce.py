@@ -37,6 +37,10 @@ class Reproducer:
     def __post_init__(self) -> None:
         if self.seeds < 1:
             raise UsageError(f"{self.seeds} seeds", hint="One at least: --seeds 1.")
+        if "seed" in self.changes:
+            raise UsageError(
+                "a table has seeds of its own, 0 and up", hint="--seeds says how many there are."
+            )
         for recipe in {row.recipe for row in self._rows}:
             load_recipe(recipe, self.changes)
 
@@ -169,7 +173,7 @@ class Reproducer:
         protocol = self.protocol
         yield from protocol.adapted
         yield from protocol.differs
-        yield from _changed(self._rows, self.changes)
+        yield from changed_values(self._rows, self.changes)
         if self.seeds == 1:
             yield "one seed: nobody knows what another one would have given"
         unread = any(one.reader(self.opened) is None for one in self.models().values())
@@ -195,7 +199,7 @@ def _stages(row: Row) -> str:
     return row.sources or load_recipe(row.recipe).sources
 
 
-def _changed(rows: Sequence[Row], changes: Mapping[str, Any]) -> Iterator[str]:
+def changed_values(rows: Sequence[Row], changes: Mapping[str, Any]) -> Iterator[str]:
     """The values that were changed, with those of the recipes; of stages that any row has."""
     found: dict[tuple[str, str], dict[str, list[str]]] = {}
 
@@ -209,11 +213,13 @@ def _changed(rows: Sequence[Row], changes: Mapping[str, Any]) -> Iterator[str]:
 
     recipes = list(dict.fromkeys(row.recipe for row in rows))
     stages = {letter for row in rows for letter in _stages(row)}
-    unused = ("again.", *(() if "O" in stages else ("overlap.",)))
+    unused = () if "O" in stages else ("overlap.",)
     for recipe in recipes:
         before, after = (load_recipe(recipe, values).model_dump() for values in ({}, changes))
         walk(recipe, before, after, "")
     for (place, value), was in found.items():
+        if place.startswith("again.") and (f"train.{place.removeprefix('again.')}", value) in found:
+            continue  # it follows the first round
         replaced = [
             f"{old or 'none'} ({', '.join(names)})" if len(names) < len(recipes) else old or "none"
             for old, names in was.items()

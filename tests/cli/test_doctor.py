@@ -89,3 +89,14 @@ def test_a_space_whose_kbs_are_gone_is_told(kglink: Kglink, tmp_path: Path) -> N
     told = kglink("-w", folder, "doctor").out
     assert "not in the store: stars" in told
     assert "put the store (kglink.db) back" in told
+
+
+def test_a_file_in_the_place_of_a_folder_is_told_beside_the_rest(
+    kglink: Kglink, tmp_path: Path
+) -> None:
+    folder = tmp_path / "work"
+    kglink("init", folder)
+    (folder / "spaces").write_text("")
+    told = kglink("-w", folder, "doctor", code=1).out
+    assert "python" in told
+    assert "Not a directory" in told

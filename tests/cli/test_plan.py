@@ -90,6 +90,30 @@ def test_settings_that_mean_the_workspaces_own_kbs_do_not_matter(
     assert found["entities"] == 20
 
 
+def test_entities_of_one_key_are_one(
+    kglink: Kglink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = "".join(f"{number % 5},Bird {number}\n" for number in range(3000))
+    (tmp_path / "birds.csv").write_text(f"id,title\n{rows}")
+    found = json.loads(kglink("plan", "birds.csv", "--on-error", "skip", "--json").out)
+    assert found["entities"] == 5
+    assert all(step["seconds"] < 60 for step in found["steps"])
+
+
+def test_no_kb_of_the_workspace_says_how_a_source_is_read(
+    kglink: Kglink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    kglink("init")
+    (tmp_path / "tools.csv").write_text("SKU,nm\n1,Saw\n")
+    (tmp_path / "birds.csv").write_text("id,title\n1,Heron\n")
+    kglink("add-kb", "plan", "tools.csv", "--set", "key=SKU", "--set", "title=nm")
+    ran = kglink("plan", "birds.csv", "--json")
+    assert json.loads(ran.out)["entities"] == 1
+    assert "SKU" not in ran.err
+
+
 def test_a_source_without_entities_is_refused(
     kglink: Kglink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import bz2
 import csv
 import datetime
 import gzip
 import io
 import json
+import lzma
 import re
 import shutil
 import sys
@@ -109,6 +111,16 @@ def test_names_of_standard_input_as_json(kglink: Kglink) -> None:
     assert osprey["name"] == "osprey"
 
 
+def test_an_encoding_of_standard_input(kglink: Kglink) -> None:
+    swan = "Łabędź\n".encode("cp1250")
+    ran = kglink("resolve", "-", "--json", "--encoding", "cp1250", stdin=swan)
+    assert json.loads(ran.out)[0]["id"] == "birds:ł"
+    marked = json.loads(kglink("resolve", "-", "--json", stdin="\ufeffHeron\n").out)
+    assert marked == json.loads(kglink("resolve", "-", "--json", stdin="Heron\n").out)
+    refused = kglink("resolve", "-", "--encoding", "utf-8", stdin=b"\xff\n", code=1)
+    assert "standard input is no utf-8" in refused.err
+
+
 def test_a_context_and_a_threshold(kglink: Kglink) -> None:
     ran = kglink("resolve", "heron", "--context", "country: Poland", "--threshold", ".95", "--json")
     (heron,) = json.loads(ran.out)
@@ -159,6 +171,19 @@ def test_an_encoding_that_is_named_stays(kglink: Kglink, tmp_path: Path) -> None
     assert not (tmp_path / "u-out.csv").exists()
 
 
+def test_an_output_is_packed_as_its_name_says(kglink: Kglink, tmp_path: Path) -> None:
+    table = tmp_path / "a.csv"
+    table.write_text("bird\nHeron\n")
+    for name, unpacked in (
+        ("b.csv.gz", gzip.open),
+        ("b.csv.bz2", bz2.open),
+        ("b.csv.xz", lzma.open),
+    ):
+        kglink("resolve", "--column", "bird", str(table), "-o", str(tmp_path / name))
+        with unpacked(tmp_path / name, "rt", encoding="utf-8") as lines:
+            assert "Heron,match,birds:h" in lines.read()
+
+
 def test_a_packed_table_stays_packed(kglink: Kglink, tmp_path: Path) -> None:
     (tmp_path / "t.csv.gz").write_bytes(gzip.compress(b"bird\nHeron\n"))
     out = tmp_path / "out.csv.gz"
@@ -179,6 +204,16 @@ def test_added_cells_are_quoted_and_run_nothing(kglink: Kglink, tmp_path: Path) 
     assert formula[:5] == ["1", "=1+1", "match", "birds:e", "'=1+1"]
     assert crane[1:5] == ['Crane, "grey"', "match", "birds:c", 'Crane, "grey"']
     assert '2,"Crane, ""grey""",match,birds:c,"Crane, ""grey""",' in out
+
+
+def test_a_line_break_in_a_table_of_one_column_is_one_of_its_cell(
+    kglink: Kglink, tmp_path: Path
+) -> None:
+    table = tmp_path / "one.csv"
+    table.write_bytes(b'bird\nHeron\n"sea\neagle"\nOsprey\n')
+    rows = list(csv.reader(io.StringIO(kglink("resolve", "--column", "bird", str(table)).out)))
+    assert [row[0] for row in rows] == ["bird", "Heron", "sea\neagle", "Osprey"]
+    assert [row[2] for row in rows[1:]] == ["birds:h", "", "birds:o"]
 
 
 def test_a_row_that_is_short_is_filled_up(kglink: Kglink, tmp_path: Path) -> None:
@@ -313,6 +348,21 @@ def test_all_else_of_a_workbook_stays_byte_for_byte(kglink: Kglink, tmp_path: Pa
 
 
 @pytest.mark.slow
+def test_a_reader_that_trusts_the_size_of_a_sheet_sees_the_answers(
+    kglink: Kglink, tmp_path: Path
+) -> None:
+    book = openpyxl.Workbook()
+    for row in (["bird", "place"], ["Heron", 1]):
+        book.active.append(row)
+    book.save(tmp_path / "a.xlsx")
+    made = tmp_path / "b.xlsx"
+    kglink("resolve", "--column", "bird", str(tmp_path / "a.xlsx"), "-o", str(made))
+    (sheet,) = openpyxl.load_workbook(made, read_only=True).worksheets
+    head, first = sheet.iter_rows(values_only=True)
+    assert list(head) == ["bird", "place", *(f"bird_{name}" for name in ADDED)]
+    assert first[3] == "birds:h"
+
+
 def test_a_large_workbook_is_never_whole_in_memory(tmp_path: Path) -> None:
     book = openpyxl.Workbook(write_only=True)
     sheet = book.create_sheet()

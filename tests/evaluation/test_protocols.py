@@ -9,10 +9,11 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from kglink.errors import UnknownNameError
+from kglink.errors import UnknownNameError, UsageError
 from kglink.evaluation.significance import randomization_test
 from kglink.training.recipe import list_recipes
 from kglink_papers.protocols import MEANINGS, Protocol, find_protocol, protocols, reference_figures
+from kglink_papers.reproduce import Reproducer, changed_values
 from kglink_papers.table import Judged, table_of, value_of
 
 PROTOCOLS = list(protocols().values())
@@ -151,3 +152,15 @@ def test_a_name_that_is_none_lists_those_there_are() -> None:
     with pytest.raises(UnknownNameError) as told:
         find_protocol("blink/table-9")
     assert "blink/table-9-tac, blink/table-9-wikilinksned" in told.value.hint
+
+
+def test_a_table_says_what_was_changed_of_the_second_training() -> None:
+    row = replace(PROTOCOLS[0].rows_to_run[0], recipe="blink/zeshel-base-hard")
+    changes = {"train": {"batch": 8}, "again": {"negatives": 2}}
+    said = list(changed_values([row], changes))
+    assert [one.partition(",")[0] for one in said] == ["train.batch = 8", "again.negatives = 2"]
+
+
+def test_a_table_has_seeds_of_its_own() -> None:
+    with pytest.raises(UsageError, match="seeds of its own"):
+        Reproducer(None, PROTOCOLS[0], changes={"seed": 5})  # type: ignore[arg-type]  # it is not asked

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
 import random
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +24,7 @@ from kglink.models.opening import resolve_model
 from kglink.models.settings import InputSettings
 from kglink.records import Candidate, EntityId, MentionInText, Ranking
 from kglink.store import Store
+from kglink.training.documents import splits_of
 from kglink.training.job import EpochNews, FinetuneJob, StepNews
 from kglink.training.loop import EpochFigures
 from kglink.training.recipe import RerankerSection, load_recipe
@@ -392,3 +395,33 @@ def test_a_gold_that_retrieval_does_not_find_at_all_comes_from_the_store(demo_ma
     (learnt,) = learnable(behind[0], told.recipe.reranker)
     assert learnt.ranking.candidates[-1] == gold
     assert len(learnt.ranking.candidates) <= 64
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_a_gold_that_a_list_has_far_behind_or_not_at_all_is_learnt(
+    demo_master: Path, tmp_path: Path, listed: bool
+) -> None:
+    reranker = {"candidates": 3, "gold": "last", "lists": str(tmp_path)}
+    told = replace(settings_of(Path(), reranker=reranker), docs=("docs",))
+    with Workspace.open(demo_master) as workspace:
+        store = workspace.store
+        keys = [one.key for one in islice(store.entities("encyclopedia"), 40)]
+        ids = [EntityId("encyclopedia", key) for key in keys]
+        lines: dict[bool, list[str]] = {False: [], True: []}
+        for document, held in splits_of(store, "docs", told.recipe.selection).divided(store):
+            for one in (each for each in document.mentions if each.gold):
+                wrong = [each for each in ids if each not in (one.gold or ())]
+                golds = one.gold or () if listed else ()
+                candidates = [str(each) for each in (*wrong[:5], *golds, *wrong[5:9])]
+                place = {"docs": "docs", "document": document.id, "candidates": candidates}
+                lines[held].append(json.dumps(place | {"start": one.start, "end": one.end}))
+        for held, stem in ((False, "train"), (True, "val")):
+            (tmp_path / f"{stem}.json").write_text("\n".join(lines[held]))
+        found = mentions_to_read(workspace, told, lambda _: None)
+    learnt = [each for one in found.train for each in learnable(one, told.recipe.reranker)]
+    assert len(learnt) == len(found.train) > 50
+    for each in learnt:
+        assert len(each.ranking.candidates) == 3
+        assert each.ranking.candidates[-1].id in each.right
+        assert each.ranking.candidates[-1].title
+    assert all(len(one.ranking.candidates) == 3 for one in found.held_out)

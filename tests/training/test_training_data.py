@@ -312,3 +312,25 @@ def test_counterparts_are_known_from_both_sides(data: TrainingData, store: Store
     for left, right in wanted:
         assert data.counterparts([left]) == {right}
         assert data.counterparts([right]) == {left}
+
+
+def test_what_two_targets_have_in_common_with_a_source_is_the_same_thing(
+    recipe: Recipe, model: BiEncoder, tmp_path: Path
+) -> None:
+    with Store.open(f"sqlite:///{tmp_path}/kglink.db") as store:
+        for kb in ("hub", "left", "right"):
+            store.ingest(job(kb, fingerprint=kb), [entity(f"e{at}", f"Thing {at}") for at in "012"])
+        for kb in ("left", "right"):
+            same = [Overlap(EntityId("hub", f"e{at}"), EntityId(kb, f"e{at}"), 1.0) for at in "01"]
+            store.save_overlaps("hub", kb, same)
+        choice = KBChoice(("hub",), ("left", "right"))
+        data = prepare(tmp_path / "data", store, recipe, choice, model.inputs)
+
+    def rows(key: str) -> set[int]:
+        return {data.pool.row(EntityId(kb, key)) for kb in ("hub", "left", "right")}
+
+    for key in ("e0", "e1"):
+        for one in rows(key):
+            assert data.counterparts([one]) == rows(key) - {one}
+    assert not data.counterparts(frozenset(rows("e2")))
+    assert len(data.pairs) == 4

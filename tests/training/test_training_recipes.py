@@ -177,6 +177,10 @@ def test_a_recipe_of_ones_own_extends_another(tmp_path: Path) -> None:
         ("[train]\nbatch = 1", ConfigError, "train.batch = 1"),
         ("[train]\ncolumns = 'own'", ConfigError, "needs negatives"),
         ("[selection]\nmetric = 'MRR'", ConfigError, "selection.metric = 'MRR'"),
+        ("[train]\nnames = inf", ConfigError, "train.names = inf"),
+        ("[train]\nweight_decay = nan", ConfigError, "train.weight_decay = nan"),
+        ("[overlap]\nlearning_rate = 1e38", ConfigError, "overlap.learning_rate = 1e+38"),
+        ("seed = 9999999999999999999", ConfigError, "seed = 9999999999999999999"),
         ("[train", ConfigError, "mine.toml"),
         ("extends = 'blink/nothing'", UnknownNameError, "which"),
         ("extends = 'mine.toml'", ConfigError, "extends itself"),
@@ -231,6 +235,13 @@ def test_changes_of_the_first_training_are_those_of_the_second() -> None:
     assert chosen_recipe(load_recipe("blink/zeshel-base-hard"), changes) == by_name
     assert by_name.again is not None
     assert (by_name.again.epochs, by_name.again.learning_rate) == (1, 2e-4)
+
+
+def test_what_the_second_training_sets_itself_stays() -> None:
+    changes = {"train": {"refresh_epochs": 2}}
+    by_name = chosen_recipe("blink/zeshel-base-hard", changes)
+    assert chosen_recipe(load_recipe("blink/zeshel-base-hard"), changes) == by_name
+    assert chosen_recipe(by_name, changes) == by_name
 
 
 def test_an_unknown_key_is_told_before_a_wrong_value() -> None:

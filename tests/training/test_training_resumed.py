@@ -183,6 +183,30 @@ def test_folders_of_a_workspace_are_found_after_it_was_moved(tmp_path: Path) -> 
     assert (again.teacher, again.model.base) == (f"{tmp_path}/elsewhere", f"{tmp_path}/there/m")
 
 
+def test_folders_that_heads_begin_from_are_found_from_anywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "here" / "runs" / "one"
+    (tmp_path / "here" / "tiny").mkdir(parents=True)
+    (tmp_path / "beside").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    asked = {
+        "model": {"base": "tiny"},
+        "detector": {"base": "../beside"},
+        "reranker": {"base": f"{tmp_path}/here/tiny", "lists": f"{tmp_path}/here/lists"},
+    }
+    hardware = Hardware("cpu", "fp32", 1)
+    told = RunSettings(chosen_recipe("default", asked), "", "T", (), ("saga",), (), hardware)
+    write_settings(folder, told)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "here").rename(tmp_path / "there")
+    moved = read_settings(tmp_path / "there" / "runs" / "one").recipe
+    there = f"{tmp_path}/there"
+    assert moved.model.base == moved.reranker.base == f"{there}/tiny"
+    assert moved.reranker.lists == f"{there}/lists"
+    assert Path(moved.detector.base).resolve() == tmp_path / "beside"
+
+
 def test_a_checkpoint_of_another_model_is_refused(
     run: Run, recipe: Recipe, base: Path, tmp_path: Path
 ) -> None:

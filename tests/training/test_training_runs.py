@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from kglink.errors import RunWarning
 from kglink.models import Encoder, resolve_model
 from kglink.models.model_folder import TRAINED
 from kglink.plugins import load_registry
@@ -112,6 +114,12 @@ def test_what_is_kept_of_a_run(whole: TrainingReport) -> None:
     assert info.done
     assert info.as_json()["recipe"] == ""
     assert [one.name for one in list_runs(whole.folder.parent)] == ["whole"]
+    damaged = whole.folder.parent / "damaged"
+    damaged.mkdir()
+    (damaged / "settings.json").write_text('{"format": 1')
+    with pytest.warns(RunWarning, match="left out: .*damaged"):
+        assert [one.name for one in list_runs(whole.folder.parent)] == ["whole"]
+    shutil.rmtree(damaged)
 
 
 def test_the_rate_climbs_and_falls_in_each_stage(whole: TrainingReport) -> None:
