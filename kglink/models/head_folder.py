@@ -117,8 +117,8 @@ class Comparison(ManifestPart):
         return self.learned if alone else self.together
 
     def is_worse(self, alone: bool) -> bool:
-        """Whether the dictionary without it is better."""
-        return self.with_it(alone) < self.dictionary
+        """Whether the dictionary without it is better, as people read the figures."""
+        return round(self.with_it(alone), 2) < round(self.dictionary, 2)
 
     def as_text(self, alone: bool) -> str:
         """Both figures in words."""

@@ -357,8 +357,9 @@ def test_a_reader_that_trusts_the_size_of_a_sheet_sees_the_answers(
     book.save(tmp_path / "a.xlsx")
     made = tmp_path / "b.xlsx"
     kglink("resolve", "--column", "bird", str(tmp_path / "a.xlsx"), "-o", str(made))
-    (sheet,) = openpyxl.load_workbook(made, read_only=True).worksheets
-    head, first = sheet.iter_rows(values_only=True)
+    read = openpyxl.load_workbook(made, read_only=True)
+    head, first = read.worksheets[0].iter_rows(values_only=True)
+    read.close()
     assert list(head) == ["bird", "place", *(f"bird_{name}" for name in ADDED)]
     assert first[3] == "birds:h"
 
