@@ -279,6 +279,8 @@ class XlsxTable:
     def __init__(self, source: Source) -> None:
         self._source = source
         self._library = _library("openpyxl", "XLSX")
+        # It warns of parts that it would not write: here they are copied as they are.
+        warnings.filterwarnings("ignore", category=UserWarning, module="openpyxl")
         with _naming(source, "XLSX"):
             self._check_size()
             with self._book() as book:
@@ -349,9 +351,7 @@ class XlsxTable:
 
     @contextmanager
     def _book(self) -> Iterator[Any]:
-        # It warns of parts that it would not write; what is not read here is copied as it is.
-        with self._source.open_raw() as raw, warnings.catch_warnings():
-            warnings.filterwarnings("ignore", module="openpyxl")
+        with self._source.open_raw() as raw:
             book = self._library.load_workbook(raw, read_only=True, data_only=True)
             try:
                 yield book

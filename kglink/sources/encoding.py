@@ -226,10 +226,12 @@ def guess_dialect(
     lines = whole_lines(head)
     delimiters = (delimiter,) if delimiter else _DELIMITERS
     dialects = [Dialect(sign, quoting != "none") for sign in delimiters]
-    sample = "".join(lines)
-    if quoting == "auto" and "\t" in delimiters and "\t" in sample and not _ENCLOSED.search(sample):
-        # Tables with tabs are often written without quoting; the others hardly ever.
-        dialects.append(Dialect("\t", quoted=False))
+    if quoting == "auto" and "\t" in delimiters and not _ENCLOSED.search("".join(lines)):
+        # Tables with tabs are often written without quoting; the others hardly ever. A lone
+        # column has none: where its quotes are in order, a line break between two is of a cell.
+        with_quotes = _fit(lines, Dialect("\t", quoted=True), known)
+        if with_quotes.regular < 1 or any("\t" in line for line in lines):
+            dialects.append(Dialect("\t", quoted=False))
     return max((_fit(lines, dialect, known) for dialect in dialects), key=lambda guess: guess[:5])
 
 

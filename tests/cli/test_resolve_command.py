@@ -364,6 +364,16 @@ def test_a_reader_that_trusts_the_size_of_a_sheet_sees_the_answers(
     assert first[3] == "birds:h"
 
 
+def test_a_library_does_not_warn_of_parts_that_stay(kglink: Kglink, tmp_path: Path) -> None:
+    uri = "{CCE6A557-97BC-4b89-ADB6-D9C93CAAB3DF}"  # rules of cells
+    rows = f'<sheetData><row r="1">{CELL.format(1)}</row></sheetData>'
+    table = xlsx_with(f'{SHEET}{rows}<extLst><ext uri="{uri}"/></extLst></worksheet>', tmp_path)
+    out = tmp_path / "o.xlsx"
+    assert "Warning" not in kglink("resolve", "--column", "bird", str(table), "-o", str(out)).err
+    with zipfile.ZipFile(out) as book:
+        assert uri.encode() in book.read("xl/worksheets/sheet1.xml")
+
+
 def test_a_large_workbook_is_never_whole_in_memory(tmp_path: Path) -> None:
     book = openpyxl.Workbook(write_only=True)
     sheet = book.create_sheet()
@@ -378,8 +388,9 @@ def test_a_large_workbook_is_never_whole_in_memory(tmp_path: Path) -> None:
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
     assert peak < 8 << 20  # openpyxl with all cells takes 20 MB
-    done = openpyxl.load_workbook(tmp_path / "o.xlsx", read_only=True).worksheets[0]
-    assert [row[2] for row in done.iter_rows(values_only=True)][-1] == "Heron"
+    done = openpyxl.load_workbook(tmp_path / "o.xlsx", read_only=True)
+    assert [row[2] for row in done.worksheets[0].iter_rows(values_only=True)][-1] == "Heron"
+    done.close()
     assert table.rows == 20_000
 
 

@@ -74,7 +74,7 @@ MOST: dict[str, Size] = {
     # Parts of a KB are compared by workers of a cluster. A journal says what it has carried out.
     "kglink/overlap": Size(3_216, 15, 40),
     "kglink/plugins": Size(1_820, 7, 51),
-    "kglink/sources": Size(1_844, 10, 18),
+    "kglink/sources": Size(1_846, 10, 18),
     # Segments in layers: an update writes what changed; rounded codes are compared anew; lists of
     # token vectors around centroids.
     "kglink/space": Size(4_248, 21, 48),
