@@ -18,6 +18,8 @@ KglinkError                 what went wrong, where, and how to mend it (exit cod
     ├── SpaceBusyError      a space that another process is building
     ├── KBChangedError      a KB that was changed while a space was made of it
     └── DamagedSpaceError   a space whose files are not as they were written
+
+RunWarning                  a warning, no error: a training run that cannot be read is left out
 """
 
 from __future__ import annotations

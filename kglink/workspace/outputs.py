@@ -74,7 +74,7 @@ def whole_file(opened: Opened, path: Path) -> Iterator[TextIO]:
         elif path.suffix.lower() == ".bz2":
             stream = cast("IO[bytes]", bz2.BZ2File(raw, "wb"))
         elif path.suffix.lower() == ".xz":
-            stream = cast("IO[bytes]", lzma.LZMAFile(raw, "wb"))  # noqa: SIM115  # closed as all
+            stream = cast("IO[bytes]", lzma.LZMAFile(raw, "wb"))  # noqa: SIM115 - closed below
         closing.enter_context(stream)
         text = io.TextIOWrapper(stream, encoding="utf-8", newline="\n")
         yield text
