@@ -63,6 +63,21 @@ class Section(BaseModel):
     plugins: ClassVar[Mapping[str, str]] = {}
 
 
+def _flat(value: object) -> object:
+    """TOML reads ``table.colour = 1`` as a table in the table: it means that setting."""
+    if not isinstance(value, dict):
+        return value
+    flat: dict[str, object] = {}
+    for key, one in value.items():
+        inner = one if isinstance(one, dict) else {}
+        flat |= {f"{key}.{name}": each for name, each in inner.items()} or {key: one}
+    return flat
+
+
+#: Settings of plugins, each by its name or as ``NAME.setting``.
+TableOfSettings = Annotated[dict[str, str | int | float | bool], BeforeValidator(_flat)]
+
+
 class StoreSection(Section):
     """Where entities, documents and overlaps are kept."""
 
@@ -111,7 +126,7 @@ class EncoderSection(Section):
     precision: Literal["auto", "fp32", "bf16", "int8"] = "auto"
     """`auto` takes bf16 where the hardware gains from it, and int8 for a space that was built with
     it; `int8` is for CPUs, and twice as fast as fp32."""
-    threads: int = Field(0, ge=0)
+    threads: int = Field(0, ge=0, le=1024)
     """CPU cores for encoding and training; 0: all physical ones."""
 
 
@@ -128,18 +143,13 @@ class SpaceSection(Section):
     index: str = "auto"
     """Index back end (`kglink plugins`); `auto`: what the space has, `kglink/flat` for a new
     space, and an approximate one for a space that grows beyond a million vectors."""
-    index_settings: dict[str, str | int | float | bool] = Field(default_factory=dict)
+    index_settings: TableOfSettings = Field(default_factory=dict)
     """Settings of the index back end; none: with `auto`, those that the space has."""
     words: Literal["auto", "yes", "no"] = "auto"
     """Whether a build indexes the words of all names and texts, for `link.found_by` = `bm25` and
     `tfidf`; `auto`: where the space has such an index."""
     description_chars: int = Field(1000, ge=0)
     """How much of a description goes into an entity's text."""
-
-
-def _one_or_several(value: object) -> object:
-    """One name need not be written as a list."""
-    return (value,) if isinstance(value, str) else value
 
 
 class LinkSection(Section):
@@ -159,7 +169,7 @@ class LinkSection(Section):
     input: str = "auto"
     """KB adapter that reads texts (`kglink plugins`); `auto`: the one that knows a file's format,
     or plain text."""
-    input_settings: dict[str, str | int | float | bool] = Field(default_factory=dict)
+    input_settings: TableOfSettings = Field(default_factory=dict)
     """Settings of that adapter; with `auto`, each goes to those that have it."""
     language: str = Field("auto", pattern=r"^(auto|[a-z]{2,3})$")
     """Language of the texts (ISO 639, such as `de`); `auto`: guessed for each text."""
@@ -170,13 +180,11 @@ class LinkSection(Section):
     KBs are not limited."""
     not_under: tuple[str, ...] = ()
     """Link neither to these entities nor to their descendants."""
-    detector: Annotated[tuple[str, ...], BeforeValidator(_one_or_several)] = Field(
-        ("auto",), min_length=1
-    )
+    detector: tuple[str, ...] = Field(("auto",), min_length=1)
     """Mention detectors (`kglink plugins`), one or several that propose together; `auto`: what
     answers held-out documents best of the dictionary, the detector that was trained for the space,
     and both."""
-    detector_settings: dict[str, str | int | float | bool] = Field(default_factory=dict)
+    detector_settings: TableOfSettings = Field(default_factory=dict)
     """Settings of the detector; of several, `NAME.setting` where more than one has it."""
     nested: bool = False
     """Whether mentions may lie in other mentions."""
@@ -188,11 +196,11 @@ class LinkSection(Section):
     """Skip candidates that score more than this below the best: they cannot win."""
     reranker: str = ""
     """Reranker (`kglink plugins`); empty: none."""
-    reranker_settings: dict[str, str | int | float | bool] = Field(default_factory=dict)
+    reranker_settings: TableOfSettings = Field(default_factory=dict)
     """Settings of the reranker."""
     clusterer: str = ""
     """Clusterer (`kglink plugins`), which sees all mentions of a run; empty: none."""
-    clusterer_settings: dict[str, str | int | float | bool] = Field(default_factory=dict)
+    clusterer_settings: TableOfSettings = Field(default_factory=dict)
     """Settings of the clusterer."""
     reorder_top: int = Field(10, ge=1, le=1000)
     """First candidates that the `reranker` or `clusterer` orders anew."""
@@ -207,7 +215,7 @@ class LinkSection(Section):
     """Least probability of a link: that the place is a mention, times that the entity is right;
     less gives more links, more gives fewer. A mention that is given is not judged. `auto`: what
     `kglink fit` chose for the space, else 0.3."""
-    output_settings: dict[str, str | int | float | bool] = Field(default_factory=dict)
+    output_settings: TableOfSettings = Field(default_factory=dict)
     """Settings of the output format of `kglink link`; of one format alone as `NAME.setting`, such
     as `table.colour`."""
     rejected: bool = False
@@ -224,7 +232,7 @@ class LinkSection(Section):
     of names and texts alone, by BM25 or TF-IDF (`space.words`)."""
     more_evidence: tuple[str, ...] = ()
     """Kinds of evidence that are weighed beside the built-in ones (`kglink plugins`)."""
-    more_evidence_settings: dict[str, str | int | float | bool] = Field(default_factory=dict)
+    more_evidence_settings: TableOfSettings = Field(default_factory=dict)
     """Settings of such evidence, each as `NAME.setting`."""
 
 
@@ -245,7 +253,7 @@ class OverlapSection(Section):
     descriptions (`paper`)."""
     evidence: tuple[str, ...] = ()
     """What `full` weighs (`kglink plugins`); none named: the built-in model's."""
-    evidence_settings: dict[str, str | int | float | bool] = Field(default_factory=dict)
+    evidence_settings: TableOfSettings = Field(default_factory=dict)
     """Settings of evidence, each as `NAME.setting`."""
     one_to_one: bool = False
     """Keep no entity in more than one pair: the likeliest set of pairs."""
@@ -424,10 +432,14 @@ def _read_text(field: FieldInfo, text: str) -> object:
 def _checked(name: str, field: FieldInfo, value: object, origin: str) -> object:
     """Validate one value, so that an error can say which setting and where it came from."""
     annotate: Any = Annotated
-    try:
-        return TypeAdapter(annotate[field.annotation, field]).validate_python(value)
+    if isinstance(value, str) and str(field.annotation).startswith("tuple"):
+        value = _read_text(field, value)  # one name need not be written as a list
+    reason = "Input should not be true or false"
+    try:  # pydantic takes true for 1
+        if not isinstance(value, bool) or field.annotation is bool:
+            return TypeAdapter(annotate[field.annotation, field]).validate_python(value)
     except ValidationError as error:
-        reason = error.errors(include_url=False)[0]["msg"]
-        section, _, key = name.partition(".")
-        about = setting_descriptions(type(getattr(Settings(), section)))
-        raise ConfigError(f"{name} = {value!r} ({origin}): {reason}", hint=about[key]) from error
+        reason = error.errors(include_url=False)[0]["msg"].replace("tuple", "list")
+    section, _, key = name.partition(".")
+    about = setting_descriptions(type(getattr(Settings(), section)))
+    raise ConfigError(f"{name} = {value!r} ({origin}): {reason}", hint=about[key])

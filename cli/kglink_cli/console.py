@@ -71,9 +71,9 @@ def say(*lines: str) -> None:
 
 
 def counted(number: int, noun: str) -> str:
-    """``1 mention``, ``2 mentions``, ``2 entities``."""
-    if number != 1 and noun.endswith("entity"):
-        noun = noun.removesuffix("y") + "ie"
+    """``1 mention``, ``2 mentions``, ``2 entities``, ``2 aliases``."""
+    if number != 1:
+        noun = re.sub("ity$", "itie", re.sub("s$", "se", noun))
     return f"{number:,} {noun}{'s' * (number != 1)}"
 
 

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 from typer import Option
 
+from kglink.config import CONFIG_FILE
+from kglink.errors import UsageError
 from kglink.records import TextInput
 from kglink.workspace.outputs import whole_file
 from kglink_cli.build import build_with_progress
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 
 KBS = ("encyclopedia", "lanternfall")
 DOCUMENTS = "demo_documents"
+#: The file that each is read from.
+SOURCES = {**{kb: f"{kb}.jsonl" for kb in KBS}, DOCUMENTS: "documents.jsonl"}
 LICENCE = "CC0-1.0"
 #: Chosen on the split dev.
 RECIPE = "small"
@@ -67,15 +71,19 @@ def demo(
 
     began = time.monotonic()
     made = folder or Path(tempfile.mkdtemp(prefix="kglink-demo-"))
-    if not (made / "kglink.toml").exists():
+    page = html or made / "demo.html"
+    if not (made / CONFIG_FILE).exists():
+        if page.exists():
+            raise UsageError(f"{page} is there already", hint="Name another file with --html.")
         init_workspace(made)
     note("demo", f"working in {made}")
     with as_file(files("kglink_cli") / "demo_data") as data, Workspace.open(made) as workspace:
+        _refuse_others(workspace)
         for kb in KBS:
-            _show(f"kglink add-kb {kb} {kb}.jsonl")
-            _tell(workspace.add_kb(kb, data / f"{kb}.jsonl", licence=LICENCE))
-        _show(f"kglink add-kb {DOCUMENTS} documents.jsonl --links-to {','.join(KBS)}")
-        _tell(workspace.add_kb(DOCUMENTS, data / "documents.jsonl", links_to=KBS, licence=LICENCE))
+            _show(f"kglink add-kb {kb} {SOURCES[kb]}")
+            _tell(workspace.add_kb(kb, data / SOURCES[kb], licence=LICENCE))
+        _show(f"kglink add-kb {DOCUMENTS} {SOURCES[DOCUMENTS]} --links-to {','.join(KBS)}")
+        _tell(workspace.add_kb(DOCUMENTS, data / SOURCES[DOCUMENTS], links_to=KBS, licence=LICENCE))
         _show("kglink build")
         build_with_progress(workspace)
         steps = {"build": _measured(workspace)}
@@ -86,7 +94,6 @@ def demo(
         _show(f"kglink learn {DOCUMENTS}   # what names meant in the documents of the split train")
         say(f"{workspace.learn(DOCUMENTS)} surfaces are remembered")
         steps["learn"] = _measured(workspace)
-        page = html or made / "demo.html"
         _show(f"kglink link text.txt   # and as a page: --format html -o {page}")
         source = TextInput("text.txt", (data / "text.txt").read_text(encoding="utf-8"))
         linked = list(workspace.linker().link([source]))
@@ -115,6 +122,16 @@ def demo(
         "  kglink add-kb other other.csv && kglink overlap",
         "  kglink link mytext.txt --format html -o mytext.html",
     )
+
+
+def _refuse_others(workspace: Workspace) -> None:
+    """Refuse a workspace that holds anything but the demo's KBs, from an earlier run."""
+    for kb in workspace.kbs():
+        if Path(kb.source).name != SOURCES.get(kb.name):
+            raise UsageError(
+                f"{workspace.folder} is a workspace of your own: it has the KB {kb.name!r}",
+                hint="Name a new folder with --dir, or leave it out.",
+            )
 
 
 def _trained(workspace: Workspace, job: FinetuneJob, refused: str) -> bool:

@@ -42,7 +42,7 @@ def discover(
     source: str | None = Argument(
         None, help="A file or a folder of texts; none: list what was found before."
     ),
-    kb: str | None = Option(None, help="Unknown to these KBs: a,b"),
+    kb: list[str] | None = Option(None, help="Unknown to these KBs: a,b"),
     least: float = Option(LEAST_UNKNOWN, help="Least probability that no KB has it.", min=0, max=1),
     at_least: int = Option(1, "--mentions", help="Least number of mentions to list.", min=1),
     answers: list[str] | None = Option(
@@ -53,7 +53,9 @@ def discover(
     ),
     in_terminal: bool = Option(False, "--review", help="Judge what was found, one key for each."),
     all_: bool = Option(False, "--all", help="List what was rejected too."),
-    detector: str | None = Option(None, help="What finds the mentions (`kglink plugins`)."),
+    detector: list[str] | None = Option(
+        None, help="What finds the mentions (`kglink plugins`); several: a,b."
+    ),
     space: shared.SpaceName = None,
     as_json: shared.AsJson = False,
 ) -> None:
@@ -98,7 +100,7 @@ def discover(
 
 def promote(
     context: typer.Context,
-    kb: str = Option(PROMOTED, help="The KB that they go to."),
+    kb: str = Option(PROMOTED, help="The KB that they go to; what is in another stays there."),
     as_json: shared.AsJson = False,
 ) -> None:
     """Make entities of the discoveries that were accepted: the next `kglink link` has them.

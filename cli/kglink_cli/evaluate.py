@@ -33,7 +33,7 @@ MOST_RANKS = 1_000_000
 
 def evaluate(
     context: typer.Context,
-    docs: str | None = Option(None, help="The KBs that hold the documents: a,b"),
+    docs: list[str] | None = Option(None, help="The KBs that hold the documents: a,b"),
     split: shared.JudgedSplit = None,
     kb: shared.KBNames = None,
     types: shared.Types = None,
@@ -104,8 +104,10 @@ def evaluate(
         "of every text, to this file (JSON lines).",
     ),
     against: Path | None = Option(None, help="Test the differences to what --keep wrote."),
-    comparisons: int = Option(1, min=1, help="Number of tests for the Bonferroni correction."),
-    seed: int = Option(0, min=0, help="Seed of the randomization test."),
+    comparisons: int | None = Option(
+        None, min=1, help="Number of tests for the Bonferroni correction; else 1."
+    ),
+    seed: int | None = Option(None, min=0, help="Seed of the randomization test; else 0."),
     space: shared.SpaceName = None,
     intervals: bool = Option(False, "--intervals", help="Beside each figure its 95% interval."),
     form: str = Option("table", "--format", "-f", help="table, tsv, csv, md, latex or json."),
@@ -123,6 +125,8 @@ def evaluate(
 
     predictions, candidates = _sorted(predictions, candidates, end_to_end=end_to_end)
     end_to_end |= predictions is not None
+    if as_json and form not in ("table", "json"):
+        raise UsageError(f"--json, and --format {form}", hint="Leave one of the two out.")
     as_json = as_json or form == "json"
     overlaps |= bool(overlaps_against)
     names = split_names(docs)
@@ -153,6 +157,9 @@ def evaluate(
         order = {"--rerank": rerank, "--space": space}
         refuse_ignored("where a file of answers is judged", order)
     check_rerank(rerank, found_by)
+    if not (against or overlaps_against):
+        testing = {"--comparisons": comparisons, "--seed": seed is not None}
+        refuse_ignored("without --against", testing)
     wanted = Wanted(
         keep=keep,
         against=against,
@@ -162,8 +169,8 @@ def evaluate(
         overlaps=overlaps_against if overlaps else None,
         form="table" if as_json else check_format(form),
         intervals=intervals,
-        comparisons=comparisons,
-        seed=seed,
+        comparisons=comparisons or 1,
+        seed=seed or 0,
         as_json=as_json,
     )
     kbs, ranks = split_names(kb), _ranks(k)
@@ -242,7 +249,7 @@ def _ranks(text: str) -> tuple[int, ...]:
     except ValueError as error:
         raise UsageError(f"--k {text!r} is not a list of numbers", hint=f"--k {RANKS}") from error
     if ranks[0] < 1 or ranks[-1] > MOST_RANKS:
-        raise UsageError(f"--k {text!r}: ranks are 1 to {MOST_RANKS:,}")
+        raise UsageError(f"--k {text!r}: ranks are 1 to {MOST_RANKS:,}", hint=f"--k {RANKS}")
     return ranks
 
 
@@ -252,7 +259,9 @@ def candidates(
     output: shared.PackedOutput = None,
     split: shared.JudgedSplit = None,
     kb: shared.KBNames = None,
-    k: int = Option(64, min=1, max=1000, help="Number of candidates of each KB."),
+    k: int | None = Option(
+        None, min=1, max=1000, help="Number of candidates of each KB.", show_default="64"
+    ),
     found_by: shared.FoundBy = None,
     rerank: shared.Rerank = None,
     union: list[Path] | None = Option(
@@ -277,6 +286,9 @@ def candidates(
     What kglink eval --candidates FILE judges again, and what another tool can read or order anew.
     """
     check_rerank(rerank, found_by)
+    if union:
+        finding = {"--k": k, "--found-by": found_by, "--rerank": rerank}
+        refuse_ignored("beside --union, which finds none", finding)
     flags = {"space.name": space, "link.found_by": found_by, "link.rerank_top": rerank}
     with open_workspace(context, flags) as workspace:
         names = split_names(docs)
@@ -290,7 +302,7 @@ def candidates(
                 output or sys.stdout,
                 split=split,
                 kbs=split_names(kb),
-                k=k,
+                k=k or 64,
                 union=union or (),
                 with_gold=with_gold,
                 form=output_format,

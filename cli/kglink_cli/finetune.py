@@ -88,10 +88,10 @@ def finetune(
 
     job = FinetuneJob(
         what=what,
-        source_kbs=split_names(",".join(source_kb or ())),
-        target_kbs=split_names(",".join(target_kb or ())),
+        source_kbs=split_names(source_kb),
+        target_kbs=split_names(target_kb),
         sources=sources,
-        docs=split_names(",".join(docs or ())),
+        docs=split_names(docs),
         recipe=recipe,
         changes=read_changes(changes or [], seed),
         run=run,
@@ -265,7 +265,7 @@ def _tell(done: Finetuned) -> None:
             "next", "annotate more texts and train again: the more are held back, the more is seen"
         )
         note("", f"or try it beside the space: {again} --space trial")
-        note("", f"or publish it anyway: {again} --publish")
+        note("", f"or publish it anyway: {again} --publish --space {done.space}")
         return
     if report.sources in _ALONE:
         if done.reranker is not None and done.replacement is not None:

@@ -30,7 +30,13 @@ from kglink_cli.console import (
     progress,
     say,
 )
-from kglink_cli.session import open_workspace, parse_options, ray_workers, split_names
+from kglink_cli.session import (
+    open_workspace,
+    parse_options,
+    ray_workers,
+    refuse_ignored,
+    split_names,
+)
 
 if TYPE_CHECKING:
     from kglink.sources import Problems
@@ -47,14 +53,14 @@ def add_kb(
     name: str = Argument(..., help="The KB's name: a-z, 0-9, - and _."),
     source: str = Argument(..., help="A file, a folder, or - for standard input."),
     adapter: shared.Adapter = "",
-    links_to: str | None = Option(None, help="KBs that the source's annotations mean: a,b"),
+    links_to: list[str] | None = Option(None, help="KBs that the source's annotations mean: a,b"),
     split: str = Option("", help="train, dev or test: the split of its documents."),
     split_random: str = Option(
         "",
         help="Draw this number of its mentions for train, dev and test: 6360,640,1334; other "
         "mentions are left out.",
     ),
-    split_seed: int = Option(0, help="Seed of --split-random.", min=0),
+    split_seed: int | None = Option(None, help="Seed of --split-random; else 0.", min=0),
     resolve: str = Option(
         "",
         help="How annotations name entities of those KBs: key, xref (as codes that are "
@@ -82,6 +88,10 @@ def add_kb(
     """
     flags = {"ingest.on_error": on_error, "ingest.encoding": encoding}
     on_ray = ray_workers(engine, workers, "Of a dump of MediaWiki: --set workers=N.")
+    if split_random:
+        refuse_ignored("beside --split-random", {"--split": split})
+    else:
+        refuse_ignored("without --split-random", {"--split-seed": split_seed is not None})
     with open_workspace(context, flags, create=True) as workspace:
         opened = workspace.open_source(source)
         began = time.monotonic()
@@ -103,7 +113,7 @@ def add_kb(
             options=parse_options(options),
             links_to=split_names(links_to),
             split=split,
-            split_random=read_random_split(split_random, split_seed) if split_random else None,
+            split_random=read_random_split(split_random, split_seed or 0) if split_random else None,
             resolve=resolve,
             licence=licence,
             merge=merge,
@@ -135,7 +145,10 @@ def _print_summary(added: AddedKB, seconds: float) -> None:
         note("resumed", f"after {counted(summary.resumed_from, 'record')} of an interrupted run")
     parts = [f"{summary.kb} {summary}"]
     if summary.entity_tally.seen:
-        parts += [f"{summary.with_description:,} with description", f"{summary.aliases:,} aliases"]
+        parts += [
+            f"{summary.with_description:,} with description",
+            counted(summary.aliases, "alias"),
+        ]
     if summary.documents:
         parts += [counted(summary.documents, "document"), counted(summary.mentions, "mention")]
     if summary.mapping_tally.seen:

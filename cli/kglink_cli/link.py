@@ -77,7 +77,9 @@ def link(
         "links, with more wrong ones; .7 fewer and surer ones. Else what kglink fit chose, or "
         ".3.",
     ),
-    prefer: str | None = Option(None, help="KBs that answer first where several have it: a,b"),
+    prefer: list[str] | None = Option(
+        None, help="KBs that answer first where several have it: a,b"
+    ),
     per_kb: bool = Option(False, "--per-kb", help="Also what each KB answers for itself."),
     rerank: shared.Rerank = None,
     clustered: bool = Option(False, "--cluster", help="Mentions of all texts help similar ones."),
@@ -85,7 +87,7 @@ def link(
     explain: bool = Option(False, "--explain", help="Show what speaks for each candidate."),
     rejected: bool = Option(False, "--rejected", help="Show what was not linked, and why."),
     marked: bool = Option(False, "--marked", help="Mentions are marked: [[like this]]."),
-    detector: str | None = Option(
+    detector: list[str] | None = Option(
         None, help="What finds the mentions (`kglink plugins`); several: a,b."
     ),
     options: list[str] | None = Option(
@@ -155,7 +157,7 @@ def link(
     divides = {"--engine ray": by_ray, "--part": part is not None, "--workers": (workers or 1) > 1}
     if as_json and output_format not in (None, "json"):
         raise UsageError(f"--json, and --format {output_format}", hint="Leave one of the two out.")
-    _check(sources, kb, lines, [name for name, used in divides.items() if used], output, encoding)
+    _check(sources, lines, [name for name, used in divides.items() if used], output, encoding)
     flags: dict[str, object] = {
         "ingest.on_error": on_error,
         "link.kbs": split_names(kb) or None,
@@ -295,7 +297,6 @@ def _tell_linked(mentions: int, seconds: float, output: Path | None, reader: Tex
 
 def _check(
     sources: Sequence[str],
-    kb: str | None,
     lines: bool,
     divides: Sequence[str],
     output: Path | None,
@@ -318,8 +319,6 @@ def _check(
             f"there is no file {sources[0]!r}",
             hint=f"If it is the text: echo {shlex.quote(words)} | kglink link -",
         )
-    if kb is not None and not split_names(kb):
-        raise UsageError(f"--kb {kb!r} names no KB", hint="Example: --kb a,b; without it: all.")
 
     streamed = lines and sources == [STDIN]
     if streamed and output:

@@ -135,14 +135,17 @@ def _prepare_output() -> None:
     sys.stdout = kept
 
 
-def _finish_output() -> None:
-    """Write what is left; where nobody reads on (`kglink recipes | head`) that is no error."""
+def _finish_output(*, is_told: bool = False) -> None:
+    """Write what is left; where nobody reads on (`kglink recipes | head`) that is no error.
+
+    ``is_told``: an error of the system was told, and what fails here is the same once more.
+    """
     try:
         sys.stdout.flush()
     except OSError as error:
         # What Python flushes once more at its end goes nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if not isinstance(error, BrokenPipeError):
+        if not (is_told or isinstance(error, BrokenPipeError)):
             print_error(f"standard output: {error.strerror or error}", "Is the disk full?")
             sys.exit(1)
 
@@ -164,7 +167,7 @@ def _fail(error: Exception) -> NoReturn:
         hint = "Make ingest.max_text_mb, ingest.batch_size or link.candidates smaller."
     print_error(message, hint)
     with suppress(SystemExit):  # the output may be what has failed: that was printed
-        _finish_output()
+        _finish_output(is_told=isinstance(error, OSError))
     sys.exit(code)
 
 

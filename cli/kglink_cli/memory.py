@@ -68,7 +68,7 @@ def learn(
     place of what was remembered of them. What was learnt before is counted anew with them, so
     that the order in which documents are learnt changes nothing.
     """
-    names = split_names(docs)
+    names = split_names(docs or None)
     with open_workspace(context) as workspace:
         if names:
             with progress() as tell:

@@ -31,7 +31,7 @@ from kglink_cli.overlap_review import (
     print_list,
     review,
 )
-from kglink_cli.session import open_workspace, ray_workers, split_names
+from kglink_cli.session import open_workspace, ray_workers, refuse_ignored, split_names
 
 if TYPE_CHECKING:
     from kglink.overlap.search import OverlapReport
@@ -101,7 +101,7 @@ def overlap(
     threshold: float | None = Option(
         None, help="Least score to keep a pair, -1 to 1: probability, or cosine (paper)."
     ),
-    evidence: str | None = Option(None, help="What full weighs: a,b (`kglink plugins`)."),
+    evidence: list[str] | None = Option(None, help="What full weighs: a,b (`kglink plugins`)."),
     one_to_one: bool | None = Option(
         None, "--one-to-one/--many-to-many", help="Keep an entity in one pair at most."
     ),
@@ -117,7 +117,9 @@ def overlap(
     min_probability: float | None = Option(
         None, help="Export or compare only our pairs at least this probable.", min=0, max=1
     ),
-    verdict: str | None = Option(None, help="Export only these: correct,wrong,unclear,unjudged."),
+    verdict: list[str] | None = Option(
+        None, help="Export only these: correct,wrong,unclear,unjudged."
+    ),
     author: str = Option("", help="Who judged, for SSSOM: a name, or orcid:0000-0000-0000-0000."),
     licence: str = Option("", help="Address of the licence of an exported SSSOM table."),
     as_json: shared.AsJson = False,
@@ -128,7 +130,7 @@ def overlap(
     searching: dict[str, object] = {
         "overlap.method": method,
         "overlap.threshold": threshold,
-        "overlap.evidence": split_names(evidence) if evidence is not None else None,
+        "overlap.evidence": split_names(evidence) or None,
         "overlap.one_to_one": one_to_one,
     }
     listing = {"--export": export, "--import": import_list, "--compare": compare}
@@ -142,6 +144,12 @@ def overlap(
     on_ray = ray_workers(engine, workers)
     own = {"overlap.fresh": fresh or None, "overlap.engine": on_ray or None}
     _check_together(searching | own, listing, details)
+    if method in ("paper", "names"):
+        unread = {
+            "--evidence": evidence,
+            "--threshold": method == "names" and threshold is not None,
+        }
+        refuse_ignored(f"beside --method {method}", unread)
     kbs = (left or None, right or None)
     with open_workspace(context, searching) as workspace:
         if export:
@@ -255,14 +263,14 @@ def show(
     context: typer.Context,
     left: str | None = Argument(None, help="One KB; none: all."),
     right: str | None = Argument(None, help="The other KB."),
-    verdict: str | None = Option(None, help="Only these: correct, wrong, unclear or unjudged."),
+    verdict: list[str] | None = Option(None, help="Only these: correct,wrong,unclear,unjudged."),
     stale: bool = Option(False, "--stale", help="Only verdicts that a changed text puts in doubt."),
     min_probability: float = Option(0.0, help="Only pairs at least this probable.", min=0, max=1),
     limit: int = Option(50, help="How many at most; 0: all.", min=0),
     as_json: shared.AsJson = False,
 ) -> None:
     """List overlaps that were found, with what speaks for them."""
-    verdicts = (verdict,) if verdict is not None else VERDICTS
+    verdicts = split_names(verdict) or VERDICTS
     with open_workspace(context) as workspace:
         found = workspace.overlaps(
             left, right, verdicts=verdicts, stale=stale, min_probability=min_probability

@@ -45,8 +45,8 @@ def resolve(
         help="Names, or - for names on standard input, a line each; with --column a table.",
         metavar="NAME...",
     ),
-    column: str | None = Option(
-        None, help="Resolve this column of a CSV, TSV, XLSX or Parquet file."
+    columns: list[str] | None = Option(
+        None, "--column", help="Resolve this column of a CSV, TSV, XLSX or Parquet file."
     ),
     known: list[str] | None = Option(
         None,
@@ -55,7 +55,7 @@ def resolve(
         "May be repeated.",
     ),
     output: shared.Output = None,
-    kb: str | None = Option(None, help="Only these KBs: a,b"),
+    kb: shared.KBNames = None,
     types: shared.Types = None,
     under: shared.Under = None,
     not_under: shared.NotUnder = None,
@@ -80,7 +80,8 @@ def resolve(
     from kglink.workspace.resolve import Row, cell_text, resolved_rows
 
     on_ray = ray_workers(engine, workers)
-    _check(names, column, output, as_json, on_ray=bool(on_ray))
+    column = columns[0] if columns else None
+    _check(names, columns or (), output, as_json, on_ray=bool(on_ray))
     flags = {
         "link.kbs": split_names(kb) or None,
         "link.top_k": top_k,
@@ -92,8 +93,8 @@ def resolve(
     with open_workspace(context, flags) as workspace, reserved(workspace, output, sources):
         if column is not None:
             with workspace.open_source(names[0]) as source:
-                columns = (column, *(known or ()))
-                _write_table(workspace, source, columns, threshold, output, on_ray)
+                read = (column, *(known or ()))
+                _write_table(workspace, source, read, threshold, output, on_ray)
             return
         linker = _linker(workspace)
         words = "; ".join(known or ())
@@ -122,17 +123,24 @@ def _lines(encoding: str) -> Iterator[str]:
 
 
 def _check(
-    names: Sequence[str], column: str | None, output: Path | None, as_json: bool, *, on_ray: bool
+    names: Sequence[str],
+    columns: Sequence[str],
+    output: Path | None,
+    as_json: bool,
+    *,
+    on_ray: bool,
 ) -> None:
     why = ""
-    if column is None and on_ray:
+    if not columns and on_ray:
         why = "--engine ray resolves a table, and no --column is named"
-    elif column is None and output:
+    elif not columns and output:
         why = "-o is where a table is written, and no --column is named"
-    elif column is not None and as_json:
+    elif columns and as_json:
         why = "--column resolves one table, which has no JSON"
-    elif column is not None and len(names) > 1:
+    elif columns and len(names) > 1:
         why = f"--column resolves one table, and {len(names)} were named"
+    elif len(columns) > 1:
+        why = f"--column resolves one column, and {len(columns)} were named"
     if why:
         raise UsageError(why, hint="kglink resolve --column NAME table.csv -o out.csv")
 

@@ -18,6 +18,7 @@ from kglink.workspace.outputs import cannot_write, whole_file
 from kglink_cli import shared
 from kglink_cli.console import (
     TableFormat,
+    counted,
     note,
     print_json,
     print_table,
@@ -139,7 +140,7 @@ def _facts(run: WorkspaceRun) -> dict[str, object]:
         "began": settings.started,
         "steps": f"{info.steps:,}",
         "computed on": f"{hardware.device}, {hardware.precision}, "
-        f"{hardware.threads} threads, {settings.processes} processes",
+        f"{counted(hardware.threads, 'thread')}, {counted(settings.processes, 'process')}",
         "folder": info.folder,
         "picture": picture if picture.is_file() else "none",
     }
@@ -214,7 +215,9 @@ ENDINGS: dict[str, TableFormat] = {"csv": "csv", "tex": "latex"}
 def report(
     context: typer.Context,
     runs: list[str] = Argument(..., help="The runs, as `kglink runs` names them."),
-    docs: str | None = Option(None, help="Judge on these documents: a,b (else those learnt from)."),
+    docs: list[str] | None = Option(
+        None, help="Judge on these documents: a,b (else those learnt from)."
+    ),
     split: str | None = Option(
         None, help="train, dev, test; empty: all. Else test where all documents have one, or dev."
     ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import typer
@@ -92,9 +92,18 @@ def ray_workers(engine: str, workers: int | None, hint: str = "Leave it out.") -
     return (workers or usable_cores()) if on_ray else 0
 
 
-def split_names(names: str | None) -> tuple[str, ...]:
-    """``a,b`` as a tuple, each name once."""
-    return tuple(dict.fromkeys(name.strip() for name in (names or "").split(",") if name.strip()))
+def split_names(names: Iterable[str] | str | None) -> tuple[str, ...]:
+    """``a,b`` as a tuple, each name once; an option that is repeated has several such lists.
+
+    None, an option that is not given, is no name; a list without a name is refused.
+    """
+    if names is None:
+        return ()
+    together = names if isinstance(names, str) else ",".join(names)
+    found = tuple(dict.fromkeys(name.strip() for name in together.split(",") if name.strip()))
+    if not found:
+        raise UsageError(f"{together!r} holds no name", hint="Write one, or several: a,b")
+    return found
 
 
 def limit_flags(

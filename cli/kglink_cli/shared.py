@@ -10,7 +10,7 @@ from typer import Option
 AsJson = Annotated[bool, Option("--json", help="Print JSON.")]
 Yes = Annotated[bool, Option("--yes", "-y", help="Do not ask.")]
 SpaceName = Annotated[str | None, Option("--space", help="Name of the space.")]
-KBNames = Annotated[str | None, Option("--kb", help="Only these KBs: a,b")]
+KBNames = Annotated[list[str] | None, Option("--kb", help="Only these KBs: a,b")]
 TopK = Annotated[int | None, Option("--top-k", "-k", help="Candidates for each mention.")]
 Types = Annotated[
     list[str] | None, Option("--type", help="Only entities of this type; may be repeated.")

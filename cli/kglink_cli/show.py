@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import sys
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
@@ -141,7 +142,9 @@ def explain(
     if span and not place:
         raise UsageError(f"--span {span!r} is no place", hint="Write START:END, such as 3:9.")
     if os.path.isfile(text):  # noqa: PTH113 - of a text that is no path it says no
-        raise UsageError(f"{text!r} is a file, not a text", hint=f"kglink explain - < {text}")
+        raise UsageError(
+            f"{text!r} is a file, not a text", hint=f"kglink explain - < {shlex.quote(text)}"
+        )
     words = sys.stdin.read() if text == "-" else text
     flags = {"link.top_k": top_k, "link.rerank_top": rerank, "space.name": space}
     with open_workspace(context, flags) as workspace:

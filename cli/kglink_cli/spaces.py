@@ -126,7 +126,9 @@ def spaces(
     compare: tuple[str, str] | None = Option(
         None, help="Say in what two spaces differ.", metavar="A B"
     ),
-    docs: str | None = Option(None, help="With --compare: evaluate both on these documents: a,b"),
+    docs: list[str] | None = Option(
+        None, help="With --compare: evaluate both on these documents: a,b"
+    ),
     split: shared.JudgedSplit = None,
     delete: str = Option("", help="Remove this space.", metavar="NAME"),
     yes: shared.Yes = False,
@@ -134,7 +136,10 @@ def spaces(
 ) -> None:
     """List the spaces of this workspace, show one, compare two, or delete one."""
     if sum(map(bool, (name, compare, delete))) > 1:
-        raise UsageError("one space to show, two to compare or one to delete: not several of these")
+        raise UsageError(
+            "one space to show, two to compare or one to delete: not several of these",
+            hint="One after the other, such as: kglink spaces --delete NAME",
+        )
     if docs and not compare:
         raise UsageError("--docs goes with --compare A B", hint="Of one space: `kglink eval`.")
     with open_workspace(context) as workspace:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import shutil
@@ -157,12 +158,16 @@ class SpaceFolder:
                     )
                 yield
         except OSError as error:
+            mend = (
+                "Work in a copy that lies on another disk"
+                if error.errno == errno.EROFS
+                else "If the disk is full, free some of it; if something else lies there, move it "
+                "away. Then run the same command again: it goes on where it stopped"
+            )
             raise SpaceError(
                 f"cannot write space {self.name!r}: {error.filename or self.path}: "
                 f"{error.strerror or error}",
-                hint="If the disk is full, free some of it; if something else lies there, move it "
-                "away. Then run the same command again: it goes on where it stopped. The published "
-                "version is as it was.",
+                hint=f"{mend}. The published version is as it was.",
             ) from error
 
     @contextlib.contextmanager

@@ -121,7 +121,11 @@ class Ingest:
                 f"no usable record in {self._job.source}",
                 hint="Check that the file is not empty and that --adapter fits it.",
             )
-        return self._publish()
+        try:
+            return self._publish()
+        except ShrinkError:
+            self._discard()
+            raise
 
     # ---------------------------------------------------------------------------- beginning
     def _start(self) -> IngestState:
@@ -177,6 +181,13 @@ class Ingest:
                 connection.execute(delete(kbs).where(mine))
             else:
                 connection.execute(update(kbs).where(mine).values(run=self._at.run - 1))
+
+    def _discard(self) -> None:
+        """Take away what was staged: the KB is as if the ingest had never begun."""
+        mine = ingests.c.kb_id == self._at.kb_id
+        with self._db.write() as connection:
+            connection.execute(delete(ingests).where(mine))
+        remove_hidden(self._db, self._at.kb_id)
 
     # ----------------------------------------------------------------------------- reading
     def _read(self, records: Iterable[Record]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 
 from kglink.errors import UnknownNameError, UsageError
 from kglink.linking.discovery import Discovery, discoveries, joined, unknown_mentions
@@ -147,7 +148,8 @@ def promote(
     """Make entities of what was accepted, in KB ``kb``, and index them: the next `link` has them.
 
     What was merged gives them its names; what was linked gives its names to the entity that it is.
-    What was promoted before and is accepted no longer is removed. Promoting again changes nothing.
+    What was promoted before stays in its KB, and is removed where it is accepted no longer.
+    Promoting again changes nothing.
 
     >>> [one.kb for one in workspace.promote().entities]
     ['discovered']
@@ -173,15 +175,16 @@ def promote(
     known = opened.store.get_entities([*linked, *map(EntityId.parse, kept.named)])
     given = _given_names(linked, known, kept.named)
     # What is about to be done is written down before, so that it can always be undone.
-    promoted = _together(kept.promoted, dict.fromkeys(own, (kb,)))
+    homes = dict.fromkeys(own, kb) | _places(opened, own, kept.promoted)
+    promoted = _together(kept.promoted, {name: (home,) for name, home in homes.items()})
     named = _together(kept.named, given)
     _note(opened, promoted, named)
-    entities = [_entity(name, parts) for name, parts in sorted(own.items())]
-    if entities:
-        add_kb(opened, kb, entities, merge=True, progress=progress)
-    removed = _without_refused(
-        opened, own.keys(), {**dict.fromkeys(kept.answers, (kb,)), **promoted}
-    )
+    made = sorted(EntityId(home, name) for name, home in homes.items())
+    for home, those in groupby(made, key=lambda one: one.kb):
+        entities = [_entity(name, own[name]) for _, name in those]
+        add_kb(opened, home, entities, merge=True, progress=progress)
+    places = {**dict.fromkeys(kept.answers, (kb,)), **promoted}
+    removed = _without_refused(opened, homes, places)
     renamed = []
     for name, names in named.items():
         entity = EntityId.parse(name)
@@ -192,9 +195,19 @@ def promote(
             renamed.append(entity)
             records = _read_renamed(opened, entity, linked.get(entity, ()), gone)
             add_kb(opened, entity.kb, records, merge=True, progress=progress)
-    _note(opened, {one: kbs for one, kbs in promoted.items() if one in own}, given)
+    _note(opened, {name: (home,) for name, home in homes.items()}, given)
     build_if_stale(opened)
-    return Promoted(tuple(EntityId(kb, one.key) for one in entities), tuple(renamed), removed)
+    return Promoted(tuple(made), tuple(renamed), removed)
+
+
+def _places(
+    opened: Opened, names: Iterable[str], promoted: Mapping[str, Sequence[str]]
+) -> dict[str, str]:
+    """The KB that each discovery is an entity of already."""
+    kbs = {info.name for info in opened.store.kbs()}
+    noted = [EntityId(kb, name) for name in names for kb in promoted.get(name, ()) if kb in kbs]
+    known = opened.store.get_entities(noted)
+    return {one.key: one.kb for one in reversed(noted) if one in known}
 
 
 def _together(
@@ -232,16 +245,18 @@ def _given_names(
 
 
 def _without_refused(
-    opened: Opened, accepted: Collection[str], places: Mapping[str, Sequence[str]]
+    opened: Opened, homes: Mapping[str, str], places: Mapping[str, Sequence[str]]
 ) -> tuple[EntityId, ...]:
-    """Remove the discoveries that were entities in some KBs, and are accepted no longer."""
+    """Remove the discoveries that are entities in some KBs, and are none there any longer.
+
+    ``homes``: the KB of each that is accepted.
+    """
     kbs = {info.name for info in opened.store.kbs()}
     refused = [
         EntityId(kb, one)
         for one, own in places.items()
-        if one not in accepted
         for kb in own
-        if kb in kbs
+        if kb in kbs and homes.get(one) != kb
     ]
     removed = tuple(opened.store.get_entities(refused))
     for kb in dict.fromkeys(one.kb for one in removed):

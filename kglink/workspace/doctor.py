@@ -27,6 +27,7 @@ from kglink.processor import cpu_flags
 from kglink.space.folder import SpaceFolder, space_names
 from kglink.workspace.folder import SCRATCH_FOLDER, SPACES_FOLDER, find_workspace, folder_size
 from kglink.workspace.joint_space import encoder_of, own_encoder
+from kglink.workspace.kbs import IN_MEMORY
 from kglink.workspace.opened import Opened
 from kglink.workspace.trust import asks_of, trust_command
 
@@ -128,14 +129,16 @@ def _workspace_checks(named: Path | None, *, trust: bool) -> Iterator[Check]:
             infos = opened.store.kbs()
             entities = sum(info.entities for info in infos)
             if not problems:
-                yield Check("store", "ok", f"{len(infos)} KBs, {entities:,} entities")
+                yield Check("store", "ok", f"KBs: {len(infos)}, entities: {entities:,}")
             for problem in problems:
                 is_damaged = problem.startswith("damaged")
                 yield Check("store", "bad", problem, _RESTORE if is_damaged else "")
             for info in infos:
                 if not info.licence:
                     what = f"nobody said which licence {info.name} has"
-                    fix = "Add it again with --licence NAME: nothing else will change."
+                    fix = "Add it again with --merge --licence NAME: nothing else will change."
+                    if info.adapter == IN_MEMORY:
+                        fix = "Whoever adds it can say: `add_kb(..., merge=True, licence=NAME)`."
                     yield Check("licence", "note", what, fix)
             yield from _scratch_checks(opened)
             yield from _space_checks(opened)

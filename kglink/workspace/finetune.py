@@ -80,6 +80,8 @@ class Finetuned:
     """The reranker that was trained, where it was asked for."""
     refused: str = ""
     """Why what was trained was not published; empty where nothing was against it."""
+    space: str = ""
+    """The space that it is for; empty where it is for none yet."""
 
     @property
     def before(self) -> Mapping[str, Any] | None:
@@ -244,6 +246,7 @@ def _alone(
             replacement=replacement,
             reranker=reranker,
             refused=refused,
+            space=space,
         )
 
 
@@ -399,7 +402,8 @@ def _published(
         if detector is not None and not refused:
             detector = publish_detector(target, detector)
         write_destination(report.folder, Destination.reached(space, refused))
-        return Finetuned(report, built, scoring, detector, replacement, refused=refused)
+        made = (report, built, scoring, detector, replacement)
+        return Finetuned(*made, refused=refused, space=space)
 
 
 #: How many first candidates of a mention are found at least: a right one may stand far behind.

@@ -101,7 +101,10 @@ def init_workspace(folder: Path) -> Path:
         with config.open("x", encoding="utf-8") as out:
             out.write(_NEW_CONFIG)
     except OSError as error:
-        raise UsageError(f"cannot make a workspace in {folder}: {error.strerror}") from error
+        raise UsageError(
+            f"cannot make a workspace in {folder}: {error.strerror}",
+            hint="Name a folder that is new, or in which you may write.",
+        ) from error
     return folder
 
 

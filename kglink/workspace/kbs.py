@@ -321,5 +321,7 @@ def _records(
         raise UsageError(f"NIF holds no {only}", hint="It holds documents.")
     total = opened.store.count_documents(kb, split or None)
     if not total:
-        raise UsageError(f"{kb!r} has no documents" + (f" in the split {split!r}" if split else ""))
+        which = f" in the split {split!r}" if split else ""
+        hint = "`kglink kbs` says which KBs have documents."
+        raise UsageError(f"{kb!r} has no documents{which}", hint=hint)
     return opened.store.documents(kb, split or None), total

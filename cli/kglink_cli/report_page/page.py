@@ -120,7 +120,7 @@ def _facts(run: Shape) -> dict[str, object]:
         "steps": f"{run['steps']:,}",
         "took": "not done" if run["seconds"] is None else f"{run['seconds']:,.0f} s",
         "computed on": f"{hardware['device']}, {hardware['precision']}, "
-        f"{counted(hardware['threads'], 'thread')}, {run['processes']} process(es)",
+        f"{counted(hardware['threads'], 'thread')}, {counted(run['processes'], 'process')}",
         "libraries": ", ".join(f"{name} {text}" for name, text in run["libraries"].items()),
         **{f"fingerprint of {name}": one for name, one in run.get("fingerprints", {}).items()},
         **{f"revision of {name}": one for name, one in run.get("revisions", {}).items()},

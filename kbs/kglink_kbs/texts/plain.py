@@ -81,6 +81,10 @@ def document_of_parts(
 def document(source: Source, settings: PlainSettings) -> Document:
     """A whole source as one text, with the mentions that are marked in it by hand."""
     text = source.text()
-    text, spans = parse_marked(text) if settings.marked else (text, [])
+    try:
+        text, spans = parse_marked(text) if settings.marked else (text, [])
+    except RecordError as error:
+        where = f"{source.name}, {error.where}"
+        raise RecordError(error.reason, where=where, hint=error.hint) from error
     mentions = (Mention(one.start, one.end, text[one.start : one.end]) for one in spans)
     return Document(source.name, text, tuple(mentions))
