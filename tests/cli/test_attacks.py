@@ -366,6 +366,8 @@ def test_a_source_of_one_record_does_not_empty_a_kb(
     ran = kglink("add-kb", "things", source, code=1)
     assert "would remove 2,999 of the 3,000 entities of 'things'" in ran.err
     assert "--allow-shrink" in ran.err
+    assert "unfinished" not in kglink("search", "Thing 7").err
+    assert "stopped" not in kglink("doctor").out
     (info,) = json.loads(kglink("kbs", "--json").out)
     assert info["entities"] == 3000
     assert len(kglink("export", "things").out.splitlines()) == 3000

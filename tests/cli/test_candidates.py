@@ -153,7 +153,8 @@ def test_oracles_by_the_command_line(
     names, whole, oracle = (tmp_path / f"{one}.jsonl" for one in ("names", "union", "oracle"))
     options = ("candidates", "docs", "--split", "test", "--k", "4")
     kglink(*options, "--found-by", "names", "-o", names)
-    kglink(*options, "--union", names, "--union", written, "--with-gold", "-o", whole)
+    kglink(*options[:-2], "--union", names, "--union", written, "--with-gold", "-o", whole)
+    assert "--k would change nothing" in kglink(*options, "--union", names, code=2).err
     kglink(*options, "--found-by", "names", "--with-gold", "-o", oracle)
     for one, other in zip(records_of(names), records_of(oracle), strict=True):
         assert len(one["candidates"]) <= len(other["candidates"]) <= 10

@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 from conftest import ROOT, Kglink
 
+from kglink.records import Entity
 from kglink.training.job import FinetuneJob
+from kglink.workspace import Workspace
 from kglink_cli import demo
 
 DATA = ROOT / "cli" / "kglink_cli" / "demo_data"
@@ -33,6 +35,17 @@ def steps(printed: str) -> Mapping[str, Mapping[str, float]]:
     rows = [line.split("\t") for line in rest]
     assert {row[0] for row in rows} == {*KBS, *JOINT}
     return {name: {row[0]: float(row[at]) for row in rows} for at, name in enumerate(names, 2)}
+
+
+def test_no_demo_is_made_in_what_is_somebodys_own(kglink: Kglink, tmp_path: Path) -> None:
+    (tmp_path / "demo.html").write_text("mine")
+    assert "demo.html is there already" in kglink("demo", "--dir", tmp_path, code=2).err
+    (tmp_path / "kglink.toml").touch()
+    with Workspace.open(tmp_path) as workspace:
+        workspace.add_kb("birds", [Entity("owl", "Owl")])
+    said = kglink("demo", "--dir", tmp_path, code=2).err
+    assert "it has the KB 'birds'" in said
+    assert (tmp_path / "demo.html").read_text() == "mine"
 
 
 @pytest.mark.slow

@@ -17,6 +17,7 @@ from kglink.text.fold import fold
 from kglink.workspace import Workspace
 from kglink.workspace.discover import Promoted
 from kglink.workspace.discoveries import names_of_discoveries
+from kglink.workspace.folder import PROMOTED
 from review_support import Terminal
 
 LETTERS = ROOT / "docs" / "examples" / "harbour-letters"
@@ -111,6 +112,9 @@ def test_what_was_promoted_is_taken_back_wherever_it_went(world: Path) -> None:
         workspace.promote("people")
         assert "Teague" not in names("encyclopedia:cornwall")
         assert workspace.entity(f"people:{teague}").entity.title == "Alwyn Teague"
+        # What is in a KB stays there, whatever KB is named for the rest.
+        assert [str(one) for one in workspace.promote().entities] == [f"people:{teague}"]
+        assert PROMOTED not in {kb.name for kb in workspace.kbs()}
         workspace.judge_discovery(teague, None)
         assert [str(one) for one in workspace.promote().removed] == [f"people:{teague}"]
         assert workspace.promote() == Promoted((), ())

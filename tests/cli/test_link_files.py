@@ -367,7 +367,7 @@ def test_settings_are_checked_though_all_mentions_are_given(
     ("arguments", "said"),
     [
         (["-o", "out.xml"], "out.xml names no format"),
-        (["--kb", ","], "names no KB"),
+        (["--kb", ","], "',' holds no name"),
         (["--on-error", "ignore"], "ingest.on_error"),
     ],
 )

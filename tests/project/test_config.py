@@ -54,6 +54,19 @@ def test_lists_and_tables_in_variables() -> None:
     assert settings.link.detector_settings == {"min_chars": 3}
 
 
+def test_toml_is_written_as_one_would(tmp_path: Path) -> None:
+    text = '[link]\nkbs = "doid, hp"\n[link.output_settings]\ntable.colour = "never"\n'
+    link = load_settings(write(tmp_path, text), env={}).values.link
+    assert link.kbs == ("doid", "hp")
+    assert link.output_settings == {"table.colour": "never"}
+
+
+@pytest.mark.parametrize("setting", ["link.threshold", "link.top_k", "link.output_settings"])
+def test_true_is_no_number(setting: str) -> None:
+    with pytest.raises(ConfigError, match="should not be true or false"):
+        load_settings(env={}, flags={setting: True})
+
+
 @pytest.mark.parametrize("name", [name for name, _ in all_settings()])
 def test_every_setting_has_a_description_a_variable_and_a_toml_key(name: str) -> None:
     section, _, key = name.partition(".")

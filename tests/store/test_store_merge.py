@@ -102,5 +102,11 @@ def test_the_revision_that_took_an_entity_away_is_known_until_it_comes_back(stor
 def test_a_refused_update_takes_nothing_away(store: Store) -> None:
     store.ingest(job(), [entity(str(number)) for number in range(300)])
     with pytest.raises(ShrinkError):
-        store.ingest(job(fingerprint="2"), [entity("0")])
+        store.ingest(job(fingerprint="2"), [entity("0", title="Another")])
     assert store.removed_in(EntityId("kb", "1")) is None
+    assert store.kb("kb").complete
+    assert not store.check()
+    # The next one begins anew, and what was refused has left nothing.
+    assert str(store.ingest(job(fingerprint="2", allow_shrink=True), [entity("0")])) == (
+        "+0 ~0 -299 =1"
+    )
