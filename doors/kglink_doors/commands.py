@@ -6,6 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Awaitable, Callable, MutableMapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -119,7 +120,8 @@ def mcp(
                 config = uvicorn.Config(
                     _with_token(app, token) if token else app, log_level="warning", access_log=False
                 )
-                uvicorn.Server(config).run(sockets=[listening])
+                with suppress(KeyboardInterrupt):  # raised once more when it has ended
+                    uvicorn.Server(config).run(sockets=[listening])
         else:
             # The command line keeps standard output under another descriptor than the transport
             # takes it from; all else, such as Python's ``print``, goes to standard error.

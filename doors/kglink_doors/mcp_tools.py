@@ -12,7 +12,8 @@ from typing import Annotated, Any
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ResourceError, ToolError
 from mcp.server.mcpserver.resources import ResourceSecurity
-from mcp.types import CallToolResult, TextContent, ToolAnnotations
+from mcp.shared.exceptions import MCPError
+from mcp.types import INVALID_PARAMS, CallToolResult, TextContent, ToolAnnotations
 from pydantic import Field
 
 from kglink.errors import KglinkError
@@ -83,6 +84,13 @@ class KglinkServer(MCPServer[Any]):
         """Read a resource."""
         with _plain_errors(ResourceError):
             return await super().read_resource(*arguments, **options)
+
+    async def get_prompt(self, *arguments: Any, **options: Any) -> Any:
+        """Get a prompt."""
+        try:
+            return await super().get_prompt(*arguments, **options)
+        except ValueError as error:  # an unknown one, or what it needs is missing
+            raise MCPError(INVALID_PARAMS, str(error)) from error
 
 
 def make_server(workspace: Workspace) -> KglinkServer:
@@ -158,7 +166,7 @@ class Tools:
             name, context or None, kbs=kbs, types=types, threshold=threshold
         )
         if found is None:
-            return _answer({"status": "new", "candidates": []}, "an empty name means nothing", ())
+            raise ToolError("the name is empty, and means nothing")
         lines = (f"{one.id} {one.title}" for one in found.candidates)
         why = "; ".join(found.why)
         head = f"{found.name}: {found.status}, {found.probability:.2f} probable; {why}"

@@ -54,11 +54,14 @@ def is_locked(path: Path) -> bool:
     """Whether a process holds the lock of a file now."""
     if not path.is_file():
         return False
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)  # its disk may be read-only
     try:
-        with file_lock(path):
-            return False
-    except LockedError:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
         return True
+    finally:
+        os.close(descriptor)
+    return False
 
 
 def _acquired(path: Path, deadline: float, busy: Exception) -> int:

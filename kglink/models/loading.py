@@ -218,6 +218,8 @@ def _library(
         copy = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kglink-model-")))
         check_folder(folder)
         for name in dict.fromkeys(("", *folders)):
+            if Path(name).name != name or name == "..":  # nothing is written elsewhere
+                raise ModelError(f"{folder}: names a folder elsewhere, {name!r}")
             (copy / name).mkdir(exist_ok=True)
             own = [path for path in weights if path.parent == folder / name]
             _fill(copy / name, folder / name, own)

@@ -21,6 +21,8 @@ _KNOWN = frozenset(
     | {"LogitScore"}
 )
 _FIRST = frozenset({"Transformer", "StaticEmbedding"})
+#: Of a folder, in characters; no disk takes longer ones.
+_LONGEST_NAME = 255
 _CLASS = re.compile(r"sentence_transformers(?:\.\w+)*\.(\w+)")
 _ACTIVATION = re.compile(r"torch\.nn\.modules\.(activation|linear)\.\w+")
 #: What the library writes of an encoder that reads plain texts; other settings may change more.
@@ -125,7 +127,8 @@ def read_chain(folder: Path) -> ModuleChain:
 
 def _module(path: Path, name: str, place: str) -> Module:
     place = "" if place == "." else place
-    if place and (Path(place).name != place or "\0" in place):
+    is_here = place != ".." and Path(place).name == place and "\0" not in place
+    if place and not (is_here and len(place) <= _LONGEST_NAME):
         raise ModelError(f"{path}: names a folder elsewhere, {shown(place)}")
     found = _CLASS.fullmatch(name)
     if found is None or found[1] not in _KNOWN:
@@ -140,7 +143,7 @@ def _module(path: Path, name: str, place: str) -> Module:
         raise ModelError(f"{own}: pooling {shown(str(modes))} is not supported")
     if kind == "Dense":
         width, activation = settings.get("out_features"), settings.get("activation_function", "")
-        if not isinstance(width, int) or not 0 < width <= 1 << 16:
+        if type(width) is not int or not 0 < width <= 1 << 16:
             raise ModelError(f"{own}: out_features is {shown(width)}, no width of a vector")
         if activation and not _ACTIVATION.fullmatch(str(activation)):
             raise ModelError(f"{own}: {shown(activation)} is no activation function of torch")
@@ -165,7 +168,7 @@ def _sentence_config(folder: Path) -> tuple[Prompts, int | None]:
     prompts = {name: text or "" for name, text in given.items()}
     if default is not None and default not in prompts:
         raise ModelError(f"{path}: default_prompt_name is {shown(default)}, no name of a prompt")
-    if dim is not None and not (isinstance(dim, int) and dim > 0):
+    if dim is not None and not (type(dim) is int and dim > 0):
         raise ModelError(f"{path}: truncate_dim is {shown(dim)}, no length of a vector")
     query = prompts.get("query", "")
     document = next((prompts[k] for k in ("document", "passage", "corpus") if k in prompts), "")

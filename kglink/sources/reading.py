@@ -5,15 +5,23 @@ Every step of linking reads the texts. The store checks names.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from kglink.errors import KglinkError, RecordError, SourceError
-from kglink.records import Document, Entity, Record
+from kglink.records import Alias, CodeMapping, Document, Entity, Record
 from kglink.sources.source import Source
 from kglink.sources.values import Problems, text_too_long
 
 _MOST_SHOWN = 40
 _MOST_REASON = 200
+MADE_OF = "A KB is made of Entity, Document and CodeMapping records."
+#: The fields of each kind of record that are texts.
+_TEXTS: Mapping[type[Record], Sequence[str]] = {
+    Entity: ("key", "title", "description", "type", "url", "language"),
+    Document: ("id", "text", "title"),
+    CodeMapping: ("subject", "object"),
+}
 
 
 def read_records(
@@ -28,20 +36,62 @@ def read_records(
     """
     number = 0
     try:
-        for number, record in enumerate(read(source, problems), 1):  # noqa: B007 - told below
+        for number, record in enumerate(read(source, problems), 1):
+            if wrong := malformed(record):
+                raise SourceError(
+                    f"{source.label}: record {number:,} of {reader}: {wrong.what}",
+                    hint=f"This is a mistake of the reader. {wrong.fix}",
+                )
             if bad := _beyond_limits(record, source):
                 problems.report(bad)
             else:
                 yield record
     except (KglinkError, OSError, MemoryError):
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         behind = f", behind record {number:,}" if number else ""
         reason = f"{type(error).__name__}: {error}".removesuffix(": ")[:_MOST_REASON]
         raise SourceError(
             f"{source.label}{behind}: {reader} failed with {reason}",
             hint="This is a mistake of the reader: --on-error stop and --debug show where.",
         ) from error
+
+
+class Malformed(NamedTuple):
+    """What is wrong with a record as a program made it, and how to mend that."""
+
+    what: str
+    fix: str
+
+
+def malformed(record: object) -> Malformed | None:
+    """What is wrong with the types of a record, if anything is."""
+    names = next((names for kind, names in _TEXTS.items() if isinstance(record, kind)), None)
+    if names is None:
+        return Malformed(f"it is of the type {type(record).__name__}", MADE_OF)
+    for name in names:
+        if type(value := getattr(record, name)) is not str:
+            fix = "Leave out what is not there." if value is None else "Write it as a str."
+            return Malformed(f"the {name} is of the type {type(value).__name__}", fix)
+    return _malformed_parts(record) if isinstance(record, Entity) else None
+
+
+def _malformed_parts(entity: Entity) -> Malformed | None:
+    of = f"of entity {entity.key!r}"
+    for field in ("xrefs", "parents"):
+        if isinstance(one := getattr(entity, field), str):
+            return Malformed(f"the {field} {of} are one str", f"Write it as ({one!r},).")
+    if not isinstance(entity.popularity, int | float):
+        kind = type(entity.popularity).__name__
+        return Malformed(f"the popularity {of} is of the type {kind}", "Write it as a number.")
+    for alias in entity.aliases:
+        if not isinstance(alias, Alias):
+            fix = f"Write it as Alias({alias!r}), in a tuple."
+            return Malformed(f"an alias {of} is of the type {type(alias).__name__}", fix)
+        if type(alias.surface) is not str:
+            kind = type(alias.surface).__name__
+            return Malformed(f"the surface of an alias {of} is of the type {kind}", "Leave it out.")
+    return None
 
 
 def _beyond_limits(record: Record, source: Source) -> RecordError | None:

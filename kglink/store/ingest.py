@@ -117,10 +117,7 @@ class Ingest:
             raise
         if not any(tally.seen for tally in self._at.tallies):
             self._forget()
-            raise SourceError(
-                f"no usable record in {self._job.source}",
-                hint="Check that the file is not empty and that --adapter fits it.",
-            )
+            raise _nothing_usable(self._job)
         try:
             return self._publish()
         except ShrinkError:
@@ -289,6 +286,14 @@ class Ingest:
                         )
             tallies.append(tally + Tally(removed=gone))
         return tuple(tallies)
+
+
+def _nothing_usable(job: IngestJob) -> SourceError:
+    bad, hint = "", "Check that the file is not empty and that --adapter fits it."
+    if job.problems.counts:
+        bad = f": of {job.problems.total:,} bad records the first is {job.problems.examples[0]}"
+        hint = "Without --on-error skip the first is shown with what mends it."
+    return SourceError(f"no usable record in {job.source}{bad}", hint=hint)
 
 
 # --------------------------------------------------------------------------------- state

@@ -129,7 +129,11 @@ def _workspace_checks(named: Path | None, *, trust: bool) -> Iterator[Check]:
             infos = opened.store.kbs()
             entities = sum(info.entities for info in infos)
             if not problems:
-                yield Check("store", "ok", f"{len(infos)} KB{'s' * (len(infos) != 1)}, {entities:,} entities")
+                yield Check(
+                    "store",
+                    "ok",
+                    f"{len(infos)} KB{'s' * (len(infos) != 1)}, {entities:,} entities",
+                )
             for problem in problems:
                 is_damaged = problem.startswith("damaged")
                 yield Check("store", "bad", problem, _RESTORE if is_damaged else "")

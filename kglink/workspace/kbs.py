@@ -13,9 +13,10 @@ from uuid import uuid4
 
 from kglink.errors import UsageError
 from kglink.plugins import WritesRecords
-from kglink.records import Alias, CodeMapping, Document, Entity, OnProgress, Progress, Record, Split
+from kglink.records import CodeMapping, Document, Entity, OnProgress, Progress, Record, Split
 from kglink.shown import ShownList
 from kglink.sources import OnNote, Problems, Source, read_records
+from kglink.sources.reading import MADE_OF, malformed
 from kglink.store import IngestJob, IngestSummary, KBInfo, Resolve
 from kglink.workspace.folder import SCRATCH_FOLDER, check_known, named
 from kglink.workspace.kept_options import SPLITS, RandomSplit, how_to_read
@@ -24,13 +25,6 @@ from kglink.workspace.outputs import opened_output
 
 #: What `AddedKB.adapter` says of records that no adapter has read.
 IN_MEMORY = "memory"
-
-#: The fields of each kind of record that are texts.
-_TEXTS: Mapping[type[Record], Sequence[str]] = {
-    Entity: ("key", "title", "description", "type", "url", "language"),
-    Document: ("id", "text", "title"),
-    CodeMapping: ("subject", "object"),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,41 +191,15 @@ def add_kb(
 
 
 def _checked_records(records: Iterable[Record]) -> Iterator[Record]:
-    made_of = "A KB is made of Entity, Document and CodeMapping records."
     if not isinstance(records, Iterable):
-        raise UsageError(f"a KB is not read from the type {type(records).__name__}", hint=made_of)
+        raise UsageError(f"a KB is not read from the type {type(records).__name__}", hint=MADE_OF)
     number = 0
     for number, record in enumerate(records, 1):
-        if not isinstance(record, Entity | Document | CodeMapping):
-            kind = type(record).__name__
-            raise UsageError(f"record {number:,} is of the type {kind}", hint=made_of)
-        names = next(names for kind, names in _TEXTS.items() if isinstance(record, kind))
-        for name in names:
-            kind = type(getattr(record, name)).__name__
-            if kind != "str":
-                hint = (
-                    "Leave out what is not there." if kind == "NoneType" else "Write it as a str."
-                )
-                what = f"record {number:,}: the {name} is of the type {kind}"
-                raise UsageError(what, hint=hint)
-        if isinstance(record, Entity):
-            _check_names(record)
+        if wrong := malformed(record):
+            raise UsageError(f"record {number:,}: {wrong.what}", hint=wrong.fix)
         yield record
     if not number:
-        raise UsageError("no record was given", hint=made_of)
-
-
-def _check_names(entity: Entity) -> None:
-    for field in ("xrefs", "parents"):
-        one = getattr(entity, field)
-        if isinstance(one, str):
-            hint = f"Write it as ({one!r},)."
-            raise UsageError(f"the {field} of entity {entity.key!r} are one str", hint=hint)
-    for alias in entity.aliases:
-        if not isinstance(alias, Alias):
-            kind = type(alias).__name__
-            hint = f"Write it as Alias({alias!r}), in a tuple."
-            raise UsageError(f"an alias of entity {entity.key!r} is of the type {kind}", hint=hint)
+        raise UsageError("no record was given", hint=MADE_OF)
 
 
 def _resolve(resolve: str, links_to: Sequence[str]) -> Resolve:

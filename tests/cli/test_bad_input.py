@@ -163,9 +163,10 @@ def test_texts_that_are_no_texts(kglink: Kglink, demo: Path, tmp_path: Path) -> 
     (tmp_path / "marked").mkdir()
     (tmp_path / "marked" / "a.txt").write_text("An [[owl]].")
     (tmp_path / "marked" / "b.txt").write_text("An [[open mark.")
-    assert "b.txt, character 4 (line 1)" in kglink(
-        *("link", tmp_path / "marked", "--marked"), code=1
-    ).err
+    assert (
+        "b.txt, character 4 (line 1)"
+        in kglink(*("link", tmp_path / "marked", "--marked"), code=1).err
+    )
     spans = {"id": "x", "text": "Heron", "entities": [{"start": 0, "end": 99}]}
     assert "line 1" in kglink("link", "-", stdin=json.dumps(spans), code=1).err
     entities = tmp_path / "entities.jsonl"

@@ -244,7 +244,7 @@ def chosen(workspace: Workspace, text: str) -> list[str]:
 
 def test_records_in_memory_are_checked(tmp_path: Path) -> None:
     with Workspace.open(tmp_path, create=True) as workspace:
-        with pytest.raises(UsageError, match="record 2 is of the type dict"):
+        with pytest.raises(UsageError, match="record 2: it is of the type dict"):
             workspace.add_kb("x", [Entity("1", "T"), {"id": 2}])  # type: ignore[list-item]  # wrong
         with pytest.raises(UsageError, match="no adapter"):
             workspace.add_kb("x", [Entity("1", "T")], adapter="csv")

@@ -23,12 +23,12 @@ from kglink.workspace.link import found_shape
 from kglink_doors.serve.batches import LinkOptions
 from kglink_doors.serve.errors import error_shape, parsed
 from kglink_doors.serve.guard import Refused
-from kglink_doors.serve.served import Served, served
+from kglink_doors.serve.served import Served, known_parameters, served
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
-router = APIRouter()
+router = APIRouter(dependencies=[Depends(known_parameters)])
 Here = Annotated[Served, Depends(served)]
 Names = Annotated[list[str], Query(default_factory=list)]
 #: Lines that are linked together while more of them come.

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from importlib.metadata import version
 from importlib.resources import files
@@ -142,7 +143,10 @@ async def _answered(request: Request, error: Exception) -> Response:
         case RequestValidationError():
             first = error.errors()[0]
             what = f"{'.'.join(map(str, first['loc'])) or 'the request'}: {first['msg']}"
-            status, shape = 422, {"error": what, "fix": f"GET /openapi.json describes {asked}."}
+            fix = f"GET /openapi.json describes {asked}."
+            if first["loc"] == ("body",) and "json" not in request.headers.get("content-type", ""):
+                what, fix = "the body is not sent as JSON", "Send content-type: application/json."
+            status, shape = 422, {"error": what, "fix": fix}
         case HTTPException():  # no such route or method
             fix, headers = "GET /openapi.json lists what there is.", error.headers
             status, shape = error.status_code, {"error": f"{asked}: {error.detail}", "fix": fix}
@@ -165,7 +169,7 @@ async def _answered(request: Request, error: Exception) -> Response:
     return JSONResponse(shape, status, headers=headers)
 
 
-#: Seconds that requests at work have left once the server is told to end.
+#: Seconds that requests at work have left at least once the server is told to end.
 _GRACE = 30
 #: Seconds after which a thread that links lets the one that reads requests run: it reads them one
 #: system call at a time, and after each would wait for Python's usual 5 ms.
@@ -221,11 +225,12 @@ def run(
         server_header=False,
         http=_hears(limits.seconds),
         timeout_keep_alive=30,
-        timeout_graceful_shutdown=_GRACE,
+        timeout_graceful_shutdown=max(_GRACE, math.ceil(limits.seconds) + 1),
         h11_max_incomplete_event_size=64 * 1024,
     )
     tell(address(listening, host))
-    with listening:
+    # The server raises the signal that ended it once more, when all is answered.
+    with listening, suppress(KeyboardInterrupt):
         _Server(config, ending).run(sockets=[listening])
 
 

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
@@ -22,8 +22,9 @@ from kglink.workspace.memory import correct_and_tell
 from kglink_doors.serve.answers import Body, Here, Names, json_response
 from kglink_doors.serve.errors import TakenError, patiently
 from kglink_doors.serve.jobs import Job, report_path
+from kglink_doors.serve.served import known_parameters
 
-router = APIRouter()
+router = APIRouter(dependencies=[Depends(known_parameters)])
 #: Seconds that whoever corrects waits for it to be learnt.
 _LEARNING = 3.0
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 OPEN = frozenset({"/", "/page.css", "/page.js", "/health"})
 _TOO_LARGE, _BUSY = 413, 503
 #: Refusals that are known before the body has come.
-_BEFORE_THE_BODY = (401, 403, _TOO_LARGE, 421)
+_BEFORE_THE_BODY = (401, 403, _TOO_LARGE, 415, 421)
 #: Seconds and bytes of a body that is too large, before its sender gets an answer.
 _READING_AWAY, _MOST_READ_AWAY = 2.0, 64 * 2**20
 #: Seconds after which whoever waits for a body looks whether the server ends.
@@ -93,7 +93,9 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        began = time.perf_counter()
+        began, method = time.perf_counter(), scope["method"]
+        if method == "HEAD":  # the answer to GET; what sends it leaves out the body
+            scope = {**scope, "method": "GET"}
         answer = _Response(send, self._more_headers(scope))
         own = 0  # strangers take no place of those who may ask
         try:
@@ -121,11 +123,11 @@ class Guard:
             self._at_work -= own
             seconds = time.perf_counter() - began
             route = getattr(scope.get("route"), "path", "none")
-            self._metrics.request(scope["method"], route, answer.status, seconds)
+            self._metrics.request(method, route, answer.status, seconds)
             if self._log:
                 line = {
                     "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-                    "method": scope["method"],
+                    "method": method,
                     "path": printable_line(scope["path"]),
                     "status": answer.status,
                     "seconds": round(seconds, 4),
@@ -148,9 +150,11 @@ class Guard:
             return Refused(401, "the token is missing or wrong", "Authorization: Bearer TOKEN")
         if method not in _SAFE and not _is_reconciliation(path):
             origin = headers.get("origin")
-            foreign = origin is not None and _parts_of(origin).netloc != headers.get("host")
-            if foreign or headers.get("sec-fetch-site") in ("cross-site", "same-site"):
-                return Refused(403, "a page of another site asks", "Ask from the server's page.")
+            site = headers.get("sec-fetch-site")  # said by browsers, which no page can change
+            here = site == "same-origin" or origin is None or _is_at(origin, headers)
+            if not here or site in ("cross-site", "same-site"):
+                fix = "Ask from the server's page; a proxy before it hands on the header Host."
+                return Refused(403, "a page of another site asks", fix)
         return None
 
     def _of_too_much(self, scope: Scope, headers: Mapping[str, str]) -> Refused | None:
@@ -159,6 +163,9 @@ class Guard:
         reads = scope["method"] in _SAFE or path.startswith(_READING)
         if self._limits.read_only and not reads:
             return Refused(403, "this server changes nothing", "It was started with --read-only.")
+        is_packed = headers.get("content-encoding", "identity") != "identity"
+        if is_packed and not path.startswith("/kbs/"):
+            return Refused(415, "the body is packed", "Send it as it is.")
         most = self._limits.bytes_of(path)
         length = headers.get("content-length", "0")
         if most and length.isdecimal() and int(length[:15]) > most:
@@ -184,6 +191,13 @@ class Guard:
                     "vary": "origin",
                 }
         return more
+
+
+def _is_at(origin: str, headers: Mapping[str, str]) -> bool:
+    """Whether a page is of the host that is asked; the usual port may be left out."""
+    page, host = origin.lower(), headers.get("host", "").lower()
+    usual = {"https": ":443", "http": ":80"}.get(_parts_of(page).scheme, "")
+    return _parts_of(page).netloc.removesuffix(usual) == host.removesuffix(usual)
 
 
 def _is_reconciliation(path: str) -> bool:

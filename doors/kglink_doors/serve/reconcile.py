@@ -129,6 +129,7 @@ Service = Annotated[NamedKB, Depends(NamedKB)]
 
 
 @router.options("/reconcile")
+@router.options("/reconcile/", include_in_schema=False)
 @router.options("/reconcile/{rest:path}")
 async def options(rest: str = "") -> Response:
     """What a browser asks before a page of another site may ask."""
@@ -175,7 +176,9 @@ def propose(service: Service, type: str = "") -> Response:  # noqa: A002 - the A
 
 
 @router.get("/reconcile")
+@router.get("/reconcile/", include_in_schema=False)
 @router.get("/reconcile/{kb}")
+@router.get("/reconcile/{kb}/", include_in_schema=False)
 async def reconcile(
     service: Service, queries: str | None = None, extend: str | None = None
 ) -> Response:
@@ -184,7 +187,9 @@ async def reconcile(
 
 
 @router.post("/reconcile")
+@router.post("/reconcile/", include_in_schema=False)
 @router.post("/reconcile/{kb}")
+@router.post("/reconcile/{kb}/", include_in_schema=False)
 async def reconcile_form(request: Request, service: Service) -> Response:
     """The same, asked by a form."""
     try:

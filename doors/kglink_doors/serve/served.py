@@ -15,10 +15,11 @@ from typing import TypeVar, cast
 
 from anyio import to_thread
 from fastapi import Request
+from fastapi.dependencies.models import Dependant
 
 from kglink import Workspace
 from kglink.config import CONFIG_FILE
-from kglink.errors import StoreError
+from kglink.errors import StoreError, UnknownNameError, UsageError
 from kglink.text.printable import printable_line
 from kglink.workspace.memory import learn_corrections
 from kglink_doors.listening import Limits
@@ -152,6 +153,22 @@ class Served:
             if time.monotonic() > until:
                 raise TimeoutError
             yield one
+
+
+def _parameters(dependant: Dependant) -> Iterator[str]:
+    yield from (one.alias for one in dependant.query_params)
+    for inner in dependant.dependencies:
+        yield from _parameters(inner)
+
+
+def known_parameters(request: Request) -> None:
+    """Refuse what the query names and the route does not know; a dependency of routes."""
+    route = request.scope["route"]
+    known = list(_parameters(route.dependant))
+    for name in request.query_params:
+        if name not in known:
+            error = UnknownNameError(f"parameter of {route.path}", name, known)
+            raise UsageError(error.message, hint=error.hint)
 
 
 async def served(request: Request) -> Served:
