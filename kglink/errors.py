@@ -25,10 +25,13 @@ RunWarning                  a warning, no error: a training run that cannot be r
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 #: A list of what exists helps only while it can be read at a glance.
 MOST_NAMES = 20
+#: Characters of an error of somebody else's that are shown.
+_MOST_REASON = 200
 
 
 class KglinkError(Exception):
@@ -83,6 +86,21 @@ class UnknownNameError(UsageError):
 
 class PluginError(UsageError):
     """A plugin that cannot be registered, found or loaded."""
+
+
+@contextmanager
+def errors_of(plugin: str) -> Iterator[None]:
+    """Whatever a plugin raises of its own becomes a `PluginError` that names it."""
+    try:
+        yield
+    except (KglinkError, OSError, MemoryError):
+        raise
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}".removesuffix(": ")[:_MOST_REASON]
+        raise PluginError(
+            f"{plugin} failed with {reason}",
+            hint="This is a mistake of the plugin: --debug shows where.",
+        ) from error
 
 
 class SourceError(KglinkError):

@@ -25,6 +25,7 @@ from kglink.workspace.outputs import (
     PACKED,
     cannot_write,
     checked_output,
+    export_links,
     naming_full_disk,
     whole_file,
 )
@@ -130,12 +131,12 @@ class Output(NamedTuple):
     def write(self, link: LinkRest) -> None:
         """Write everything that ``link`` gives, except for documents that are written already."""
         if self.path is None:
-            self.exporter.export(link(()), sys.stdout)
+            export_links(self.exporter, link(()), sys.stdout)
         elif self.format == RESUMABLE and self.path.suffix.lower() not in PACKED:
             _write_resumable(self.path, self.exporter, self.made_by, link)
         else:
             with whole_file(self.workspace, self.path) as out:
-                self.exporter.export(link(()), out)
+                export_links(self.exporter, link(()), out)
 
 
 def after(
@@ -185,7 +186,7 @@ def _write_resumable(output: Path, exporter: Exporter, made_by: object, link: Li
         if written:
             note("resumed", f"after {counted(len(written), 'document')} of an interrupted run")
         with io.TextIOWrapper(raw, encoding="utf-8", newline="\n") as out:
-            exporter.export(link(written), out)
+            export_links(exporter, link(written), out)
     try:
         replace_file(draft, output.resolve())
     except OSError as error:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from kglink.arrays import FloatArray
-from kglink.errors import PluginError
+from kglink.errors import PluginError, errors_of
 from kglink.linking.kinds import EvidenceKind
 from kglink.plugins import CandidateEvidence
 from kglink.records import Ranking
@@ -25,7 +25,8 @@ class AskedKind:
 
     def values(self, rankings: Sequence[Ranking]) -> list[FloatArray]:
         """For each mention of one text the values of its candidates."""
-        given = [np.asarray(one, dtype=np.float32) for one in self.plugin.values(rankings)]
+        with errors_of(f"evidence {self.kind.name!r}"):
+            given = [np.asarray(one, dtype=np.float32) for one in self.plugin.values(rankings)]
         if len(given) != len(rankings):
             raise self._broken(f"{len(rankings)} mentions were given, {len(given)} came back")
         for ranking, values in zip(rankings, given, strict=True):

@@ -10,7 +10,9 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from operator import index
 
+from kglink.errors import PluginError, errors_of
 from kglink.plugins import Detector, ReadingDetector
 from kglink.records import Span
 from kglink.text.abbreviations import long_forms
@@ -33,12 +35,7 @@ _PAIRS = {"(": ")", "[": "]", "{": "}"}
 
 def proposals_of(texts: Sequence[str], detectors: Mapping[str, Detector]) -> list[list[Span]]:
     """The `proposals` of each of some texts, which a detector may read together."""
-    by_detector = {
-        name: detector.detect_all(texts)
-        if isinstance(detector, ReadingDetector)
-        else [detector.detect(text) for text in texts]
-        for name, detector in detectors.items()
-    }
+    by_detector = {name: _detected(name, one, texts) for name, one in detectors.items()}
     witnesses = {
         name: log_odds(unproposed)
         for name, detector in detectors.items()
@@ -48,6 +45,37 @@ def proposals_of(texts: Sequence[str], detectors: Mapping[str, Detector]) -> lis
         _proposals(text, {name: spans[at] for name, spans in by_detector.items()}, witnesses)
         for at, text in enumerate(texts)
     ]
+
+
+def _detected(name: str, detector: Detector, texts: Sequence[str]) -> list[list[Span]]:
+    """What a detector proposes, which may be a plugin of anybody's."""
+    with errors_of(f"detector {name!r}"):
+        found = (
+            detector.detect_all(texts)
+            if isinstance(detector, ReadingDetector)
+            else map(detector.detect, texts)
+        )
+        return [
+            [_checked(name, span, text) for span in spans]
+            for text, spans in zip(texts, found, strict=True)
+        ]
+
+
+def _checked(name: str, span: Span, text: str) -> Span:
+    """A span with offsets that Python counts by: arrays have numbers of their own."""
+    if not isinstance(span, Span):
+        raise PluginError(
+            f"detector {name!r} gave the type {type(span).__name__}",
+            hint="A detector gives a Span for each place.",
+        )
+    if type(span.start) is not int or type(span.end) is not int:
+        span = replace(span, start=index(span.start), end=index(span.end))
+    if not (0 <= span.start < span.end <= len(text) and 0 <= span.score <= 1):
+        raise PluginError(
+            f"detector {name!r} gave {span} of a text of {len(text):,} characters",
+            hint="A place lies within the text, and its score is a probability.",
+        )
+    return span
 
 
 def proposals(text: str, detectors: Mapping[str, Detector]) -> list[Span]:

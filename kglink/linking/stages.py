@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from kglink.errors import PluginError, UsageError
+from kglink.errors import PluginError, UsageError, errors_of
 from kglink.plugins import Clusterer, OffersSettings, Reranker
 from kglink.records import Ranking
 
@@ -30,7 +30,9 @@ class Stage:
         if not rankings:
             return []
         heads = self._heads(rankings)
-        return self._merged(rankings, heads, self.plugin.rank(heads))
+        with errors_of(self.name):
+            answers = self.plugin.rank(heads)
+        return self._merged(rankings, heads, answers)
 
     def alternatives(
         self, rankings: Sequence[Ranking]

@@ -291,8 +291,9 @@ class Ingest:
 def _nothing_usable(job: IngestJob) -> SourceError:
     bad, hint = "", "Check that the file is not empty and that --adapter fits it."
     if job.problems.counts:
-        bad = f": of {job.problems.total:,} bad records the first is {job.problems.examples[0]}"
-        hint = "Without --on-error skip the first is shown with what mends it."
+        first, *mend = job.problems.examples[0].splitlines()
+        bad = f"; bad records: {job.problems.total:,}, such as {first}"
+        hint = " ".join(mend).strip() or hint
     return SourceError(f"no usable record in {job.source}{bad}", hint=hint)
 
 

@@ -38,6 +38,7 @@ from kglink.shown import ShownList
 from kglink.workspace.folder import named
 from kglink.workspace.link_setup import token_search_of
 from kglink.workspace.opened import Opened, make_room
+from kglink.workspace.outputs import export_links
 from kglink.workspace.spaces import answers, build_if_stale
 
 if TYPE_CHECKING:
@@ -406,7 +407,7 @@ class LinesJob(LinkerJob):
         """The answers to a chunk of texts."""
         documents = self.job.link(texts)
         out = io.StringIO(newline="\n")
-        self.exporter.export(documents, out)
+        export_links(self.exporter, documents, out)
         mentions = sum(len(document.links) for document in documents)
         return ChunkLines(out.getvalue().encode(), mentions)
 

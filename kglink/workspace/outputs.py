@@ -7,16 +7,18 @@ import errno
 import gzip
 import io
 import lzma
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, TextIO, cast
 
-from kglink.errors import UsageError
+from kglink.errors import PluginError, UsageError, errors_of
 from kglink.files.atomic import atomic_file, sweep_drafts
 from kglink.workspace.folder import OWNED
 
 if TYPE_CHECKING:
+    from kglink.plugins import Exporter
+    from kglink.records import LinkedDocument
     from kglink.workspace.opened import Opened
 
 #: Endings of files that are packed as they are written.
@@ -52,6 +54,26 @@ def checked_output(opened: Opened, path: Path) -> Path:
             hint="Name another file.",
         )
     return target
+
+
+def export_links(exporter: Exporter, documents: Iterable[LinkedDocument], out: TextIO) -> None:
+    """Write links; an error of the exporter names it, one of linking stays as it is."""
+    of_linking: list[Exception] = []
+
+    def given() -> Iterator[LinkedDocument]:
+        try:
+            yield from documents
+        except Exception as error:
+            of_linking.append(error)
+            raise
+
+    try:
+        with errors_of(f"exporter {type(exporter).__name__}"):
+            exporter.export(given(), out)
+    except PluginError:
+        if of_linking:
+            raise of_linking[0] from None
+        raise
 
 
 @contextmanager

@@ -36,6 +36,8 @@ def form(**fields: object) -> bytes:
 
 def test_the_manifest(server: Server) -> None:
     told = server.ask("GET", "/reconcile/lanternfall").json
+    assert server.ask("GET", "/reconcile/lanternfall/").json == told
+    assert server.ask("GET", "/reconcile/").status == 200
     assert told["versions"] == ["0.2"]
     assert told["name"] == "kglink: lanternfall"
     assert told["identifierSpace"].startswith(server.url)

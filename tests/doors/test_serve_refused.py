@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import socket
 import sqlite3
 from pathlib import Path
@@ -26,6 +27,23 @@ def test_a_wrong_method_is_told_which_there_are(server: Server) -> None:
     blank = server.ask("POST", "/entities/lanternfall", {"key": "k9", "title": " "})
     assert blank.status == 400
     assert "--on-error" not in blank.json["fix"]
+
+
+def test_what_cannot_be_read_is_told_as_what_it_is(server: Server) -> None:
+    body = b'{"text": "A heron."}'
+    packed = {"content-encoding": "gzip", "content-type": "application/json"}
+    for path in ("/link", "/link/lines"):
+        told = server.ask("POST", path, gzip.compress(body), packed)
+        assert (told.status, told.json["error"]) == (415, "the body is packed")
+    told = server.ask("POST", "/link", body, {"content-type": "text/plain"})
+    assert (told.status, told.json["fix"]) == (422, "Send content-type: application/json.")
+
+
+def test_monitors_ask_by_head(server: Server) -> None:
+    for path in ("/health", "/kbs", "/"):
+        told = server.ask("HEAD", path)
+        assert told.status == 200
+        assert told.headers["content-length"] != "0"
 
 
 def test_what_an_attacker_tried(server: Server) -> None:
@@ -65,6 +83,8 @@ def test_what_an_attacker_tried(server: Server) -> None:
         ("GET", "/kbs/nobody", None, 404, "nobody"),
         ("GET", "/search?q=", None, 422, "q"),
         ("GET", "/search?q=x&k=0", None, 422, "k"),
+        ("GET", "/search?q=x&kb=lanternfall", None, 400, "'kb'"),
+        ("POST", "/link?kbs=lanternfall", {"text": "x"}, 400, "'kbs'"),
         ("GET", "/nowhere", None, 404, "/nowhere"),
         ("DELETE", "/link", None, 405, "DELETE"),
         ("GET", "/jobs/nothing", None, 404, "nothing"),
@@ -94,6 +114,12 @@ def test_strangers(server: Server) -> None:
     body = {"kind": "build"}
     for headers in ({"Origin": "http://evil.example"}, {"Sec-Fetch-Site": "cross-site"}):
         assert server.ask("POST", "/jobs", body, headers).status == 403
+    # A proxy may hand on another host than the page's, with or without the usual port.
+    for headers in (
+        {"Origin": "https://kg.example.org", "Sec-Fetch-Site": "same-origin"},
+        {"Origin": f"HTTP://{host}".upper()},
+    ):
+        assert server.ask("POST", "/link", {"text": "x"}, headers).status == 200
     same = {"Origin": f"http://{host}", "Sec-Fetch-Site": "same-origin"}
     assert server.ask("POST", "/explain", {"text": "heron"}, same).status == 200
     told = server.ask("GET", "/kbs", headers={"Origin": "http://evil.example"}).headers

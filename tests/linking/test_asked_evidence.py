@@ -149,6 +149,13 @@ def test_wrong_numbers_are_refused(answers: list[Sequence[float]], message: str)
         asked.values([MENTION])
 
 
+def test_evidence_that_fails_is_named() -> None:
+    words: Any = ("much", "more")
+    asked = AskedKind(EvidenceKind("acme/bad", ""), Given(words))
+    with pytest.raises(PluginError, match="evidence 'acme/bad' failed with ValueError"):
+        asked.values([MENTION])
+
+
 def test_right_numbers_are_taken() -> None:
     asked = AskedKind(EvidenceKind("acme/good", ""), Given((0.5, -1)))
     (values,) = asked.values([MENTION])

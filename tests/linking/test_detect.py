@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kglink.errors import PluginError
 from kglink.linking.detect import MOST_PER_THOUSAND, proposals
 from kglink.records import Span
 
@@ -111,3 +115,39 @@ def test_spans_are_inside(text: str) -> None:
     places = [(span.start, -span.end) for span in spans]
     assert all(0 <= span.start < span.end <= len(text) for span in spans)
     assert places == sorted(set(places))
+
+
+class Broken:
+    """Gives what a detector should not."""
+
+    def __init__(self, *gives: object) -> None:
+        self.gives = gives
+
+    def detect(self, text: str) -> Any:
+        if isinstance(self.gives[0], Exception):
+            raise self.gives[0]
+        return self.gives
+
+
+@pytest.mark.parametrize(
+    ("gives", "said"),
+    [
+        (ZeroDivisionError("oh"), "failed with ZeroDivisionError: oh"),
+        ((0, 1), "gave the type tuple"),
+        (Span(0, 99), "a text of 3 characters"),
+        (Span(2, 2), "a text of 3 characters"),
+        (Span(0, 1, 5.0), "a text of 3 characters"),
+        (Span(0, 1, float("nan")), "a text of 3 characters"),
+        (Span(0.0, 1.0), "failed with TypeError"),  # type: ignore[arg-type]  # what it is about
+    ],
+)
+def test_a_broken_detector_is_named(gives: object, said: str) -> None:
+    with pytest.raises(PluginError, match=re.escape(said)) as caught:
+        proposals("Owl", {"my/own": Broken(gives)})
+    assert "detector 'my/own'" in str(caught.value)
+
+
+def test_offsets_of_arrays_are_numbers_of_python() -> None:
+    places: Any = np.array([0, 3])
+    (found,) = proposals("Owl", {"my/own": Broken(Span(*places))})
+    assert json.dumps([found.start, found.end]) == "[0, 3]"

@@ -289,7 +289,7 @@ def test_a_tower_takes_no_memory_for_weights_that_are_not_there(
         make(folder)
 
 
-@pytest.mark.parametrize("path", ["../elsewhere", "1_Pooling\0"])
+@pytest.mark.parametrize("path", ["..", "../elsewhere", "1_Pooling\0", "a" * 5000])
 def test_modules_stay_in_their_folder(folder: Path, path: str) -> None:
     write_modules(folder, "Transformer", "Pooling", pooling_mode="mean")
     modules = [{"type": "a.Pooling", "path": path}]

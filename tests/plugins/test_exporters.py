@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import TextIO
+
+import pytest
 
 import kglink_kbs.plugin
+from kglink.errors import PluginError
 from kglink.plugins import Exporter, Factory, PluginSettings, Sniff
+from kglink.records import LinkedDocument
 from kglink.testing import ExporterContract
 from kglink.testing.contracts.exporter import ExportedSpan
+from kglink.workspace.outputs import export_links
 from kglink_kbs.bioc import BiocExporter, BiocWriterSettings
 from kglink_kbs.labelstudio import LabelStudioExporter
 from kglink_kbs.nif import NifExporter
@@ -135,3 +142,18 @@ def test_all_formats_are_registered() -> None:
         "kglink/bioc": BiocExporter,
         "kglink/labelstudio": LabelStudioExporter,
     }
+
+
+def test_who_fails_is_named_the_exporter_or_the_linking() -> None:
+    class Failing:
+        def export(self, documents: Iterable[LinkedDocument], out: TextIO) -> None:
+            out.write(str(len(list(documents)) / 0))
+
+    def linking() -> Iterator[LinkedDocument]:
+        raise ValueError("no exporter's affair")
+        yield
+
+    with pytest.raises(PluginError, match="exporter Failing failed with ZeroDivisionError"):
+        export_links(Failing(), [], io.StringIO())
+    with pytest.raises(ValueError, match="no exporter's affair"):
+        export_links(Failing(), linking(), io.StringIO())

@@ -14,11 +14,12 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kglink.errors import RecordError, SourceError
-from kglink.records import CodeMapping, Document, Entity, Mention, Record
+from kglink.records import Alias, CodeMapping, Document, Entity, Mention, Record
 from kglink.sources import OnError, Problems, Source, SourceLimits, read_records
 from kglink.sources.compression import zstd
 from kglink.workspace import Workspace
@@ -199,6 +200,25 @@ def test_a_reader_that_fails_amid_a_source_never_passes_for_its_end(on_error: On
         pytest.raises(SourceError, match=r"^a.jsonl, behind record 1: kglink/x failed with Type"),
     ):
         list(read_records("kglink/x", read, source, Problems(on_error)))
+
+
+@pytest.mark.parametrize(
+    ("record", "said"),
+    [
+        ({"id": "a"}, "it is of the type dict"),
+        (Entity("k", None), "the title is of the type NoneType"),  # type: ignore[arg-type]  # wrong
+        (Entity("k", "t", parents="ab"), "the parents of entity 'k' are one str"),  # type: ignore[arg-type]  # wrong
+        (Entity("k", "t", popularity="9"), "the popularity of entity 'k' is of the type str"),  # type: ignore[arg-type]  # wrong
+        (Entity("k", "t", aliases=("a",)), "an alias of entity 'k' is of the type str"),  # type: ignore[arg-type]  # wrong
+        (Entity("k", "t", aliases=(Alias(None),)), "the surface of an alias of entity 'k' is"),  # type: ignore[arg-type]  # wrong
+    ],
+)  # fmt: skip
+def test_a_reader_that_gives_no_records_is_named(record: Any, said: str) -> None:
+    with (
+        Source.from_bytes(b"x", name="a.jsonl") as source,
+        pytest.raises(SourceError, match=f"^a.jsonl: record 2 of my/own: {said}"),
+    ):
+        list(read_records("my/own", lambda *_: [Entity("a", "b"), record], source, Problems()))
 
 
 @pytest.mark.parametrize("error", [MemoryError, KeyboardInterrupt, OSError])

@@ -280,8 +280,9 @@ def test_a_source_without_usable_records_leaves_the_store_as_it_was(
     assert store.kbs() == []
     store.ingest(job(), [entity("1")])
     before = dump(url)
-    with pytest.raises(SourceError, match="no usable record in"):
+    with pytest.raises(SourceError, match="no usable record in") as caught:
         store.ingest(job(on_error="skip", fingerprint="2"), records)
+    assert ("; bad records: 1, such as " in str(caught.value)) == bool(records)
     assert dump(url) == before
     assert store.check() == []
 

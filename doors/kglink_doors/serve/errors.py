@@ -14,6 +14,7 @@ from kglink.errors import (
     KBBusyError,
     KBChangedError,
     KglinkError,
+    PluginError,
     ShrinkError,
     SourceError,
     SpaceBusyError,
@@ -60,6 +61,7 @@ FULL_DISK_SHAPE = {"error": "the server's disk is full", "fix": "Make room there
 #: The status of each error, the first that fits.
 _STATUS: tuple[tuple[type[KglinkError], int], ...] = (
     (UnknownNameError, 404),
+    (PluginError, 500),
     (UsageError, 400),
     (SourceError, 400),
     (ShrinkError, 409),
