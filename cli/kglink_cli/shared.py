@@ -65,7 +65,7 @@ PackedOutput = Annotated[
     Path | None,
     Option(
         *("--output", "-o"),
-        help="Write to a file; .gz, .bz2 and .xz pack it.",
+        help="Write to a file; .gz, .bz2, .xz and .zst pack it.",
         dir_okay=False,
         callback=_to_file,
     ),

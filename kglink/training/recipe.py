@@ -15,7 +15,15 @@ from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 from pydantic_core import ErrorDetails
 
 from kglink.config import FoundBy
@@ -46,6 +54,15 @@ LossMode = Literal["both", "only_prime", "base"]
 
 class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True, allow_inf_nan=False)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _is_no_other_kind(cls, value: object, info: ValidationInfo) -> object:
+        """Take neither true nor a text for a number, as pydantic would."""
+        number = cls.model_fields[str(info.field_name)].annotation in (int, float)
+        if number and isinstance(value, bool | str):
+            raise ValueError(f"{value!r} is not a number")
+        return value
 
 
 class ModelSection(BiEncoderSettings):
@@ -163,6 +180,14 @@ class StageSection(_Optimisation):
             raise ValueError("negatives need columns = 'own', 'both' or 'shared'")
         if self.columns == "own" and self.names:
             raise ValueError("names have no negatives of their own: columns must not be 'own'")
+        of_negatives = ("sampler", "sampler_settings", "negatives_from")
+        for name in () if self.negatives else of_negatives:
+            if getattr(self, name) != type(self).model_fields[name].get_default(
+                call_default_factory=True
+            ):
+                raise ValueError(f"{name} changes nothing while negatives is 0")
+        if self.loss_mode == "only_prime" and self.transformation is None:
+            raise ValueError("loss_mode = 'only_prime' needs a transformation")
         return self
 
 

@@ -7,13 +7,14 @@ import errno
 import gzip
 import io
 import lzma
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, TextIO, cast
+from typing import IO, TYPE_CHECKING, BinaryIO, TextIO, cast
 
 from kglink.errors import PluginError, UsageError, errors_of
 from kglink.files.atomic import atomic_file, sweep_drafts
+from kglink.sources.compression import zstd
 from kglink.workspace.folder import OWNED
 
 if TYPE_CHECKING:
@@ -22,7 +23,14 @@ if TYPE_CHECKING:
     from kglink.workspace.opened import Opened
 
 #: Endings of files that are packed as they are written.
-PACKED = (".gz", ".bz2", ".xz")
+_PACKERS: Mapping[str, Callable[[BinaryIO], object]] = {
+    # Without name or time: the same records, the same bytes.
+    ".gz": lambda raw: gzip.GzipFile("", "wb", fileobj=raw, mtime=0),
+    ".bz2": lambda raw: bz2.BZ2File(raw, "wb"),
+    ".xz": lambda raw: lzma.LZMAFile(raw, "wb"),
+    ".zst": lambda raw: zstd.ZstdFile(raw, "wb"),
+}
+PACKED = tuple(_PACKERS)
 #: What SQLite calls the files beside a database.
 _JOURNALS = ("-wal", "-shm", "-journal")
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -78,7 +86,7 @@ def export_links(exporter: Exporter, documents: Iterable[LinkedDocument], out: T
 
 @contextmanager
 def whole_file(opened: Opened, path: Path) -> Iterator[TextIO]:
-    """Write to a draft that takes the place of ``path`` at the end; .gz, .bz2 and .xz are packed.
+    """Write to a draft that takes the place of ``path`` at the end; `PACKED` endings pack it.
 
     Where the writing fails, what stood at ``path`` still stands there, and nothing else. A link
     is written through: the file that it names is replaced.
@@ -90,13 +98,8 @@ def whole_file(opened: Opened, path: Path) -> Iterator[TextIO]:
             raw = closing.enter_context(atomic_file(target))
         except OSError as error:
             raise cannot_write(path, error) from error
-        stream: IO[bytes] = raw
-        if path.suffix.lower() == ".gz":  # without name or time: the same records, the same bytes
-            stream = cast("IO[bytes]", gzip.GzipFile("", "wb", fileobj=raw, mtime=0))
-        elif path.suffix.lower() == ".bz2":
-            stream = cast("IO[bytes]", bz2.BZ2File(raw, "wb"))
-        elif path.suffix.lower() == ".xz":
-            stream = cast("IO[bytes]", lzma.LZMAFile(raw, "wb"))  # noqa: SIM115 - closed below
+        packer = _PACKERS.get(path.suffix.lower())
+        stream = cast("IO[bytes]", packer(raw)) if packer else raw
         closing.enter_context(stream)
         text = io.TextIOWrapper(stream, encoding="utf-8", newline="\n")
         yield text
