@@ -39,6 +39,8 @@ _WHOLE = re.compile(r"#(?:offset_0_|char=0,)\d*$")
 
 _ESCAPED = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _TO_ESCAPE = re.compile('["\\\\\x00-\x1f\x7f\ud800-\udfff]')
+#: The name of a text that is an IRI as it stands.
+_ADDRESS = re.compile(r"https?://[^\x00-\x20<>\"{}|^`\\#\ud800-\udfff]+")
 #: What an IRI cannot hold.
 _NO_IRI = re.compile('[\x00-\x20<>"{}|^`\\\\\ud800-\udfff]')
 
@@ -80,7 +82,8 @@ class NifAdapter:
         texts, phrases = self._parts(source, problems)
         ids: set[str] = set()
         for name in sorted(texts):
-            id_ = unquote(_WHOLE.sub("", name).removeprefix(_TEXT))
+            id_ = _WHOLE.sub("", name)
+            id_ = unquote(id_.removeprefix(_TEXT)) if id_.startswith(_TEXT) else id_
             id_ = name if id_ in ids else id_
             ids.add(id_)
             make = partial(_mention, texts[name])
@@ -247,8 +250,9 @@ def entity_iri(entity: EntityId, url: str = "") -> str:
 
 
 def nif_text(name: str, text: str, phrases: Iterable[Phrase]) -> str:
-    """The Turtle of one text, to stand below `PREFIXES`."""
-    base = f"{_TEXT}{quote(_sound(name), safe='')}#offset_"
+    """The Turtle of one text, to stand below `PREFIXES`; one that is an address keeps it."""
+    own = name if _ADDRESS.fullmatch(name) else f"{_TEXT}{quote(_sound(name), safe='')}"
+    base = f"{own}#offset_"
     context = f"<{base}0_{len(text)}>"
     parts = [
         f"{context} a nif:Context, nif:OffsetBasedString ;\n"

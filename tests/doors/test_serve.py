@@ -198,6 +198,7 @@ def test_nif_in_nif_out(server: Server) -> None:
     assert answer.headers["content-type"].startswith("text/turtle")
     assert 'nif:anchorOf "heron"' in answer.body
     assert "itsrdf:taIdentRef" in answer.body
+    assert "<http://example.org/d#offset_0_20> a nif:Context" in answer.body
     for bad in (b"no turtle", b""):
         assert server.ask("POST", "/nif", bad).status == 400
 

@@ -142,3 +142,13 @@ def test_a_place_that_is_annotated_twice_is_written_twice(tmp_path: Path) -> Non
         (document,) = NifAdapter(NifSettings()).read(source, Problems("stop"))
     assert isinstance(document, Document)
     assert sorted(map(str, (one.gold for one in document.mentions))) == sorted(map(str, golds))
+
+
+@pytest.mark.parametrize("name", ["http://ex.org/a%20b?c=1", "http://ex.org/a b", "a/b%20c", "#"])
+def test_a_text_keeps_its_name(name: str) -> None:
+    written = PREFIXES + nif_text(name, "A heron.", ())
+    with Source.from_bytes(written.encode(), name="a.ttl") as source:
+        (found,) = NifAdapter(NifSettings(syntax="turtle")).read(source, Problems("stop"))
+    assert isinstance(found, Document)
+    assert found.id == name
+    assert (f"<{name}#offset_0_8>" in written) == (name == "http://ex.org/a%20b?c=1")
