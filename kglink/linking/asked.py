@@ -53,10 +53,10 @@ def ask(kinds: Sequence[AskedKind], rankings: Sequence[Ranking]) -> dict[str, li
     The mentions of one document are asked for together.
     """
     changed = list(rankings)
-    documents: dict[tuple[str, str], list[int]] = {}
+    documents: dict[str, list[int]] = {}
     for at, ranking in enumerate(changed):
         mention = ranking.mention
-        documents.setdefault((mention.document, mention.text), []).append(at)
+        documents.setdefault(mention.document or mention.text, []).append(at)
     columns: dict[str, list[FloatArray]] = {}
     for one in kinds:
         column = columns[one.kind.name] = [np.empty(0, np.float32)] * len(changed)
