@@ -35,7 +35,8 @@ from kglink.config import (
 from kglink.linking.kinds import OF_WORDS, RETRIEVED
 from kglink.linking.read_together import READ
 from kglink.plugins import HOOKS, KINDS, Plugin, load_registry
-from kglink.training.recipe import Recipe, list_recipes, load_recipe, section_of
+from kglink.training.recipe import Recipe, section_of
+from kglink.training.recipe_files import list_recipes, load_recipe
 from kglink.workspace.link_setup import asked_kinds
 
 FOLDER = Path(__file__).parent / "reference"

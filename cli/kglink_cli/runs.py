@@ -158,7 +158,7 @@ def recipes(
     as_json: shared.AsJson = False,
 ) -> None:
     """List the recipes for `kglink finetune`, or show one whole."""
-    from kglink.training.recipe import list_recipes, load_recipe
+    from kglink.training.recipe_files import list_recipes, load_recipe
 
     if name and (paper or table):
         raise UsageError(

@@ -38,10 +38,9 @@ def read_records(
     try:
         for number, record in enumerate(read(source, problems), 1):
             if wrong := malformed(record):
-                raise SourceError(
-                    f"{source.label}: record {number:,} of {reader}: {wrong.what}",
-                    hint=f"This is a mistake of the reader. {wrong.fix}",
-                )
+                where = f"{source.label}: record {number:,} of {reader}"
+                hint = f"This is a mistake of the reader. {wrong.fix}"
+                raise SourceError(f"{where}: {wrong.what}", hint=hint)  # noqa: TRY301 - by record
             if bad := _beyond_limits(record, source):
                 problems.report(bad)
             else:

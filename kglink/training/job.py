@@ -10,7 +10,8 @@ from typing import Any, Literal, NamedTuple
 from kglink.errors import UsageError
 from kglink.models.hardware import Precision
 from kglink.records import Progress
-from kglink.training.recipe import DEFAULT_RECIPE, Recipe, chosen_recipe
+from kglink.training.recipe import DEFAULT_RECIPE, Recipe
+from kglink.training.recipe_files import chosen_recipe
 
 What = Literal["all", "linker", "detector", "reranker"]
 #: What ``sources`` may be.

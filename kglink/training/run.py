@@ -28,7 +28,8 @@ from kglink.models import DEFAULT_MODEL
 from kglink.models.hardware import Hardware
 from kglink.store import Store
 from kglink.training.job import FinetuneJob, read_sources
-from kglink.training.recipe import DEFAULT_RECIPE, SPACE, Recipe, chosen_recipe, read_recipe
+from kglink.training.recipe import DEFAULT_RECIPE, SPACE, Recipe
+from kglink.training.recipe_files import chosen_recipe, read_recipe
 
 FORMAT = 1
 #: How settings.json names the folder of the workspace, which may be moved.

@@ -29,7 +29,8 @@ from kglink.training.detector import DetectorReport, detector_run, detector_stag
 from kglink.training.documents import sources_of_documents, splits_of
 from kglink.training.job import FinetuneJob, Note, Tell
 from kglink.training.processes import Team, leave
-from kglink.training.recipe import DEFAULT_RECIPE, SPACE, Recipe, merged
+from kglink.training.recipe import DEFAULT_RECIPE, SPACE, Recipe
+from kglink.training.recipe_files import merged
 from kglink.training.reranker import (
     JudgedRanking,
     RerankerReport,

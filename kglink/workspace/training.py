@@ -26,7 +26,8 @@ from kglink.space.manifest import RowKind
 from kglink.space.space import Space
 from kglink.store import Store
 from kglink.text.entity_text import entity_text
-from kglink.training.recipe import Recipe, RecipeInfo, list_recipes, load_recipe
+from kglink.training.recipe import Recipe
+from kglink.training.recipe_files import RecipeInfo, list_recipes, load_recipe
 from kglink.training.run import MODEL, SETTINGS, Curve, RunInfo, alone, list_runs, read_run
 from kglink.workspace.folder import RUNS_FOLDER, SPACES_FOLDER
 from kglink.workspace.opened import Opened

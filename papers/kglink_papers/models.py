@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from kglink.errors import TrainingError, UsageError
 from kglink.models.head_folder import RERANKER
 from kglink.training.job import FinetuneJob, Tell
-from kglink.training.recipe import Recipe, load_recipe, merged
+from kglink.training.recipe import Recipe
+from kglink.training.recipe_files import load_recipe, merged
 from kglink.training.reranker import FOLDER as RERANKER_FOLDER
 from kglink.training.run import MODEL, is_busy
 from kglink.workspace.finetune import find_missing_overlaps, finetune

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from kglink.errors import UnknownNameError, UsageError
 from kglink.sources import OnNote
 from kglink.training.job import Tell
-from kglink.training.recipe import load_recipe
+from kglink.training.recipe_files import load_recipe
 from kglink_papers.data import Column, Training, add_data, check_folder, missing_kbs
 from kglink_papers.judge import KS, Judge
 from kglink_papers.models import Model, Run

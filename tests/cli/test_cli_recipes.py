@@ -9,7 +9,7 @@ import pytest
 from conftest import Kglink
 
 from kglink.training import list_recipes, load_recipe
-from kglink.training.recipe import read_recipe
+from kglink.training.recipe_files import read_recipe
 from kglink_cli.finetune import read_changes
 from kglink_cli.runs import sparkline, toml_lines
 

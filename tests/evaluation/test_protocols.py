@@ -11,7 +11,7 @@ import pytest
 
 from kglink.errors import UnknownNameError, UsageError
 from kglink.evaluation.significance import randomization_test
-from kglink.training.recipe import list_recipes
+from kglink.training.recipe_files import list_recipes
 from kglink_papers.protocols import MEANINGS, Protocol, find_protocol, protocols, reference_figures
 from kglink_papers.reproduce import Reproducer, changed_values
 from kglink_papers.table import Judged, table_of, value_of

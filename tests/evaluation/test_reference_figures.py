@@ -8,7 +8,7 @@ from fnmatch import fnmatch
 
 import pytest
 
-from kglink.training.recipe import RecipeInfo, list_recipes
+from kglink.training.recipe_files import RecipeInfo, list_recipes
 from kglink_papers.protocols import ReferenceTable, Row, reference_figures
 
 #: Rows that no recipe trains yet, and why. A recipe that lands takes its row from here.

@@ -22,7 +22,8 @@ from kglink.errors import KglinkError, ModelError
 from kglink.models import Encoder, choose_hardware, opening, resolve_model
 from kglink.models.bi_encoder import load_bi_encoder
 from kglink.models.model_folder import MODEL_FILE, TRAINED
-from kglink.training.recipe import SPACE, list_recipes, load_recipe
+from kglink.training.recipe import SPACE
+from kglink.training.recipe_files import list_recipes, load_recipe
 from tiny_models import bert_weights, write_model, write_modules
 
 Spoil = Callable[[Path], object]

@@ -27,7 +27,8 @@ from kglink.store import Store
 from kglink.training.documents import splits_of
 from kglink.training.job import EpochNews, FinetuneJob, StepNews
 from kglink.training.loop import EpochFigures
-from kglink.training.recipe import RerankerSection, load_recipe
+from kglink.training.recipe import RerankerSection
+from kglink.training.recipe_files import load_recipe
 from kglink.training.reranker import (
     FOLDER,
     CandidateTask,

@@ -29,7 +29,8 @@ from kglink.training.head import Network
 from kglink.training.negatives import Teacher
 from kglink.training.pairs import PairTask, Tools, check_sections
 from kglink.training.processes import Team
-from kglink.training.recipe import RerankerSection, list_recipes, load_recipe
+from kglink.training.recipe import RerankerSection
+from kglink.training.recipe_files import list_recipes, load_recipe
 from kglink.training.stages import make_plan
 from training_world import KBS, fill, small, world_of, write_world_model
 

@@ -13,7 +13,7 @@ from kglink.plugins import Registry
 from kglink.training.data import TrainingData
 from kglink.training.pairs import PairTask, Tools
 from kglink.training.processes import Team
-from kglink.training.recipe import load_recipe
+from kglink.training.recipe_files import load_recipe
 from kglink.training.stages import make_plan
 from training_steps import made, one_thread
 from training_world import small

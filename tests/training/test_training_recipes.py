@@ -21,7 +21,7 @@ from kglink.training import DEFAULT_RECIPE, list_recipes, load_recipe
 from kglink.training.data import KBChoice, TrainingData, prepare
 from kglink.training.pairs import PairTask, Tools
 from kglink.training.processes import Team
-from kglink.training.recipe import chosen_recipe, read_recipe
+from kglink.training.recipe_files import chosen_recipe, read_recipe
 from kglink.training.stages import make_plan
 from training_world import fill, small, world_of, write_world_model
 

@@ -22,7 +22,7 @@ from kglink.store import Store
 from kglink.training import Recipe
 from kglink.training.job import News, StepNews
 from kglink.training.loop import Task
-from kglink.training.recipe import chosen_recipe
+from kglink.training.recipe_files import chosen_recipe
 from kglink.training.run import RunSettings, TrainingReport, read_run, read_settings, write_settings
 from training_runs import CHANGES, Run, curve, runner, weights
 from training_world import fill, small, world_of, write_world_model
