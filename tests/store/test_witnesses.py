@@ -10,7 +10,7 @@ import pytest
 from kglink.records import Document, EntityId, Mention
 from kglink.store import Store
 from kglink.store.document_reader import GoldRow
-from kglink.store.memory import Witnesses
+from kglink.store.witnesses import Witnesses
 from store_support import entity, job
 
 
