@@ -23,6 +23,7 @@ from kglink_cli import shared
 from kglink_cli.build import build_with_progress, ensure_space, tell_names_alone
 from kglink_cli.console import Reached, counted, display, note
 from kglink_cli.outputs import (
+    RESUMABLE,
     Output,
     Written,
     after,
@@ -126,7 +127,8 @@ def link(
     part: str | None = Option(
         None,
         help="Link only this part of the texts, such as 3/10: of a folder a tenth of its files, of "
-        "a file a tenth of its texts. All parts in their order are the whole.",
+        "a file a tenth of its texts. All parts in their order are the whole, in JSON lines, "
+        "PubTator and brat-text.",
     ),
     wait: bool = Option(
         False,
@@ -210,6 +212,8 @@ def link(
         if by_ray or part:
             option = "--engine ray" if by_ray else "--part"
             refuse_stages(linker, f"{option} divides them", f"Leave {option} out.")
+        if part and name not in _JOINED:
+            note("part", f"what {name} writes of several parts cannot be put together to one file")
         began = time.monotonic()
         with ExitStack() as closing:
             source = None if streamed else closing.enter_context(workspace.open_source(*sources))
@@ -293,6 +297,10 @@ def _tell_linked(mentions: int, seconds: float, output: Path | None, reader: Tex
     if (problems := reader.problems).counts:
         first, *_ = problems.examples[0].splitlines()
         note("skipped", f"{counted(problems.total, 'bad record')}: {first}")
+
+
+#: The formats whose parts, one behind the other, are the whole.
+_JOINED = (RESUMABLE, "kglink/pubtator", "kglink/brat-text")
 
 
 def _check(

@@ -149,8 +149,8 @@ def _text_of(
 
 
 def _spaced(text: str) -> str:
-    """The text with a space for each white space: formats of lines have no line breaks in it."""
-    return re.sub(r"\s", " ", text)
+    """The text with a space for what some formats lack or replace: line breaks, controls."""
+    return re.sub(r"[\s\0-\x1f\ufffd-\uffff]", " ", text)
 
 
 def _meant(

@@ -15,6 +15,7 @@ import numpy as np
 
 from kglink.arrays import IntArray
 from kglink.errors import UsageError
+from kglink.evaluation.retrieval import check_annotated
 from kglink.plugins import RowRange
 from kglink.store import Store
 from kglink.training.data import KBChoice, TrainingData
@@ -136,6 +137,8 @@ def check_kbs(store: Store, job: FinetuneJob) -> None:
     names = [*source_kbs, *target_kbs]
     for name in names:
         store.kb(name)
+    for name in job.docs:
+        check_annotated(store, name)
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise UsageError(

@@ -282,6 +282,8 @@ def _name(workspace: Opened, job: FinetuneJob, team: Team) -> str:
         open_ = ["", *(one.info.name for one in known if one.state in ("stopped", "trained"))]
         if last := team.told(open_[-1] if team.is_first else None):
             return last
+        if busy := [one.info.name for one in known if one.state == "running"]:
+            raise UsageError(f"run {busy[-1]!r} is in progress", hint="Wait for it, or stop it.")
         raise UsageError(
             "there is no run to go on with",
             hint="`kglink runs` lists all of them; without --resume a new one begins.",

@@ -20,7 +20,7 @@ pytest_plugins = ["finetune_fixtures"]
     ("arguments", "said"),
     [
         (["--sources", "TX"], "unknown sources 'TX'"),
-        (["--sources", "TOS", "--docs", "saga"], "stage S: there are no annotated mentions of atl"),
+        (["--sources", "TOS", "--docs", "saga"], "no mention of 'saga' is annotated"),
         (["--docs", "nothing"], "unknown KB 'nothing'"),
         (["--source-kb", "atlsa"], "Did you mean 'atlas'"),
         (["--source-kb", "saga"], "KB 'saga' is named twice"),

@@ -213,6 +213,20 @@ def test_answers_in_any_format_of_documents_are_judged(
     assert pubtator["metrics"]["nil"] == lines["metrics"]["nil"]
 
 
+@pytest.mark.parametrize("form", ["bioc", "jsonl", "nif", "pubtator"])
+def test_answers_of_texts_with_controls_are_judged(
+    kglink: Kglink, demo_copy: Path, tmp_path: Path, form: str
+) -> None:
+    text = "A heron\x0b stood\x0c there\ufffe."
+    gold = [{"start": 2, "end": 7, "gold": ["lanternfall:grey_heron"]}]
+    odd, answers = tmp_path / "odd.jsonl", tmp_path / f"answers.{form}"
+    odd.write_text(json.dumps({"id": "x", "text": text, "mentions": gold}) + "\n")
+    kglink("add-kb", "odd", odd, "--links-to", "lanternfall")
+    kglink("link", odd, "-f", form, "-o", answers)
+    told = kglink("eval", "--docs", "odd", "--predictions", answers, "--complete", "--json").out
+    assert json.loads(told)["metrics"]["joint"]["detection"]["strict"]["right"] == 1
+
+
 def test_the_web_address_of_an_entity_says_which_it_is(
     kglink: Kglink, demo: Path, files: Path, tmp_path: Path
 ) -> None:

@@ -46,6 +46,9 @@ def test_the_parts_of_a_folder_and_of_a_file_are_the_whole(
         parts = [kglink("link", source, "--part", f"{one}/3", "-f", "jsonl") for one in (1, 2, 3)]
         assert "".join(part.out for part in parts) == whole
         assert [len(part.out.splitlines()) for part in parts] == [1, 2, 2]
+        assert "cannot be put together" not in parts[0].err
+    brat = kglink("link", lines, "--part", "1/3", "-f", "brat")
+    assert "what kglink/brat writes of several parts cannot be put together" in brat.err
 
 
 def test_a_part_counts_bad_texts_once_and_an_empty_name_is_none(

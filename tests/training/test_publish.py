@@ -12,6 +12,7 @@ from conftest import Kglink
 
 from kglink.evaluation.rankings import JUDGED_JOINT
 from kglink.evaluation.significance import randomization_test
+from kglink.files.atomic import file_lock
 from kglink.workspace import Workspace, init_workspace
 from kglink.workspace.publish import Replacement
 
@@ -118,6 +119,8 @@ def test_a_training_that_damages_is_kept_unpublished_until_it_is_asked_for(
     assert (_manifest(here), linked(kglink)) == (manifest, before)
     assert state_of(here, "ruined") == "unpublished"
     assert "there is no run to go on with" in kglink("finetune", "--resume", code=2).err
+    with file_lock(here / "runs" / "ruined" / ".lock"):
+        assert "run 'ruined' is in progress" in kglink("finetune", "--resume", code=2).err
     again = ("finetune", "--resume", "--run", "ruined", "--json")
     told = json.loads(kglink(*again, code=1).out)
     assert (told["space"], told["answers"]["worse"]) == (None, ["known", "[judged joint]"])
