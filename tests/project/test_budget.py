@@ -50,13 +50,16 @@ MOST: dict[str, Size] = {
     # A review of links, a chart of thresholds, and the XML of a sheet, so that workbooks stream; a
     # plan of what a source will take; finished chunks of a cluster, kept and put together.
     # Commands share their work with a cluster.
+    # Options that change nothing are refused.
     "cli/kglink_cli": Size(8_111, 34, 22),
     # Wikis as they are: subpages by the tails that repeat, prose in templates, types from boxes
     # and categories.
     # Pieces of dumps are parsed where the scratch folder is not seen. Long names have bounds.
     "kbs/kglink_kbs": Size(10_582, 50, 113),
+    # Proxies, monitors, unknown parameters.
     "doors/kglink_doors": Size(2_981, 16, 38),
     # Types of arrays are said once.
+    # Errors of plugins name them; TOML in both spellings.
     "kglink": Size(1_675, 8, 53),
     "kglink/clusters": Size(439, 4, 6),
     # What each threshold keeps, and pages of wikis, which are annotated in part; places that are
@@ -74,6 +77,7 @@ MOST: dict[str, Size] = {
     # Parts of a KB are compared by workers of a cluster. A journal says what it has carried out.
     "kglink/overlap": Size(3_216, 15, 40),
     "kglink/plugins": Size(1_820, 7, 51),
+    # Records of readers are checked as those of programs were.
     "kglink/sources": Size(1_898, 10, 19),
     # Segments in layers: an update writes what changed; rounded codes are compared anew; lists of
     # token vectors around centroids.
@@ -81,12 +85,14 @@ MOST: dict[str, Size] = {
     # Sources that are annotated at random count nothing.
     # How often a word had a capital of its own where it was learnt. Overlaps are read in the order
     # of an index, and what mappings say is applied anew.
+    # Refused updates leave nothing; witnesses have a file.
     "kglink/store": Size(5_031, 23, 40),
     "kglink/testing": Size(1_970, 13, 19),
     # Words that stand for a place.
     "kglink/text": Size(1_394, 13, 10),
     # Resumed runs of every kind are checked alike.
     # Rerankers that go on from another; a part of the mentions; mining and judging on a GPU.
+    # Recipes and how they are read have a file each.
     "kglink/training": Size(5_344, 21, 62),
     # Overlaps that a refused run takes back; what was promoted, and where.
     # Links reviewed by a person; rerankers that learn from lists of a file; plans;
