@@ -30,6 +30,10 @@ from contextlib import contextmanager
 
 #: A list of what exists helps only while it can be read at a glance.
 MOST_NAMES = 20
+#: What libraries say where Python would raise a MemoryError.
+_NO_MEMORY = (
+    "failed to map segment", "llocate memory", "bad_alloc", "bad allocation", "unable to mmap",
+)  # fmt: skip
 #: Characters of an error of somebody else's that are shown.
 _MOST_REASON = 200
 
@@ -88,14 +92,21 @@ class PluginError(UsageError):
     """A plugin that cannot be registered, found or loaded."""
 
 
+def is_of_memory(error: Exception) -> bool:
+    """Whether an error says that there is no memory left, by whichever library."""
+    return isinstance(error, MemoryError) or any(words in str(error) for words in _NO_MEMORY)
+
+
 @contextmanager
 def errors_of(plugin: str) -> Iterator[None]:
     """Whatever a plugin raises of its own becomes a `PluginError` that names it."""
     try:
         yield
-    except (KglinkError, OSError, MemoryError):
+    except (KglinkError, OSError):
         raise
     except Exception as error:
+        if is_of_memory(error):
+            raise
         reason = f"{type(error).__name__}: {error}".removesuffix(": ")[:_MOST_REASON]
         raise PluginError(
             f"{plugin} failed with {reason}",

@@ -73,8 +73,8 @@ def demo(
     made = folder or Path(tempfile.mkdtemp(prefix="kglink-demo-"))
     page = html or made / "demo.html"
     if not (made / CONFIG_FILE).exists():
-        if page.exists():
-            raise UsageError(f"{page} is there already", hint="Name another file with --html.")
+        if html is None and page.exists():
+            raise UsageError(f"{page} is there already", hint="Name a file with --html.")
         init_workspace(made)
     note("demo", f"working in {made}")
     with as_file(files("kglink_cli") / "demo_data") as data, Workspace.open(made) as workspace:

@@ -19,7 +19,7 @@ from typing import NoReturn, TextIO
 import typer
 from typer import Option
 
-from kglink.errors import KglinkError, RunWarning
+from kglink.errors import KglinkError, RunWarning, is_of_memory
 from kglink.plugins.loading import BUILTIN, ONLY_VARIABLE, PluginWarning
 from kglink.workspace.folder import WORKSPACE_VARIABLE
 from kglink_cli.commands import EXAMPLES, add_commands, epilog
@@ -63,10 +63,6 @@ _MENDS = {
 }
 #: How typer ends where it sees a KeyboardInterrupt.
 _INTERRUPTED = 130
-#: What libraries say where Python would raise a MemoryError.
-_NO_MEMORY = (
-    "failed to map segment", "llocate memory", "bad_alloc", "bad allocation", "unable to mmap",
-)  # fmt: skip
 
 
 def run() -> None:
@@ -162,7 +158,7 @@ def _fail(error: Exception) -> NoReturn:
     elif isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
         message, hint = f"{where}{error.strerror or error}", _MENDS.get(error.errno or 0, "")
-    elif isinstance(error, MemoryError) or any(words in what for words in _NO_MEMORY):
+    elif is_of_memory(error):
         message = "out of memory"
         hint = "Make ingest.max_text_mb, ingest.batch_size or link.candidates smaller."
     print_error(message, hint)

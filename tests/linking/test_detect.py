@@ -151,3 +151,10 @@ def test_offsets_of_arrays_are_numbers_of_python() -> None:
     places: Any = np.array([0, 3])
     (found,) = proposals("Owl", {"my/own": Broken(Span(*places))})
     assert json.dumps([found.start, found.end]) == "[0, 3]"
+
+
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("std::bad_alloc"), OSError("gone")])
+def test_what_no_detector_is_to_blame_for_stays_what_it_is(error: Exception) -> None:
+    with pytest.raises(type(error)) as caught:
+        proposals("Owl", {"my/own": Broken(error)})
+    assert caught.value is error

@@ -161,7 +161,7 @@ def _parameters(dependant: Dependant) -> Iterator[str]:
         yield from _parameters(inner)
 
 
-def known_parameters(request: Request) -> None:
+async def known_parameters(request: Request) -> None:
     """Refuse what the query names and the route does not know; a dependency of routes."""
     route = request.scope["route"]
     known = list(_parameters(route.dependant))
