@@ -318,7 +318,7 @@ def _worker_class() -> type:
             try:
                 return self.job.do(given), ""
             except Exception as error:  # noqa: BLE001 - the other chunks go on
-                return None, f"{type(error).__name__}: {error}"
+                return None, getattr(error, "message", f"{type(error).__name__}: {error}")
 
         def node(self) -> str:
             """How Ray calls this node."""

@@ -113,7 +113,8 @@ def test_chunks_that_always_fail_are_named_and_the_rest_is_done(
     output, alone = tmp_path / "r.jsonl", tmp_path / "alone.jsonl"
     told = ended(begun(texts, output, "--detector", "acme/moody"), 1)
     assert "2 chunks failed" in told
-    assert "text '01.txt' (RuntimeError: a text of trouble)" in told
+    failed = "detector 'acme/moody' failed with RuntimeError: a text of trouble"
+    assert f"text '01.txt' ({failed})" in told
     assert "text '04.txt' (its worker was lost" in told
     assert not output.exists()
 
