@@ -97,21 +97,21 @@ def is_of_memory(error: Exception) -> bool:
     return isinstance(error, MemoryError) or any(words in str(error) for words in _NO_MEMORY)
 
 
+def reason_of(error: BaseException) -> str:
+    """The kind of an error of somebody else's, and how its text begins."""
+    return f"{type(error).__name__}: {error}".removesuffix(": ")[:_MOST_REASON]
+
+
 @contextmanager
 def errors_of(plugin: str) -> Iterator[None]:
     """Whatever a plugin raises of its own becomes a `PluginError` that names it."""
     try:
         yield
-    except (KglinkError, OSError):
-        raise
     except Exception as error:
-        if is_of_memory(error):
+        if isinstance(error, KglinkError | OSError) or is_of_memory(error):
             raise
-        reason = f"{type(error).__name__}: {error}".removesuffix(": ")[:_MOST_REASON]
-        raise PluginError(
-            f"{plugin} failed with {reason}",
-            hint="This is a mistake of the plugin: --debug shows where.",
-        ) from error
+        hint = "This is a mistake of the plugin: --debug shows where."
+        raise PluginError(f"{plugin} failed with {reason_of(error)}", hint=hint) from error
 
 
 class SourceError(KglinkError):

@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from kglink.errors import KglinkError, RecordError, SourceError
+from kglink.errors import KglinkError, RecordError, SourceError, reason_of
 from kglink.records import Alias, CodeMapping, Document, Entity, Record
 from kglink.sources.source import Source
 from kglink.sources.values import Problems, text_too_long
 
 _MOST_SHOWN = 40
-_MOST_REASON = 200
 MADE_OF = "A KB is made of Entity, Document and CodeMapping records."
 #: The fields of each kind of record that are texts.
 _TEXTS: Mapping[type[Record], Sequence[str]] = {
@@ -49,9 +48,8 @@ def read_records(
         raise
     except (Exception, SystemExit) as error:
         behind = f", behind record {number:,}" if number else ""
-        reason = f"{type(error).__name__}: {error}".removesuffix(": ")[:_MOST_REASON]
         raise SourceError(
-            f"{source.label}{behind}: {reader} failed with {reason}",
+            f"{source.label}{behind}: {reader} failed with {reason_of(error)}",
             hint="This is a mistake of the reader: --on-error stop and --debug show where.",
         ) from error
 

@@ -9,13 +9,8 @@ from itertools import groupby
 from sqlalchemy import select
 from sqlalchemy.engine import Connection
 
-from kglink.store.document_reader import (
-    GoldRow,
-)
-from kglink.store.schema import (
-    documents,
-    golds,
-)
+from kglink.store.document_reader import GoldRow
+from kglink.store.schema import documents, golds
 from kglink.text.codes import code_of
 
 #: A KB is believed where it has entities for this share of such codes.

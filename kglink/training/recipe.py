@@ -161,11 +161,9 @@ class StageSection(_Optimisation):
             raise ValueError("negatives need columns = 'own', 'both' or 'shared'")
         if self.columns == "own" and self.names:
             raise ValueError("names have no negatives of their own: columns must not be 'own'")
-        of_negatives = ("sampler", "sampler_settings", "negatives_from")
-        for name in () if self.negatives else of_negatives:
-            if getattr(self, name) != type(self).model_fields[name].get_default(
-                call_default_factory=True
-            ):
+        plain = StageSection.model_construct()
+        for name in () if self.negatives else ("sampler", "sampler_settings", "negatives_from"):
+            if getattr(self, name) != getattr(plain, name):
                 raise ValueError(f"{name} changes nothing while negatives is 0")
         if self.loss_mode == "only_prime" and self.transformation is None:
             raise ValueError("loss_mode = 'only_prime' needs a transformation")

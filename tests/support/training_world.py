@@ -16,6 +16,7 @@ from tokenizers import models, normalizers, pre_tokenizers, processors
 
 from kglink.store import Store
 from kglink.training import Recipe, load_recipe
+from kglink.training.recipe_files import merged
 from store_support import job
 from tiny_models import HIDDEN, bert_config, bert_weights
 from worlds import DocumentSettings, World, WorldSettings
@@ -76,7 +77,7 @@ def write_world_model(folder: Path, world: World, *, dropout: float = 0.1) -> Pa
 
 def small(name: str, base: Path, changes: Mapping[str, Any] | None = None) -> Recipe:
     """A recipe cut down to the tiny model: few tokens, small batches, one epoch."""
-    recipe = load_recipe(name, _over(SMALL, {"model": {"base": str(base)}}))
+    recipe = load_recipe(name, merged(SMALL, {"model": {"base": str(base)}}))
     whole = recipe.model_dump()
     for part in ("train", "again"):
         section = whole[part]
@@ -88,16 +89,7 @@ def small(name: str, base: Path, changes: Mapping[str, Any] | None = None) -> Re
         if section["transformation"]:
             # The tiny model has two layers.
             section["transformation"]["layer"] = min(1, section["transformation"]["layer"])
-    return Recipe.model_validate(_over(whole, changes or {}))
-
-
-def _over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    merged = dict(below)
-    for key, value in above.items():
-        old = merged.get(key)
-        both = isinstance(old, Mapping) and isinstance(value, Mapping)
-        merged[key] = _over(old, value) if both else value  # type: ignore[arg-type]  # just asked
-    return merged
+    return Recipe.model_validate(merged(whole, changes or {}))
 
 
 def _words(world: World) -> Iterator[str]:
