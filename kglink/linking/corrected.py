@@ -70,6 +70,8 @@ def as_corrected(
     be no answer, because another KB is asked or it is gone, is passed over.
     """
     said = corrected.get(text_digest(document.text), ()) if corrected else ()
+    if not said:
+        return document
     entities = store.get_entities({gold for one in said for gold in one.gold or ()})
     said = [
         one

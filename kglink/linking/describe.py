@@ -30,7 +30,7 @@ def described(store: Store, rankings: Sequence[Ranking], depth: int) -> list[Ran
             one.id for one in ranking.candidates if one.id in others and not _is_described(one)
         }
     same |= store.counterparts(known - first)
-    entities = store.get_entities(known)
+    entities = store.get_entities(known) if known else {}
     return [
         replace(
             ranking,

@@ -186,7 +186,8 @@ class Linker:
 
         def ranked() -> Iterator[list[Ranking]]:
             for batch in self._batches(texts):
-                waiting.append(self._ranked(batch))
+                with self._store.one_state():
+                    waiting.append(self._ranked(batch))
                 yield [ranking for text in waiting[-1] for ranking in text.rankings]
 
         for rankings in run_stages(self.stages, ranked()):

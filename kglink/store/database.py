@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import re
+import threading
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
@@ -46,6 +47,12 @@ Item = TypeVar("Item")
 NEVER_STORED = re.compile("[\0\ud800-\udfff]")
 
 
+class _Held(threading.local):
+    """The connection by which this thread reads all the time, if there is one."""
+
+    connection: Connection | None = None
+
+
 class Database:
     """An open database at the newest schema."""
 
@@ -59,6 +66,7 @@ class Database:
         self.where = self.backend.where
         self._engine = self.backend.engine(create=create)
         self._sql: dict[UpdateBase | Select[Any], str] = {}
+        self._held = _Held()
         self._seen_by: Connection | None = None
         event.listen(self._engine, "begin", self._begin)
         self._writing = self._engine.execution_options(kglink_write=True)
@@ -80,16 +88,27 @@ class Database:
     def read(self) -> Iterator[Connection]:
         """A connection that sees one state of the store."""
         with self._explained():
-            if self._seen_by is not None:
-                yield self._seen_by
+            seen_by = self._seen_by or self._held.connection
+            if seen_by is not None:
+                yield seen_by
                 return
             with self._engine.begin() as connection:
                 yield connection
 
+    @contextlib.contextmanager
+    def one_state(self) -> Iterator[None]:
+        """All that this thread reads inside comes from one state of the store."""
+        with self.read() as connection:
+            before, self._held.connection = self._held.connection, connection
+            try:
+                yield
+            finally:
+                self._held.connection = before
+
     def seen_by(self, connection: Connection) -> Database:
         """The same database, always read by this connection, in the state that it sees."""
         other = copy.copy(self)
-        other._seen_by = connection
+        other._held, other._seen_by = _Held(), connection
         return other
 
     @contextlib.contextmanager

@@ -6,7 +6,17 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from sqlalchemy import Column, ColumnElement, ScalarSelect, Select, Table, case, func, select
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    ScalarSelect,
+    Select,
+    Table,
+    bindparam,
+    case,
+    func,
+    select,
+)
 from sqlalchemy.engine import Connection
 
 from kglink.errors import StoreError, UnknownNameError
@@ -60,6 +70,13 @@ def is_readable() -> ColumnElement[bool]:
     return (kbs.c.removing == 0) & (kbs.c.revision > 0)
 
 
+_NUMBERS = (
+    select(kbs.c.name, kbs.c.id)
+    .where(is_readable() | (kbs.c.id == bindparam("also")))
+    .order_by(kbs.c.id)
+)
+
+
 def entity_exists(kb: Column[Any], key: Column[Any]) -> ColumnElement[bool]:
     """Whether the entity that two columns name is there."""
     return _entity(kb, key).exists()
@@ -83,9 +100,7 @@ def kb_ids(connection: Connection, *, also: int = -1) -> dict[str, int]:
 
     Of ``also`` too, by its number: a KB of which readers see no revision yet.
     """
-    query = select(kbs.c.name, kbs.c.id).where(is_readable() | (kbs.c.id == also))
-    query = query.order_by(kbs.c.id)
-    return {row[0]: row[1] for row in connection.execute(query)}
+    return {row[0]: row[1] for row in connection.execute(_NUMBERS, {"also": also})}
 
 
 def kb_id(connection: Connection, name: str) -> int:

@@ -220,6 +220,9 @@ class OverlapTable:
 
         A pair judged wrong is none whatever its probability, one judged correct always is.
         """
+        wanted = set(ids)
+        if not wanted:
+            return {}
         with self._db.read() as connection:
             order = {kb: rank for rank, kb in enumerate(kb_ids(connection))}
         found: dict[EntityId, list[tuple[float, int, str, str]]] = defaultdict(list)
@@ -227,7 +230,7 @@ class OverlapTable:
             o.verdict == "correct",
             (o.probability >= min_probability) & or_(o.verdict.is_(None), o.verdict != "wrong"),
         )
-        for kb, keys in keys_by_kb(ids, order).items():
+        for kb, keys in keys_by_kb(wanted, order).items():
             for chunk in chunks(keys, LOOKUP_PAGE):
                 for mine, other in ((_LEFT, _RIGHT), (_RIGHT, _LEFT)):
                     query = select(mine[1], *other, o.probability, o.verdict)

@@ -111,7 +111,8 @@ class LinkSetup:
         else:
             kept = None if scoring == "default" else scoring
         by_all, remembered = link.found_by == "all", None
-        if by_all and space.manifest.rows and store.memory_sources():
+        learnt = store.memory_sources()
+        if by_all and space.manifest.rows and learnt:
             remembered = remembered_vectors(
                 space.folder.memory,
                 store.memory_state(),
@@ -129,7 +130,7 @@ class LinkSetup:
             scoring=kept,
             found_by=link.found_by,
             token_search=token_search_of(encoder, self.registry) if by_vectors else None,
-            memory=store,
+            memory=store if learnt else None,
             remembered=remembered,
             counterparts=counterparts_of(store, space) if by_all else None,
             asked=asked,

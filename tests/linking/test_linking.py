@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sqlalchemy import event
+from sqlalchemy.engine import Connection, Engine
 
 from kglink.errors import SpaceError, UnknownNameError, UsageError
 from kglink.evaluation.rankings import JOINT, JUDGED_JOINT
@@ -48,6 +50,23 @@ def test_an_answer_says_what_the_thing_is_called_in_the_other_kb(workspace: Work
     both = {EntityId("encyclopedia", "heron"), EntityId("lanternfall", "grey_heron")}
     assert link.chosen is not None
     assert {link.chosen.id, *link.chosen.also} == both
+
+
+def test_a_text_costs_few_looks_into_the_store(workspace: Workspace) -> None:
+    """Each is a message to a server and back, where the store lies on one."""
+    list(workspace.link([KEEPER]))
+    asked: list[str] = []
+
+    def listen(_connection: Connection, _cursor: object, sql: str, *_: object) -> None:
+        asked.append(sql)
+
+    event.listen(Engine, "before_cursor_execute", listen)
+    try:
+        list(workspace.link([KEEPER]))
+    finally:
+        event.remove(Engine, "before_cursor_execute", listen)
+    assert asked.count("BEGIN") == 2  # is the space still fresh? And all of the text
+    assert len(asked) <= 22, asked
 
 
 def test_only_the_wanted_kbs_answer(workspace: Workspace) -> None:

@@ -10,13 +10,14 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import store_child
-from kglink.errors import StoreError
+from kglink.errors import StoreError, UnknownNameError
 from kglink.records import Entity, EntityId, Overlap
 from kglink.store import IngestJob, Store, backends
 from kglink.store.backends import SQLite
@@ -133,6 +134,30 @@ def test_a_reader_sees_the_revision_it_began_with_and_blocks_nobody(store: Store
     store.ingest(job(fingerprint="2"), [entity(f"{number:05}") for number in range(0, 5000, 2)])
     assert len(list(reading)) == 4999
     assert len(keys(store)) == 2500
+
+
+def test_a_thread_reads_one_state_while_others_write_and_read(store: Store) -> None:
+    store.ingest(job(), [entity("1")])
+
+    def add_another() -> list[str]:
+        store.ingest(job(fingerprint="2"), [entity("1"), entity("2")])
+        return keys(store)
+
+    with ThreadPoolExecutor(1) as others, store.one_state():
+        assert keys(store) == ["1"]
+        assert others.submit(add_another).result() == ["1", "2"]
+        with store.one_state(), store.snapshot() as same:
+            assert keys(store) == keys(same) == ["1"]
+        assert keys(store) == ["1"]
+    assert keys(store) == ["1", "2"]
+
+
+def test_a_state_ends_with_an_error(store: Store) -> None:
+    store.ingest(job(), [entity("1")])
+    with pytest.raises(UnknownNameError), store.one_state():
+        store.kb("other")
+    store.ingest(job(fingerprint="2"), [entity("2")])
+    assert keys(store) == ["2"]
 
 
 # --------------------------------------------------------------------------------- SQLite's own
