@@ -22,15 +22,16 @@ def described(store: Store, rankings: Sequence[Ranking], depth: int) -> list[Ran
     some = [one for own in firsts for one in own]
     first = {one.id for one in some if not _is_described(one)}
     same = {one.id: one.also for one in some if _is_described(one)}
-    same |= store.counterparts(first)
     known = set(first)
-    for own, ranking in zip(firsts, rankings, strict=True):
-        others = {other for one in own for other in same.get(one.id, ())}
-        known |= {
-            one.id for one in ranking.candidates if one.id in others and not _is_described(one)
-        }
-    same |= store.counterparts(known - first)
-    entities = store.get_entities(known) if known else {}
+    with store.one_state():
+        same |= store.counterparts(first)
+        for own, ranking in zip(firsts, rankings, strict=True):
+            others = {other for one in own for other in same.get(one.id, ())}
+            known |= {
+                one.id for one in ranking.candidates if one.id in others and not _is_described(one)
+            }
+        same |= store.counterparts(known - first)
+        entities = store.get_entities(known) if known else {}
     return [
         replace(
             ranking,

@@ -121,15 +121,17 @@ def entity(opened: Opened, name: str | EntityId, *, examples: int = 3) -> Entity
     [('zoo:7', ('heron',))]
     """
     store = opened.store
-    found, known = _found(opened, name)
-    overlaps = [one for one in store.overlaps_of(found) if one.is_accepted(0.5)]
-    broader = [EntityId(found.kb, key) for key in known.parents]
-    others = store.get_entities([*broader, *(one.right for one in overlaps)])
+    with store.one_state():
+        found, known = _found(opened, name)
+        overlaps = [one for one in store.overlaps_of(found) if one.is_accepted(0.5)]
+        broader = [EntityId(found.kb, key) for key in known.parents]
+        others = store.get_entities([*broader, *(one.right for one in overlaps)])
+        children, mentions = tuple(store.children(found)), store.mentions_of(found, examples)
     return EntityView(
         id=found,
         entity=known,
         parents=tuple((one, others[one].title if one in others else "") for one in broader),
-        children=tuple(store.children(found)),
+        children=children,
         counterparts=tuple(
             Counterpart(
                 one.right,
@@ -140,7 +142,7 @@ def entity(opened: Opened, name: str | EntityId, *, examples: int = 3) -> Entity
             )
             for one in overlaps
         ),
-        mentions=store.mentions_of(found, examples),
+        mentions=mentions,
     )
 
 
