@@ -26,6 +26,7 @@ from kglink.models.model_folder import (
     FilesManifest,
     ManifestFolder,
     TowerFiles,
+    saying_what_is_kept,
     write_tower,
 )
 from kglink.models.settings import InputSettings
@@ -68,7 +69,7 @@ class HeadFolder(ManifestFolder[HeadKind]):
         """
         from safetensors.torch import save_file
 
-        with atomic_folder(folder) as draft:
+        with saying_what_is_kept(folder), atomic_folder(folder) as draft:
             write_tower(draft / ENCODER, tower)
             save_file(dict(head), draft / HEAD)
             more(draft)

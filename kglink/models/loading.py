@@ -106,9 +106,11 @@ def save_sentences(
 ) -> None:
     """Write an encoder of our own and the modules ``after`` it as a class's new folder."""
     import sentence_transformers
+    from safetensors import SafetensorError
     from sentence_transformers.base.modules import Transformer
 
-    with _no_progress_bar(), library_errors("the model cannot be written", folder):
+    no_room = (OSError, SafetensorError)
+    with _no_progress_bar(), library_errors("cannot be written", folder, passing=no_room):
         first = Transformer(str(encoder), max_seq_length=max_tokens)
         made = getattr(sentence_transformers, kind)(
             modules=[first, *after], device="cpu", **options
@@ -144,17 +146,24 @@ def load_tensors(path: Path, device: str = "cpu") -> dict[str, Tensor]:
 
 
 @contextmanager
-def library_errors(what: str, where: Path | str, seen: Path | None = None) -> Iterator[None]:
+def library_errors(
+    what: str,
+    where: Path | str,
+    seen: Path | None = None,
+    passing: tuple[type[Exception], ...] = (),
+) -> Iterator[None]:
     """Turn all that a library raises, panics of Rust among it, into a `ModelError`.
 
-    ``seen`` is the folder that the library was given in the place of ``where``.
+    ``seen`` is the folder that the library was given in the place of ``where``. Errors of the
+    types ``passing`` stay as they are.
     """
     try:
         yield
     except BaseException as error:
         # A panic is no Exception, and its class cannot be imported.
         panic = type(error).__name__ == "PanicException"
-        if isinstance(error, KglinkError) or not (panic or isinstance(error, Exception)):
+        stays = isinstance(error, (KglinkError, *passing))
+        if stays or not (panic or isinstance(error, Exception)):
             raise
         said = str(error) if seen is None else str(error).replace(str(seen), str(where))
         raise ModelError(f"{where}: {what}: {said}") from error

@@ -19,7 +19,7 @@ from typing import Annotated, Any, Generic, NamedTuple, TypeVar
 
 from pydantic import Field
 
-from kglink.errors import DamagedFileError, ModelError, NewerFileError
+from kglink.errors import DamagedFileError, ModelError, NewerFileError, UsageError
 from kglink.files import manifest as manifests
 from kglink.files.atomic import atomic_folder, recover_folder
 from kglink.files.manifest import FileInfo, ManifestPart
@@ -175,7 +175,12 @@ def write_model_folder(
 
     Whatever happens, ``folder`` or what the next reader restores is the old model or the new one.
     """
-    with _saying_what_is_kept(folder), atomic_folder(folder) as draft:
+    if folder.exists() and not TRAINED.is_there(folder) and any(folder.iterdir()):
+        raise ModelError(
+            f"{folder}: is not empty and holds no model of kglink",
+            hint="Give another folder, or empty this one.",
+        )
+    with saying_what_is_kept(folder), atomic_folder(folder) as draft:
         for name, tower in zip(settings.towers, towers, strict=True):
             write_tower(draft / name, tower)
         files = {
@@ -222,16 +227,27 @@ def _fingerprint(
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
 
 
+def check_new_folder(folder: Path) -> None:
+    """Refuse a place where a model would replace something, or the folder that one is in."""
+    why = ""
+    if folder.is_symlink():
+        why = "is a link"
+    elif folder.exists():
+        if not folder.is_dir():
+            why = "is a file"
+        elif any(folder.iterdir()):
+            why = "is not empty"
+        elif folder.samefile(Path.cwd()):
+            why = "is the folder that you are in"
+    if why:
+        raise UsageError(f"{folder}: {why}", hint="Name a new folder.")
+
+
 @contextmanager
-def _saying_what_is_kept(folder: Path) -> Iterator[None]:
-    """Turn a failed write into one clear error."""
+def saying_what_is_kept(folder: Path) -> Iterator[None]:
+    """Turn a failed write of a folder into one clear error."""
     from safetensors import SafetensorError
 
-    if folder.exists() and not TRAINED.is_there(folder) and any(folder.iterdir()):
-        raise ModelError(
-            f"{folder}: is not empty and holds no model of kglink",
-            hint="Give another folder, or empty this one.",
-        )
     try:
         yield
     except (OSError, SafetensorError) as error:

@@ -23,6 +23,8 @@ from kglink.models.loading import save_sentences
 from kglink.models.model_folder import (
     TRAINED,
     TowerFiles,
+    check_new_folder,
+    saying_what_is_kept,
     tower_sources,
     write_tower,
 )
@@ -39,15 +41,15 @@ def export_model(model: ModelSource, folder: Path, reranker: Path | None = None)
 
     ``folder`` is written whole or not at all; one that holds other things is refused.
     """
-    if folder.exists() and any(folder.iterdir()):
-        raise UsageError(f"{folder}: is not empty", hint="Give another folder, or empty this one.")
+    check_new_folder(folder)
     reranker = reranker if reranker is not None and RERANKER.is_there(reranker) else None
     if not TRAINED.is_there(model.path) and reranker is None:
         raise UsageError(
             f"{model.name}: kglink has trained nothing of it",
-            hint="Export what `kglink finetune` made; others open this model by its own name.",
+            hint="Export what `kglink finetune` made: --space names its space. Others open this "
+            "model by its own name.",
         )
-    with atomic_folder(folder) as draft:
+    with saying_what_is_kept(folder), atomic_folder(folder) as draft:
         if TRAINED.is_there(model.path):
             _write_towers(draft, model)
         if reranker is not None:
@@ -129,6 +131,7 @@ def _write(
 ) -> None:
     """Write an encoder, with its tags as tokens, and the modules behind it."""
     import tokenizers
+    import torch
 
     from kglink.models.inputs import tokenizer_files
     from kglink.models.loading import load_tensors
@@ -147,8 +150,12 @@ def _write(
     read = ["input_ids", "attention_mask", *(["token_type_ids"] if segments else [])]
     files["tokenizer_config.json"] = json.dumps({**own, "model_input_names": read}).encode()
     files["tokenizer.json"] = tokenizer.to_str().encode()
+    config = read_config(source.path)
+    if config.get("model_type") == "bert":  # transformers would draw it, and warn, on each load
+        for part, shape in (("weight", (source.dim, source.dim)), ("bias", (source.dim,))):
+            weights.setdefault(f"pooler.dense.{part}", torch.zeros(shape))
     with TemporaryDirectory(prefix="kglink-model-") as place:
-        write_tower(Path(place, "tower"), TowerFiles(read_config(source.path), weights, files))
+        write_tower(Path(place, "tower"), TowerFiles(config, weights, files))
         save_sentences(kind, folder, Path(place, "tower"), max_tokens, after, **options)
 
 

@@ -278,10 +278,12 @@ def export_model(opened: Opened, folder: Path) -> list[str]:
 
     Each is a folder in ``folder``, which is new; returns their names. `SentenceTransformer` and
     `CrossEncoder` open them with the same vectors and scores.
-
     """
     from kglink.models import sentence_export
 
+    name, known = opened.settings.space.name, space_names(opened.folder / SPACES_FOLDER)
+    if name not in known:
+        raise UnknownNameError("space", name, known, hint="`kglink spaces` lists all of them.")
     joint = opened.joint_space
     return sentence_export.export_model(joint.encoder.source, folder, joint.folder.reranker)
 

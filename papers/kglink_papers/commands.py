@@ -24,7 +24,7 @@ from kglink_cli.console import (
 from kglink_cli.finetune import read_changes
 from kglink_cli.interrupts import go_on_by
 from kglink_cli.runs import write_page
-from kglink_cli.session import open_workspace, split_names
+from kglink_cli.session import open_workspace, refuse_ignored, split_names
 
 if TYPE_CHECKING:
     from kglink.workspace import Workspace
@@ -58,7 +58,9 @@ def reproduce(
             "be repeated.",
         ),
     ] = None,
-    seeds: Annotated[int, typer.Option("--seeds", min=1, help="Runs of each row.")] = 3,
+    seeds: Annotated[
+        int | None, typer.Option("--seeds", min=1, help="Runs of each row; 3 if not given.")
+    ] = None,
     changes: Annotated[
         list[str] | None,
         typer.Option("--set", help="Change a value of all recipes: train.epochs=1"),
@@ -88,7 +90,7 @@ def reproduce(
     as_json = as_json or form == "json"
     shown = "table" if as_json else check_format(form)
     if not name:
-        _list(as_json=as_json, options=(data, rows, changes, report, dry_run or None))
+        _list(as_json=as_json, options=(data, rows, seeds, changes, report, dry_run or None))
         return
     from kglink_cli.finetune import finetune_news
     from kglink_papers.protocols import find_protocol
@@ -100,23 +102,32 @@ def reproduce(
     known = {row.name for row in protocol.rows}
     given = [part for one in rows or () for part in ((one,) if one in known else split_names(one))]
     with open_workspace(context, create=True) as workspace:
-        asked = Reproducer(workspace, protocol, given, seeds, read_changes(changes or []))
+        asked = Reproducer(workspace, protocol, given, seeds or 3, read_changes(changes or []))
         if dry_run:
+            refuse_ignored(
+                "beside --dry-run",
+                {"--report": report, "--format": not as_json and shown != "table"},
+            )
             _print_plan(asked, data, as_json=as_json)
             return
         if report is not None:
+            if all(model.row.untrained for model in asked.models().values()):
+                raise UsageError(
+                    "no row is trained, and a report is of runs",
+                    hint="Leave --report out, or name other --rows.",
+                )
             checked_output(workspace, report)
         if protocol.adapted:
             note("adapted", f"{name} is not {protocol.table.source} itself: other data and models")
         go_on_by("the same command goes on where it was")
         with display() as show:
             done = asked.run(data, finetune_news(show), note)
+        if as_json:
+            print_json(done.as_json())
+        else:
+            write_tables(tables_of(done.as_json()), shown)
         if report is not None:
             _write_report(workspace, done, report)
-    if as_json:
-        print_json(done.as_json())
-    else:
-        write_tables(tables_of(done.as_json()), shown)
 
 
 def _list(*, as_json: bool, options: tuple[object, ...]) -> None:
@@ -186,10 +197,6 @@ def _write_report(workspace: Workspace, done: ReproducedTable, path: Path) -> No
     from kglink_papers.shown import section_of
 
     runs = list(dict.fromkeys(names[0] for names in done.runs.values()))
-    if not runs:
-        raise UsageError(
-            "no row was trained, and a report is of runs", hint="Leave --rows or --report out."
-        )
     with progress() as tell:
         found = workspace.report(
             runs, done.docs, split="test", map_entities=MAP_ENTITIES, progress=tell

@@ -12,18 +12,18 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from kglink.errors import ModelError, UsageError
+from kglink.errors import ModelError
 from kglink.files.manifest import library_versions
 from kglink.models.bi_encoder import load_bi_encoder
 from kglink.models.cross_encoder import pooler_in
 from kglink.models.hardware import choose_hardware
 from kglink.models.head_folder import RERANKER, RerankerManifest
 from kglink.models.inputs import Inputs, tokenizer_files
-from kglink.models.model_folder import BaseInfo, TowerFiles
+from kglink.models.model_folder import BaseInfo, TowerFiles, check_new_folder
 from kglink.models.opening import resolve_model
 from kglink.models.packed import PackedTower
 from kglink.models.settings import BiEncoderSettings, InputSettings
-from kglink.models.source import file_sha256, read_config
+from kglink.models.source import ModelSource, file_sha256, read_config
 from kglink.models.towers import load_tower
 from kglink_papers.torch_archive import read_torch_archive
 
@@ -70,15 +70,17 @@ def convert_blink(weights: Path, folder: Path, like: str) -> Converted:
     ``like`` is the BERT whose configuration and tokenizer it takes, such as
     ``google-bert/bert-large-uncased``: a folder or a name on the hub.
     """
-    if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
-        raise UsageError(
-            f"{folder} exists already, and a model would take its place",
-            hint="Name a new folder.",
-        )
+    check_new_folder(folder)
     found = read_torch_archive(weights)
-    digest = file_sha256(weights)
+    for name, value in found.items():
+        if value.is_floating_point() and not value.isfinite().all():
+            raise ModelError(
+                f"{weights}: {name} has values that are no finite numbers",
+                hint="The file is damaged: fetch it again.",
+            )
+    digest, source = file_sha256(weights), resolve_model(like)
     if any(name.startswith(_SCORE) for name in found):
-        return _convert_reranker(weights.name, digest, found, folder, like)
+        return _convert_reranker(weights, digest, found, folder, source)
     parts = [_part(found, prefix) for prefix in _TOWERS]
     if not all(parts):
         heads = sorted({name.split(".")[0] for name in found})
@@ -92,7 +94,7 @@ def convert_blink(weights: Path, folder: Path, like: str) -> Converted:
     for tower, prefix, part in zip(model.towers(), _TOWERS, parts, strict=True):
         if not isinstance(tower, PackedTower):
             raise ModelError(f"{like}: is no plain BERT, and BLINK's towers are")
-        taken |= {prefix + name for name in tower.load(part)}
+        taken |= _load(tower, part, weights, prefix, source)
     model.base = BaseInfo(name=weights.name, fingerprint=digest[:16])
     model.history = ({"kind": "convert", "file": weights.name, "sha256": digest, "like": like},)
     manifest = model.save(folder)
@@ -101,22 +103,25 @@ def convert_blink(weights: Path, folder: Path, like: str) -> Converted:
 
 
 def _convert_reranker(
-    name: str, digest: str, found: Mapping[str, Tensor], folder: Path, like: str
+    weights: Path, digest: str, found: Mapping[str, Tensor], folder: Path, source: ModelSource
 ) -> Converted:
-    source = resolve_model(like)
     inputs = Inputs(source, _READ, rows=int(read_config(source.path)["vocab_size"]))
     tower = load_tower(source, choose_hardware("cpu", "fp32"), rows=inputs.rows)
     if not isinstance(tower, PackedTower):
-        raise ModelError(f"{like}: is no plain BERT, and BLINK's cross-encoder is")
+        raise ModelError(f"{source.path}: is no plain BERT, and BLINK's cross-encoder is")
     part, score = _part(found, _READER), _part(found, _SCORE)
-    taken = {_READER + one for one in tower.load(part)} | {_SCORE + one for one in score}
+    taken = _load(tower, part, weights, _READER, source) | {_SCORE + one for one in score}
     pooler = {one: value for one, value in part.items() if one.startswith("pooler.")}
     taken |= {_READER + one for one in pooler}
-    if score.keys() != {"weight", "bias"} or pooler_in(pooler, source.dim) is None:
-        raise ModelError(f"{name}: lacks the pooler or the last layer of BLINK's cross-encoder")
+    shapes = {one: tuple(value.shape) for one, value in score.items()}
+    if shapes != {"weight": (1, source.dim), "bias": (1,)} or not pooler_in(pooler, source.dim):
+        raise ModelError(
+            f"{weights}: lacks the pooler of BLINK's cross-encoder, or its last layer, which gives "
+            "one score"
+        )
     head = {one: value.float().contiguous() for one, value in (score | pooler).items()}
     manifest = RerankerManifest(
-        base=BaseInfo(name=name, fingerprint=digest[:16]),
+        base=BaseInfo(name=weights.name, fingerprint=digest[:16]),
         documents=(),
         inputs=_READ,
         tag_ids=inputs.tag_ids,
@@ -128,6 +133,26 @@ def _convert_reranker(
     RERANKER.write(folder, files, head, manifest)
     unused = tuple(sorted(found.keys() - taken))
     return Converted(folder, len(taken), unused, digest[:16], reranker=True)
+
+
+def _load(
+    tower: PackedTower, part: Mapping[str, Tensor], weights: Path, prefix: str, like: ModelSource
+) -> set[str]:
+    """Give a tower its tensors; returns their names in the file."""
+    hint = "Name the BERT that it was made from: --like."
+    table = "embeddings.word_embeddings.weight"
+    words, known = part.get(table), int(read_config(like.path)["vocab_size"])
+    # With rows for the tags that our towers add, or without.
+    if words is not None and words.shape[:1] not in {(known,), tower.state_dict()[table].shape[:1]}:
+        raise ModelError(
+            f"{weights}: {prefix}{table} has the shape {(*words.shape,)}, and {like.path} knows "
+            f"{known:,} words",
+            hint=hint,
+        )
+    try:
+        return {prefix + name for name in tower.load(part)}
+    except ModelError as error:
+        raise ModelError(f"{weights}: {prefix.rstrip('.')}: {error}", hint=hint) from error
 
 
 def _part(found: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:

@@ -99,8 +99,20 @@ class Model:
         folder = Path(base).expanduser()
         return folder.resolve() if base and RERANKER.is_there(folder) else None
 
+    def check_reader(self) -> None:
+        """Refuse a cross-encoder that is named and cannot be read."""
+        named = str(self.changes.get("reranker", {}).get("base", ""))
+        if named and not self.reader_run:
+            folder = Path(named).expanduser()
+            if not RERANKER.is_there(folder):
+                raise UsageError(
+                    f"{named}: is no folder of a reranker", hint="`kglink convert` writes one."
+                )
+            RERANKER.open(folder, 1)
+
     def check(self, opened: Opened) -> None:
         """Refuse a row that ends with a cross-encoder which is nowhere."""
+        self.check_reader()
         if self.row.reranked and self.reader(opened) is None:
             raise UsageError(
                 f"{self.row.name} ends with BLINK's released cross-encoder, which nobody trains",

@@ -86,6 +86,8 @@ class Reproducer:
 
     def plan(self, data: Path | None) -> list[Run]:
         """Every training with its state and about how many steps it takes."""
+        for model in self.models().values():
+            model.check_reader()
         missing = self._checked(data)
         counts: dict[str, int] = {}
         found: dict[str, Run] = {}

@@ -247,6 +247,15 @@ def test_what_cannot_be_is_refused_before_anything_is_done(
     bad = kglink(*of, "amh/table-2", "--data", data / "zeshel", "--set", "train.epoch=1", code=2)
     assert "epochs" in bad.err
     assert "which table?" in kglink(*of, "--dry-run", code=2).err
+    assert "which table?" in kglink(*of, "--seeds", "2", code=2).err
+    untrained = (*of, "joint/table-3-fandom", "--rows", "zero-shot")
+    report = ("--report", tmp_path / "page.html")
+    assert "no row is trained" in kglink(*untrained, *report, code=2).err
+    assert "--report would change nothing" in kglink(*untrained, "--dry-run", *report, code=2).err
+    no_reader = ("--set", f"reranker.base={data / 'tiny'}")
+    for asked in ((), ("--dry-run",)):
+        told = kglink(*untrained, *no_reader, *asked, code=2).err
+        assert "is no folder of a reranker" in " ".join(told.split())
     for name, lacks in (
         ("blink/table-5", "tac/entity.jsonl and 2 other files"),
         ("arboel/table-3", "umls/MRCONSO.RRF and 5 other files"),

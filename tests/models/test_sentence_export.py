@@ -153,3 +153,5 @@ def test_the_command_exports_what_a_space_has(kglink: Kglink, demo_copy: Path) -
     told = kglink("model", "export", str(demo_copy / "out"))
     assert told.err.split() == ["written", str(demo_copy / "out" / "reranker")]
     assert "not empty" in kglink("model", "export", str(demo_copy / "out"), code=2).err
+    asked = ("model", "export", str(demo_copy / "new"), "--space", "defualt")
+    assert "unknown space 'defualt'" in kglink(*asked, code=2).err

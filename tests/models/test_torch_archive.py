@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import Kglink
+from torch import Tensor
 from transformers import BertModel
 
 from kglink.errors import ModelError, UsageError
@@ -317,6 +318,32 @@ def test_blinks_cross_encoder_becomes_a_reranker(
         export_model(describe_folder(str(bert), bert), tmp_path / "out", tmp_path / "reader")
 
 
+@pytest.mark.parametrize(
+    ("name", "harm", "why"),
+    [
+        ("cand_encoder.bert_model.embeddings.word_embeddings.weight", lambda t: t[:-4], "knows"),
+        ("cand_encoder.bert_model.embeddings.word_embeddings.weight", lambda t: t[0, 0], "knows"),
+        ("context_encoder.bert_model.embeddings.LayerNorm.weight", lambda t: t / 0, "no finite"),
+        ("context_encoder.bert_model.embeddings.LayerNorm.weight", lambda t: t[1:], "and not"),
+    ],
+)
+def test_weights_that_do_not_fit_are_refused(
+    kglink: Kglink,
+    tmp_path: Path,
+    bert: Path,
+    name: str,
+    harm: Callable[[Tensor], Tensor],
+    why: str,
+) -> None:
+    path, state = blink(tmp_path / "good.bin", bert, zipped=True)
+    path = saved(tmp_path / "bad.bin", OrderedDict(state | {name: harm(state[name])}))
+    told = kglink("convert", path, tmp_path / "no", "--like", bert, code=1).err
+    assert name.split(".", maxsplit=1)[0] in told
+    assert why in told
+    assert "bad.bin" in told
+    assert not (tmp_path / "no").exists()
+
+
 def test_the_command(kglink: Kglink, tmp_path: Path, bert: Path) -> None:
     path, _ = blink(tmp_path / "biencoder.bin", bert, zipped=False)
     said = kglink("convert", str(path), str(tmp_path / "model"), "--like", str(bert))
@@ -324,9 +351,15 @@ def test_the_command(kglink: Kglink, tmp_path: Path, bert: Path) -> None:
     assert "--set model.base=" in said.err
     (tmp_path / "letters").mkdir()
     (tmp_path / "letters" / "mine.txt").write_text("Dear")
-    for taken in ("letters", "letters/mine.txt", "model"):
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    for taken, why in (
+        ("letters", "is not empty"),
+        ("letters/mine.txt", "is a file"),
+        ("model", "is not empty"),
+        ("link", "is a link"),
+    ):
         told = kglink("convert", path, tmp_path / taken, "--like", bert, code=2).err
-        assert "exists already, and a model would take its place" in told
+        assert f"{taken}: {why}" in told
     assert (tmp_path / "letters" / "mine.txt").read_text() == "Dear"
     one = saved(tmp_path / "one.bin", load_bi_encoder(bert, hardware=CPU).mention.weights())
     told = kglink("convert", str(one), str(tmp_path / "no"), "--like", str(bert), code=1).err
