@@ -133,7 +133,8 @@ def table_of(
             if len(ours) != len(theirs):
                 raise UsageError(
                     f"{row} and {baseline[0]} were judged on other mentions",
-                    hint="The KBs changed between the two: run both rows again in a new workspace.",
+                    hint="The KBs changed between the two, or a kept file is cut: delete the folder "
+                    "`reproduced` of the workspace and run the same command again.",
                 )
             test = randomization_test(ours * scale, theirs * scale, seed=seed)
         cells[place] = Cell(
