@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from inspect import signature
 from typing import Annotated, Any
 
 from mcp.server.mcpserver import MCPServer
@@ -14,9 +15,9 @@ from mcp.server.mcpserver.exceptions import ResourceError, ToolError
 from mcp.server.mcpserver.resources import ResourceSecurity
 from mcp.shared.exceptions import MCPError
 from mcp.types import INVALID_PARAMS, CallToolResult, TextContent, ToolAnnotations
-from pydantic import Field
+from pydantic import Field, ValidationError
 
-from kglink.errors import KglinkError
+from kglink.errors import KglinkError, UnknownNameError
 from kglink.text.printable import printable_json
 from kglink.workspace import Workspace
 from kglink.workspace.link import found_shape
@@ -64,21 +65,33 @@ def _plain_errors(kind: type[Exception]) -> Iterator[None]:
         yield
     except kind as error:
         cause: BaseException | None = error
-        while cause is not None and not isinstance(cause, KglinkError):
+        while cause is not None and not isinstance(cause, (KglinkError, ValidationError)):
             cause = cause.__cause__
         if cause is None:
             raise
-        fix = f"\nFix: {cause.hint}" if cause.hint else ""
-        raise kind(f"{cause.message}{fix}") from error
+        if isinstance(cause, ValidationError):  # of the arguments
+            first = cause.errors()[0]
+            what = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+            is_long = first["type"] == "string_too_long"
+            fix = "Send it in parts." if is_long else "The tool's schema says what it takes."
+        else:
+            what, fix = cause.message, cause.hint
+        raise kind(f"{what}\nFix: {fix}" if fix else what) from error
 
 
 class KglinkServer(MCPServer[Any]):
     """A server whose errors say what kglink refused."""
 
-    async def call_tool(self, *arguments: Any, **options: Any) -> Any:
-        """Call a tool."""
+    async def call_tool(self, name: str, arguments: dict[str, Any], context: Any = None) -> Any:
+        """Call a tool; an argument that it does not have is refused."""
         with _plain_errors(ToolError):
-            return await super().call_tool(*arguments, **options)
+            if name in TOOLS:
+                _, *known = signature(getattr(Tools, name)).parameters
+                for one in arguments:
+                    if one not in known:
+                        unknown = UnknownNameError(f"argument of {name}", one, known)
+                        raise ToolError(unknown.message) from unknown
+            return await super().call_tool(name, arguments, context)
 
     async def read_resource(self, *arguments: Any, **options: Any) -> Any:
         """Read a resource."""

@@ -99,6 +99,7 @@ REFUSED: tuple[tuple[str, dict[str, Any]], ...] = (
     ("explain", {"text": TEXT, "surface": "emu"}),
     ("link_text", {"text": "heron " * 5_000}),
     ("search_entities", {"query": "heron", "k": 51}),
+    ("link_text", {"text": TEXT, "thresold": 1}),
 )
 
 
@@ -193,8 +194,9 @@ def test_what_is_refused_says_what_to_do(told: Mapping[str, Any]) -> None:
     assert lines[0] == "unknown entity 'birds:x'\nFix: By a name: kglink search 'x'"
     assert "Did you mean 'birds'?" in lines[1]
     assert lines[2].startswith("'emu' does not stand in the text\nFix: ")
-    assert "at most 20000 characters" in lines[3]
-    assert "less than or equal to 50" in lines[4]
+    assert lines[3] == "text: String should have at most 20000 characters\nFix: Send it in parts."
+    assert lines[4].startswith("k: Input should be less than or equal to 50\nFix: ")
+    assert lines[5].startswith("unknown argument of link_text 'thresold'\nFix: ")
     assert "unknown entity 'birds:x'" in told["missing resource"]
 
 

@@ -109,6 +109,25 @@ def test_terminating_answers_what_is_at_work(demo_master: Path) -> None:
 
 
 @pytest.mark.slow
+def test_texts_of_a_client_that_has_gone_are_not_linked(demo_master: Path) -> None:
+    body = json.dumps({"texts": [f"Heron counts lamp {n}. " * 40 for n in range(60)]})
+    with serving(demo_master, "--waiting", "64") as server:
+        server.ask("POST", "/link", {"text": "Heron"})  # the model is loaded
+        host, _, port = server.url.removeprefix("http://").partition(":")
+        for _ in range(3):
+            with socket.create_connection((host, int(port))) as leaver:
+                head = f"Host: {host}\r\nContent-Type: application/json\r\n"
+                length = f"Content-Length: {len(body)}\r\n\r\n"
+                leaver.sendall(f"POST /link HTTP/1.1\r\n{head}{length}{body}".encode())
+                time.sleep(0.2)
+        answers = [server.ask("POST", "/link", {"text": f"Heron {n}"}).status for n in range(3)]
+        metrics = server.ask("GET", "/metrics").body
+    assert answers == [200] * 3
+    assert "kglink_texts_total 4" in metrics.splitlines()
+    assert "kglink_waiting_texts 0" in metrics.splitlines()
+
+
+@pytest.mark.slow
 def test_who_sends_nothing_does_not_keep_the_server(demo_master: Path) -> None:
     with serving(demo_master) as server:
         host, _, port = server.url.removeprefix("http://").partition(":")

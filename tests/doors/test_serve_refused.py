@@ -37,6 +37,15 @@ def test_what_cannot_be_read_is_told_as_what_it_is(server: Server) -> None:
         assert (told.status, told.json["error"]) == (415, "the body is packed")
     told = server.ask("POST", "/link", body, {"content-type": "text/plain"})
     assert (told.status, told.json["fix"]) == (422, "Send content-type: application/json.")
+    json_kind = {"content-type": "application/json"}
+    for broken, why in (
+        (b'{"text": "\xff"}', "byte 10 is not UTF-8"),
+        (b"[" * 100_000, "nested too deeply"),
+        (b'{"n": ' + b"1" * 6000 + b"}", "4300 digits"),
+    ):
+        told = server.ask("POST", "/link", broken, json_kind)
+        assert (told.status, told.json["fix"]) == (400, "Send JSON in UTF-8.")
+        assert why in told.json["error"]
 
 
 def test_monitors_ask_by_head(server: Server) -> None:

@@ -35,6 +35,7 @@ from kglink_doors.serve.errors import (
     PASSING,
     error_shape,
     is_of_full_disk,
+    no_json,
     status_of,
 )
 from kglink_doors.serve.guard import Guard, Refused
@@ -147,6 +148,8 @@ async def _answered(request: Request, error: Exception) -> Response:
             if first["loc"] == ("body",) and "json" not in request.headers.get("content-type", ""):
                 what, fix = "the body is not sent as JSON", "Send content-type: application/json."
             status, shape = 422, {"error": what, "fix": fix}
+        case HTTPException() if error.__cause__ is not None:  # of FastAPI, which reads the body
+            status, shape = error.status_code, error_shape(no_json(error.__cause__))
         case HTTPException():  # no such route or method
             fix, headers = "GET /openapi.json lists what there is.", error.headers
             status, shape = error.status_code, {"error": f"{asked}: {error.detail}", "fix": fix}

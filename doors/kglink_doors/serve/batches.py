@@ -67,8 +67,8 @@ class Batches:
         self._thread.start()
 
     def __len__(self) -> int:
-        """How many texts wait."""
-        return sum(len(one.texts) for one in tuple(self._waiting))
+        """How many texts somebody waits for."""
+        return sum(len(one.texts) for one in tuple(self._waiting) if not one.answer.done())
 
     async def link(
         self,
@@ -94,7 +94,8 @@ class Batches:
         return await asyncio.wait_for(waiting.answer, seconds)
 
     def _is_full(self, texts: Sequence[TextInput]) -> bool:
-        return bool(self._waiting) and len(self) + len(texts) > self._most
+        waiting = len(self)
+        return bool(waiting) and waiting + len(texts) > self._most
 
     def close(self) -> None:
         """Answer what waits, and end."""

@@ -95,13 +95,22 @@ def error_shape(error: KglinkError) -> dict[str, Any]:
     return {"error": error.message, "fix": hint}
 
 
+def no_json(error: BaseException) -> UsageError:
+    """Why a body or a line is no JSON, and the fix."""
+    why = str(error)
+    if isinstance(error, RecursionError):
+        why = "it is nested too deeply"
+    elif isinstance(error, UnicodeDecodeError):
+        why = f"byte {error.start} is not UTF-8"
+    return UsageError(f"not valid JSON: {why}", hint="Send JSON in UTF-8.")
+
+
 def parsed(text: str | bytes) -> object:
     """JSON in any spelling that JavaScript writes; half of a surrogate pair becomes U+FFFD."""
     try:
         found = json.loads(text.removeprefix("\ufeff") if isinstance(text, str) else text)
         raw = json.dumps(found, ensure_ascii=False).encode("utf-16", "surrogatepass")
     except (ValueError, RecursionError) as error:
-        what = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise UsageError(f"not valid JSON: {what}", hint="Send JSON in UTF-8.") from error
+        raise no_json(error) from error
     sound: object = json.loads(raw.decode("utf-16", "replace"))
     return sound
