@@ -72,7 +72,7 @@ class Place(NamedTuple):
 def run_lines(place: Place, ids: Sequence[EntityId]) -> str:
     """The lines of one mention.
 
-    The score is that of the place, so that tools which order by score keep the order.
+    Scores fall with the rank, so that tools which sort by score keep the order.
     """
     names = [_document(one) for one in ids] or [NONE]
     return "".join(

@@ -87,7 +87,7 @@ class KeptWriter:
         self._out.write(json.dumps(record, ensure_ascii=False) + "\n")
 
 
-class _Beside:
+class _KeptFile:
     """A kept file that is read line by line beside the evaluation that it is compared with."""
 
     things: str
@@ -130,8 +130,8 @@ class _Beside:
     def _other(self, number: int, named: str) -> UsageError:
         return self._misfit(f"other {self.things} (its line {number} is not {named})")
 
-    def as_json(self, comparisons: int, seed: int = 0) -> dict[str, Any]:
-        """The tests of the differences, as `kglink eval --against --json` prints them."""
+    def _head(self, comparisons: int) -> dict[str, Any]:
+        """What both kinds of comparison print of the kept file."""
         kept = {name: getattr(self.kept, name) for name in ("space", "model", "found_by")}
         return {"file": str(self.path), **kept, "alpha": ALPHA, "comparisons": comparisons}
 
@@ -142,7 +142,7 @@ class _Beside:
         )
 
 
-class Comparison(_Beside):
+class Comparison(_KeptFile):
     """This evaluation against a kept one, mention by mention.
 
     R@k is compared for those of ``ks`` that both ranked enough candidates for, MRR as deep as
@@ -200,10 +200,10 @@ class Comparison(_Beside):
             JSON_KEYS.get(pool, pool): _tests_as_json(found, comparisons)
             for pool, found in self.tests(seed=seed).items()
         }
-        return {**super().as_json(comparisons), "tests": tests}
+        return {**self._head(comparisons), "tests": tests}
 
 
-class AnswerComparison(_Beside):
+class AnswerComparison(_KeptFile):
     """This evaluation of whole answers against a kept one, text by text, both judged alike."""
 
     things = "texts"
@@ -242,7 +242,7 @@ class AnswerComparison(_Beside):
         """By what is compared."""
         tests = _tests_as_json(self.tests(seed=seed), comparisons)
         figure = "f1" if self.complete else "recall"
-        return {**super().as_json(comparisons), "figure": figure, "tests": tests}
+        return {**self._head(comparisons), "figure": figure, "tests": tests}
 
 
 def _tests_as_json(tests: Mapping[str, RandomizationTest], comparisons: int) -> dict[str, Any]:

@@ -200,7 +200,7 @@ def _answers(label: str, document: Document, meant: Mapping[EntityId, EntityId])
             if "://" in name or not code_of(name):
                 raise unfit(
                     label,
-                    f"{name} is the key, code, title or address of no entity",
+                    f"no entity has the key, code, title or address {name}",
                     "Name entities as kb:key, or by the address (url) that their KB gives.",
                 )
             golds = {one.gold[0]}

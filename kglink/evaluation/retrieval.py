@@ -128,7 +128,7 @@ Mentions = Callable[[], Iterator[Mention]]
 
 
 @dataclass(frozen=True, slots=True)
-class Learnt:
+class LearntMentions:
     """Mentions that were learnt from; ``words`` says which, in the terms of ``--seen-in``."""
 
     words: tuple[str, ...]
@@ -139,7 +139,7 @@ class Learnt:
 class LearntFrom:
     """What of the evaluated mentions was learnt from: their surfaces, and their golds how often."""
 
-    def __init__(self, learnt: Learnt, evaluated: Iterable[Document]) -> None:
+    def __init__(self, learnt: LearntMentions, evaluated: Iterable[Document]) -> None:
         self.words = learnt.words
         golds: set[EntityId] = set()
         wanted: set[str] = set()
@@ -186,7 +186,7 @@ def find_learnt(
     docs: Sequence[str],
     split: str,
     runs: Sequence[tuple[str, Mentions]] | None = None,
-) -> Learnt | None:
+) -> LearntMentions | None:
     """What ``--seen-in`` names; None for nothing, or where ``auto`` finds nothing.
 
     ``runs`` are what each run behind the space's model learnt from; None: the model has no run.
@@ -194,10 +194,10 @@ def find_learnt(
     if seen_in == AUTO:
         if runs is not None:
             some = [(f"run {name}", mentions) for name, mentions in runs if next(mentions(), None)]
-            learnt = Learnt(tuple(name for name, _ in some), tuple(own for _, own in some))
+            learnt = LearntMentions(tuple(name for name, _ in some), tuple(own for _, own in some))
         else:  # the split train of the documents, where it is not what is evaluated
             others = docs if split not in ("", "train") else ()
-            trained = [(name, "train") for name in others if _has(store, name, "train")]
+            trained = [(name, "train") for name in others if store.count_documents(name, "train")]
             learnt = _of_splits(store, trained)
         # What `kglink learn` reads of the sources that memory has learnt from.
         annotated = {info.name for info in store.kbs() if info.mentions}
@@ -205,7 +205,7 @@ def find_learnt(
         other = _of_splits(store, names)
         if not set(other.words) <= set(learnt.words):
             words = dict.fromkeys((*learnt.words, *other.words))
-            learnt = Learnt(tuple(words), learnt.parts + other.parts)
+            learnt = LearntMentions(tuple(words), learnt.parts + other.parts)
     else:
         names = [_read_name(store, text.strip()) for text in seen_in.split(",") if text.strip()]
         learnt = _of_splits(store, names)
@@ -222,14 +222,14 @@ def check_annotated(store: Store, name: str) -> None:
         )
 
 
-def _of_splits(store: Store, named: Sequence[tuple[str, str | None]]) -> Learnt:
+def _of_splits(store: Store, named: Sequence[tuple[str, str | None]]) -> LearntMentions:
     words = tuple(name if split is None else f"{name}:{split}" for name, split in named)
 
     def mentions() -> Iterator[Mention]:
         documents = chain.from_iterable(store.documents(name, split) for name, split in named)
         return (one for document in documents for one in document.mentions if one.gold)
 
-    return Learnt(words, (mentions,) if named else ())
+    return LearntMentions(words, (mentions,) if named else ())
 
 
 def _read_name(store: Store, text: str) -> tuple[str, str | None]:
@@ -237,14 +237,10 @@ def _read_name(store: Store, text: str) -> tuple[str, str | None]:
     name, colon, split = text.partition(":")
     check_annotated(store, name)
     if not colon:
-        return name, "train" if _has(store, name, "train") else None
-    if split not in get_args(Split) or not _has(store, name, split):
+        return name, "train" if store.count_documents(name, "train") else None
+    if split not in get_args(Split) or not store.count_documents(name, split):
         raise UsageError(
             f"{name!r} has no documents in the split {split!r}",
             hint=f"--seen-in {name} takes its split train, or all of its documents.",
         )
     return name, split
-
-
-def _has(store: Store, name: str, split: str) -> bool:
-    return next(store.documents(name, split), None) is not None

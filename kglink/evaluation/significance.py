@@ -98,12 +98,12 @@ _CHUNK = 100
 
 
 def share_interval(part: int, whole: int) -> Interval:
-    """Of a share of mentions: Wilson's, which is one of nothing but the counts."""
+    """The Wilson interval of a proportion; (0, 0) of no mentions."""
     return wilson_interval(part, whole) if whole else (0.0, 0.0)
 
 
 def mean_interval(values: Sequence[float], counts: Sequence[int]) -> Interval:
-    """Of the mean of values, each with its count: by bootstrap over the mentions."""
+    """The bootstrap interval of a mean; ``counts`` says how often each value is."""
     whole = sum(counts)
     if not whole:
         return 0.0, 0.0
@@ -113,7 +113,7 @@ def mean_interval(values: Sequence[float], counts: Sequence[int]) -> Interval:
 
 
 def group_interval(groups: Iterable[DoubleArray]) -> Interval:
-    """Of the mean of the means of groups of values: by bootstrap within each group."""
+    """The interval of the mean of group means: bootstrap within each group."""
     drawn = []
     rng = np.random.default_rng(0)
     for group in groups:
@@ -124,9 +124,9 @@ def group_interval(groups: Iterable[DoubleArray]) -> Interval:
 
 
 def text_intervals(counts: Sequence[tuple[int, int, int]]) -> tuple[Interval, Interval, Interval]:
-    """Of precision, recall and F1 of all mentions, from each text's right, found and gold.
+    """Intervals of precision, recall and F1, from each text's right, found and gold counts.
 
-    By bootstrap over the texts: mentions of one text are right and wrong together.
+    Bootstrap over texts, as mentions of one text are not independent.
     """
     if not counts:
         return ((0.0, 0.0),) * 3

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from kglink.store.likeness import Likeness
 
 
-#: Mentions that are read at once where all of a run are compared.
+#: Mentions that `BatchReader.vectors` encodes at once.
 _READ_TOGETHER = 512
 
 
@@ -79,11 +79,10 @@ class BatchReader:
     def read(
         self, mentions: Sequence[MentionInText], likeness: Sequence[Likeness]
     ) -> tuple[Batch, list[int]]:
-        """Read the mentions, and the place of each in the batch.
+        """Read the mentions; returns the batch, and the index of each mention in it.
 
-        Those of the same words are one, if their texts are equally like the sources of memory, and
-        all have capitals or none.
-        Where all texts are read no two mentions are the same.
+        Mentions share an entry if words, full names, likeness to memory's sources and ``cased``
+        are equal. Where all texts are read, each has its own.
         """
         own = [mention.surface for mention in mentions]
         long = self._full_names(mentions) if self._use.names else [""] * len(mentions)
@@ -124,21 +123,21 @@ class BatchReader:
     ) -> tuple[Batch, list[int], list[int]]:
         """Read the texts of those mentions for which they can decide something.
 
-        From here on each of these is one by itself: returned are the new batch, the place in the
-        old one of each of its mentions, and the place in the new one of each of ``mentions``.
+        Each of these gets an entry of its own. Returns the new batch, the old index of each of its
+        entries, and the new index of each of ``mentions``.
         """
         is_open = [self._use.contexts and opens(at) for at in range(len(batch.forms))]
-        closed: dict[int, int] = {}
+        row_of: dict[int, int] = {}
         rows: list[int] = []
         read: dict[int, MentionInText] = {}
-        now: list[int] = []
+        new_places: list[int] = []
         for place, mention in zip(places, mentions, strict=True):
-            if is_open[place] or place not in closed:
-                closed[place] = len(rows)
+            if is_open[place] or place not in row_of:
+                row_of[place] = len(rows)
                 if is_open[place]:
                     read[len(rows)] = mention
                 rows.append(place)
-            now.append(closed[place])
+            new_places.append(row_of[place])
         vectors: list[FloatArray | None] = [None] * len(rows)
         if read:
             found = self._read((), list(read.values())).contexts
@@ -151,7 +150,7 @@ class BatchReader:
             contexts=PooledContexts(self._space, self._measure, vectors, vectors),
             unread=frozenset(range(len(rows))) - read.keys(),
         )
-        return expanded, rows, now
+        return expanded, rows, new_places
 
     def vectors(self, mentions: Sequence[MentionInText]) -> tuple[FloatArray, FloatArray]:
         """The vectors of mentions as names, and in their texts, all of length one, or zeros."""

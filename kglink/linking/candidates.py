@@ -39,8 +39,7 @@ _First = list[tuple[Candidate, str, int]]
 
 #: The number of best counterparts of a KB's candidates that become candidates in another KB.
 _BROUGHT_BY_COUNTERPARTS = 5
-_SEVERAL = 2
-#: What the context of an entity that bears the mention's name is where it was not read: the mean.
+#: Context value of exact-name candidates where the mention's text was not read: the mean.
 MEAN_CONTEXT = 0.43
 #: What memory says of a candidate, and of its KB.
 _OF_MEMORY = ("memory", "like_memory", "nil")
@@ -106,7 +105,7 @@ class CandidateSearch:
 
     @property
     def is_led_by_names(self) -> bool:
-        """Whether who bears a mention's name comes first, and texts decide between several."""
+        """Whether names come first, and texts only decide between several bearers."""
         return self._use.names and not self.reading.reads_all
 
     def find(
@@ -184,8 +183,8 @@ class CandidateSearch:
     ) -> None:
         """Trust memory less where several things bear a mention's name: there its text decides.
 
-        That a KB lacks what is meant is one thing more, where the KB has something of this name
-        and no person said that it is NIL.
+        For evidence `nil`, a KB that has the name counts as one thing more, unless a person
+        corrected the name to NIL.
         """
         for at, forms in enumerate(batch.forms):
             here = {kb: found[at] for kb, found in tables.items()}
@@ -254,9 +253,9 @@ class CandidateSearch:
         tables: Mapping[str, list[Found]],
         places: Sequence[int],
     ) -> tuple[dict[str, list[Found]], list[int]]:
-        """Say of which KBs the texts speak, where several that are about other things are meant."""
+        """Add evidence `subject`, where the KBs are about different things."""
         fields = self._fields.of(list(tables))
-        if len(set(fields.values())) < _SEVERAL:
+        if len(set(fields.values())) <= 1:
             return dict(tables), list(places)
         bearing = [
             frozenset(fields[kb] for kb, one in zip(tables, found, strict=True) if one.is_named)
@@ -264,7 +263,7 @@ class CandidateSearch:
             for found in zip(*tables.values(), strict=True)
         ]
         values = spoken_of(mentions, places, bearing)
-        now, firsts = _numbered(
+        new_places, firsts = _numbered(
             (place, tuple(one.values())) for place, one in zip(places, values, strict=True)
         )
         told: dict[str, list[Found]] = {kb: [] for kb in tables}
@@ -273,7 +272,7 @@ class CandidateSearch:
                 found, value = column[places[at]], values[at].get(fields[kb], 0.0)
                 subject = np.full_like(found.evidence["subject"], value)
                 told[kb].append(found.having(subject=subject))
-        return told, now
+        return told, new_places
 
     def _with_asked(
         self,
@@ -306,7 +305,7 @@ class CandidateSearch:
                 for place, mention in zip(places, mentions, strict=True)
             ],
         )
-        now, firsts = _numbered(
+        new_places, firsts = _numbered(
             (place, b"".join(values[at].tobytes() for values in columns.values()))
             for at, place in enumerate(places)
         )
@@ -321,7 +320,7 @@ class CandidateSearch:
                     {kind: values[at][own] for kind, values in columns.items()},
                 )
                 asked[kb].append(one)
-        return asked, now
+        return asked, new_places
 
     def _first(self, found: Mapping[str, Found]) -> _First:
         """The best candidates of a mention so far."""
@@ -348,16 +347,15 @@ class CandidateSearch:
     def _with_context(self, found: Found, at: int, batch: Batch, segment: Segment) -> Found:
         """Add the context, for the candidates for which it counts."""
         values = np.zeros(len(found.entities), dtype=np.float32)
+        exact = found.evidence["exact"] > 0
         if self._use.contexts and at in batch.unread:
-            values[found.evidence["exact"] > 0] = MEAN_CONTEXT
+            values[exact] = MEAN_CONTEXT
         elif self._use.contexts:
-            exact = found.evidence["exact"] > 0
             counts = np.flatnonzero(exact | (self.scoring.counts("context")))
-            scores = (
-                batch.contexts.scores(at, found.entities[counts], segment) if len(counts) else None
-            )
-            if scores is not None:
-                values[counts] = scores
+            if len(counts):
+                scores = batch.contexts.scores(at, found.entities[counts], segment)
+                if scores is not None:
+                    values[counts] = scores
         named = found.evidence["exact"] * values
         return found.having(context=values, named_context=named)
 

@@ -43,7 +43,7 @@ class Measure:
     """The mean length of the vectors of tokens."""
 
     def evidence(self, products: FloatArray, query: FloatArray, kind: RowKind) -> FloatArray:
-        """The products of one query with some rows."""
+        """Bring a query's products to cosine scale."""
         if not self.lengths:
             return products
         return products / np.float32(max(float(np.linalg.norm(query)) * self.lengths[kind], 1e-9))

@@ -18,14 +18,14 @@ from kglink.records import Span
 from kglink.text.abbreviations import long_forms
 from kglink.text.fold import fold
 
-#: The number of likeliest proposals for each thousand characters that are looked at.
+#: Most proposals kept for each thousand characters: the likeliest.
 MOST_PER_THOUSAND = 150
 #: The score assumed for a detector that does not propose a place, where several propose.
 UNPROPOSED = 0.27
 #: The same for one that proposes beside a witness, a detector with an attribute ``unproposed``.
 _WITNESSED = 0.12
-#: How much the odds of a witness count: a place that the linker can do nothing with is no link,
-#: however sure the witness is.
+#: Weight of a witness's log odds. It is low: a place that nothing fits is no link, however sure
+#: the witness is.
 _WITNESS = 0.25
 #: Where a short form may begin, and how it ends: "PD-1" is no PD.
 _FORM_BEGINS = re.compile(r"(?<!\w)\S")
@@ -109,9 +109,9 @@ def _proposals(
 def _united(
     spans: Mapping[str, Span], others: Sequence[str], witnesses: Mapping[str, float]
 ) -> Span:
-    """One proposal of those of some detectors.
+    """Merge all detectors' proposals of one place.
 
-    It has the mean of the odds of those that are no witnesses, and what the witnesses add to it.
+    Log odds: the mean of the other detectors, plus the weighted log odds of each witness.
     """
     best = max(spans.values(), key=lambda one: one.score)
     if len(others) + len(witnesses) == 1:

@@ -27,7 +27,7 @@ class EvidenceUsed(NamedTuple):
     contexts: bool
     """Whether mentions in their texts are compared with the texts of entities."""
     texts_bring: bool
-    """Whether texts bring candidates, or are compared for those that names brought."""
+    """Whether texts find candidates; else they only score those names found."""
     words: WordMeasure | None = None
     """How the words of mentions and entities are compared; None: they are not."""
 

@@ -41,7 +41,7 @@ RIGHT: Mapping[tuple[bool, bool], float] = {
 #: mentions; the others are worth a look: four in ten there, one in ten of everyday names.
 MISSPELT: Sequence[tuple[int, int, float]] = ((1, 10, 0.65), (1, 6, 0.25), (2, 10, 0.25))
 #: The least length of the first of these, and the number of names like it that are compared.
-_LONG, _ALIKE = 10, 16
+_LONG, _ALIKE = MISSPELT[0][1], 16
 _MANY = 99
 
 

@@ -36,7 +36,7 @@ from kglink.text.fold import fold as folded
 
 #: More mentions than this teach nothing new; they are taken from all documents alike.
 MOST_MENTIONS = 4000
-#: Different words that mean nothing, from which is learnt how much does.
+#: `presence` is fitted only if this many different surfaces mean NIL.
 LEAST_NIL = 10
 _BATCH = 256
 #: The number of a KB's best candidates that are weighed.
@@ -125,7 +125,7 @@ class Rankings:
 
 
 def fit_rankings(rankings: Rankings, start: Scoring) -> Scoring:
-    """Weights and calibration, beginning with those of ``start``; of no mentions: these."""
+    """Fit weights and calibration from ``start``; without mentions, return ``start``."""
     if not len(rankings.starts):
         return start
     weights, before, after = fit_weights(rankings.part(rankings.answered), start.weights)
@@ -146,7 +146,7 @@ def fit_rankings(rankings: Rankings, start: Scoring) -> Scoring:
     common, by_kb = fit_calibrations(right, start.calibration)
     presence = start.presence
     presence_by_kb: dict[str, Calibration] = {}
-    # Documents that hardly mark what has no answer do not show how much has none.
+    # Documents with few marked NILs do not show how often a KB has no answer.
     if len(np.unique(rankings.words[~rankings.answered])) >= LEAST_NIL:
         presence, presence_by_kb = fit_calibrations(present, start.presence or start.calibration)
     return replace(
@@ -200,7 +200,7 @@ def conditional_logit(rankings: Rankings, start: Weights) -> Weights:
         answers, of_right = _shares(right, owner, some.starts)
         return float((everyone - answers).sum()), facts.T @ (shares - of_right)
 
-    # How sharp the first weights are comes first: it is no matter of prior.
+    # First fit one scale for all start weights; the prior leaves it free.
     sharp = minimize(
         lambda by: (
             (result := cost(first * float(by[0])))[0],

@@ -19,7 +19,7 @@ from kglink.linking.fit_probability import standard_error
 from kglink.linking.scoring import KeptOfModel, read_kept
 from kglink.linking.stages import Stage
 from kglink.records import EntityId, OnProgress, Progress, Ranking
-from kglink.text.fold import fold
+from kglink.text.fold import fold as folded
 
 #: Beside a space's versions.
 CHOICE_FILE = "clusterer.json"
@@ -85,7 +85,7 @@ def choose_settings(
     folds = np.array([one.fold for one in mentions])
     held_out = gain_elsewhere(gains, folds)
     _, words = np.unique(
-        [fold(one.ranking.mention.surface) for one in mentions], return_inverse=True
+        [folded(one.ranking.mention.surface) for one in mentions], return_inverse=True
     )
     helps = float(held_out.sum()) > _LEAST_GAIN * standard_error(held_out, words)
     judged = np.isfinite(right[0])

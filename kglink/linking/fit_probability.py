@@ -23,7 +23,7 @@ _LEAST_GAIN = 2.0
 
 
 class Foretold(NamedTuple):
-    """What is known of some rankings, and what was to be foretold of each."""
+    """Facts of some rankings, and the true outcome to predict for each."""
 
     facts: DoubleArray
     """The best score, the lead, what memory says of NIL, and a one."""
@@ -49,7 +49,7 @@ class Foretold(NamedTuple):
 
 
 def standard_error(gain: DoubleArray, words: IntArray) -> float:
-    """Of a sum of gains, where those of the same words are one witness."""
+    """The standard error of summed gains; equal words count as one."""
     _, places = np.unique(words, return_inverse=True)
     return float(np.sqrt((np.bincount(places.reshape(-1), gain) ** 2).sum()))
 

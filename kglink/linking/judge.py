@@ -45,10 +45,10 @@ FACTS = (
     "detector", "link", "expanded", "agreed", "bearers", "title", "case", "noun", "known", "kind",
     "bias",
 )  # fmt: skip
-#: A KB whose best candidate scores so little less than the best of all has the same thing.
+#: A KB agrees if its best candidate scores at most this much below the best of all.
 _NEAR = 0.1
 _MOST_KNOWN = 3.0
-#: So many places, marked and unmarked, are added to those of a kind: few say little.
+#: Added to the marked and unmarked places of each kind, so that few say little.
 _OF_ANY_KIND = 5.0
 
 
@@ -160,7 +160,7 @@ def remembered_facts(rankings: Sequence[Ranking], memory: Memory | None) -> list
 
 
 def _known(mention: MentionInText, meanings: Sequence[Weighed], name: str) -> float:
-    """How memory prefers the words of a mention; where they stand in a longer name not at all."""
+    """Log odds of the words being marked; never positive within a longer name."""
     same = [one for one in meanings if one.folded == name]
     never = sum(one.times for one in same if one.entity == NO_MENTION)
     often = max((one.times for one in same if one.entity != NO_MENTION), default=0.0)

@@ -19,10 +19,9 @@ if TYPE_CHECKING:
     from kglink.store.likeness import Likeness
     from kglink.store.occurrences import Meaning
 
-#: So often must memory have seen a name, for each further thing that it may mean, to be half
-#: believed.
+#: Uses of a name that make memory half believed, for each further thing the name may mean.
 _DOUBT = 20
-#: In small letters, in a text with capitals, a surface means as often as this what it meant with
+#: Weight of meanings seen with capitals, for a surface in small letters in a text with
 #: capitals: "cormorant" is seldom the ship of that name.
 _CAPITAL_AS_SMALL = 0.25
 
@@ -167,9 +166,9 @@ class Recalled:
         return any(one.source == CORRECTIONS and one.entity == NIL for one in meanings)
 
     def trust(self, surfaces: Iterable[Surface], meant: int, likeness: Likeness) -> float:
-        """How far memory is believed where a name may mean so many things: there the text decides.
+        """Trust in memory, from 0 to 1, for a name that may mean ``meant`` things.
 
-        The more of them, the more often it must have seen the name, in one of its forms.
+        It rises with the uses of the name's best-known form, and falls with ``meant``.
         """
         keys = {one.key for one in surfaces}
         uses = max(

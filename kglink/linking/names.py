@@ -21,8 +21,8 @@ from kglink.space.words import WordIndex, WordMeasure
 _ROWS_PER_ENTITY = 2
 #: More popular is nothing: a KB may have numbers that are infinite once stored.
 _MOST_POPULAR = 1e30
-#: Uses added to each name's count, so that a few counted uses say little.
-_UNCOUNTED = 20
+#: Uses added to the total of a name, so that few counted uses say little.
+_PRIOR_USES = 20
 #: In a KB of so many names the letters of a name are compared only if no entity bears it, and of
 #: the entities that bear it so many are candidates: those that are used most, then most popular.
 _LARGE, _MOST_BEARERS = 2_000_000, 500
@@ -129,7 +129,7 @@ class NameSearch:
     def _similar(
         self, surfaces: Sequence[Surface], segment: Segment
     ) -> dict[str, tuple[IntArray, FloatArray]]:
-        """For each surface the names that have letters in common with it, and how many."""
+        """For each surface the alias rows of similar names, and their cosines."""
         if not surfaces:
             return {}
         rows = segment.names.similar(
@@ -262,7 +262,7 @@ def _by_letters(
     """
     # Where nothing was counted a name has the count one, a title two; small counts say little.
     counts = segment.alias_counts[bearers].astype(np.float32) - 1
-    common = counts / (counts.sum() + _UNCOUNTED)
+    common = counts / (counts.sum() + _PRIOR_USES)
     popularity = np.clip(segment.popularity[owners], 0, _MOST_POPULAR) + 1
     rarer = 1 - popularity / popularity.max(initial=1)
     own = places_in(entities, owners)[1]

@@ -48,7 +48,7 @@ class Calibration:
         return 1 / (1 + math.exp(-max(-_MOST, min(_MOST, logit))))
 
     def of_scores(self, scale: float) -> Calibration:
-        """The same probabilities from scores that are all so many times as large."""
+        """The same probabilities for scores that are ``scale`` times as large."""
         return replace(self, score=self.score / scale, lead=self.lead / scale)
 
 
@@ -100,7 +100,7 @@ class Scoring:
         What counts beside names and vectors counts there too. ``beside``: other KBs have vectors,
         so a name scores what it scores there.
         """
-        scale = _BESIDE if beside else 1.0
+        scale = _NAME_SCALE if beside else 1.0
         names = {kind: scale * weight for kind, weight in NAME_SCORING.weights.by_kind.items()}
         weights = {}
         for kb in kbs:
@@ -138,35 +138,35 @@ class Scoring:
         return self.presence_by_kb.get(kb, common)
 
 
-#: What a trained model's score, and one of a single kind of evidence, is taken for.
-_OF_SIMILARITY = Calibration(score=6.4, lead=4.23, nil=3.27, bias=-5.85)
+#: Calibration for a trained model, and for scores from one kind of evidence.
+_SIMILARITY_CALIBRATION = Calibration(score=6.4, lead=4.23, nil=3.27, bias=-5.85)
 #: What a space has before it is fitted: of a plain encoder, and of a trained one.
 PLAIN_SCORING = Scoring(
     Weights.default(RETRIEVED, trained=False),
     presence=Calibration(score=5.6, lead=0, nil=5.37, bias=-2.03),
 )
-TRAINED_SCORING = Scoring(Weights.default(RETRIEVED, trained=True), _OF_SIMILARITY)
+TRAINED_SCORING = Scoring(Weights.default(RETRIEVED, trained=True), _SIMILARITY_CALIBRATION)
 #: For names alone.
 NAME_SCORING = Scoring(
     Weights.of(similar=0.7, title=0.06, case=0.24, rarer=0.22, expanded=0.2, subject=0.1),
     Calibration(score=6.4, lead=4.23, nil=3.27, bias=-5.0),
 )
-#: What an equal name scores by vectors, in a text of mean likeness, where names alone give it 1.
-_BESIDE = 0.83
+#: Score of an equal name beside vectors, in a text of mean likeness; by names alone it is 1.
+_NAME_SCALE = 0.83
 #: What counts beside names and vectors.
 _BESIDE_VECTORS = ("expanded", "common", "memory", "like_memory", "counterpart")
 #: For names alone, and for words alone by each way of comparing them.
 ALONE = {
     "names": NAME_SCORING,
-    "bm25": Scoring(Weights.of(bm25=1.0), _OF_SIMILARITY),
-    "tfidf": Scoring(Weights.of(tfidf=1.0), _OF_SIMILARITY),
+    "bm25": Scoring(Weights.of(bm25=1.0), _SIMILARITY_CALIBRATION),
+    "tfidf": Scoring(Weights.of(tfidf=1.0), _SIMILARITY_CALIBRATION),
 }
 #: For vectors alone: those of names, and those of mentions in their texts.
-ALIAS_SCORING = Scoring(Weights.of(alias=1.0), _OF_SIMILARITY)
-MENTION_SCORING = Scoring(Weights.of(context=1.0), _OF_SIMILARITY)
+ALIAS_SCORING = Scoring(Weights.of(alias=1.0), _SIMILARITY_CALIBRATION)
+MENTION_SCORING = Scoring(Weights.of(context=1.0), _SIMILARITY_CALIBRATION)
 #: For a search the words are a name or a description, so the text counts as much as the names.
 SEARCH_SCORING = Scoring(
-    Weights.of(similar=0.07, title=0.01, case=0.02, alias=0.3, context=0.6), _OF_SIMILARITY
+    Weights.of(similar=0.07, title=0.01, case=0.02, alias=0.3, context=0.6), _SIMILARITY_CALIBRATION
 )
 
 #: Beside a space's versions: its scoring, and the model that it was fitted for.

@@ -40,8 +40,8 @@ class Stage:
         """The settings that the plugin offers, each with the candidates as it then orders them."""
         if not isinstance(self.plugin, OffersSettings):
             raise UsageError(
-                f"{self.name} has no settings that documents could choose",
-                hint="Say them yourself, in link.clusterer_settings.",
+                f"{self.name} offers no settings to choose from",
+                hint="Set them in link.clusterer_settings.",
             )
         heads = self._heads(rankings)
         for settings, answers in self.plugin.alternatives(heads):

@@ -15,8 +15,8 @@ from kglink.records import MentionInText
 from kglink.space.segment import Segment
 from kglink.text.fold import fold
 
-#: KBs that share this part of the names of the smaller one, or of so many of them, are about the
-#: same things.
+#: KBs are about the same things if both have this share of the smaller one's names, of a sample of
+#: this size.
 _RELATED, _LOOKED_UP = 0.2, 256
 
 
@@ -49,10 +49,10 @@ class Fields:
 def spoken_of(
     mentions: Sequence[MentionInText], rows: Sequence[int], bearing: Sequence[frozenset[str]]
 ) -> list[dict[str, float]]:
-    """For each mention that several fields may have: how much less its text speaks of each.
+    """For each mention with several possible fields, how far its text speaks of each.
 
-    That is 0 for the field of which it speaks most, else the share of that less 1. ``bearing`` has
-    for each row the fields that bear the name of its mentions, all where none does.
+    0 for the field that it speaks of most, else the field's count divided by the highest, minus 1.
+    ``bearing``: for each row the fields that have the name; all fields if none has it.
     """
     named: dict[tuple[str, str], dict[str, dict[str, float]]]
     named = defaultdict(lambda: defaultdict(dict))

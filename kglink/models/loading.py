@@ -171,7 +171,7 @@ def library_errors(
 
 @contextmanager
 def keeping_interrupts() -> Iterator[None]:
-    """Raise what a signal's handler raised once more, where a library has swallowed it.
+    """Re-raise the exception of a signal handler that a library has swallowed.
 
     Libraries in C and Rust call Python while they read weights, and take an interrupt there for
     damaged data.

@@ -44,8 +44,8 @@ _WORDS = ("model_type", "hidden_act", "position_embedding_type")
 _SHARES = ("layer_norm_eps", "hidden_dropout_prob", "attention_probs_dropout_prob")
 _PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 _TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "sentencepiece.bpe.model", "spiece.model")
-#: Hashes of files of this size are kept for later, of so many files, and if a file has not been
-#: written for so long: a moment in which it is written twice may be one on the clock.
+#: Hashes are kept for files of this size or more, for this many files, once unchanged for this
+#: long: two writes within one tick of the clock look alike.
 _HASHES_FILE = "hashes.json"
 _LARGE, _MOST_KEPT, _SETTLED_NS = 1 << 20, 200, 60_000_000_000
 #: Settings that say how a checkpoint came to be, not what it computes.

@@ -21,7 +21,7 @@ Array = npt.NDArray[Any]
 
 #: In the folder: the arrays that were found, how many parts were compared, and their digest.
 KEPT_FILE = "compared.npz"
-#: It is kept this number of seconds after the last time, and this number of times what that took.
+#: Least time between two saves: these seconds, and this many times what the last save took.
 _EVERY_S, _EVERY_TIMES = 30.0, 10.0
 #: What reading a damaged archive of arrays raises.
 _UNREADABLE = (
@@ -33,8 +33,8 @@ _UNREADABLE = (
 class Compared:
     """How far a comparison has come, part by part, and what was found until then.
 
-    ``found`` are arrays that those who compare change in their places. ``base`` are the arrays
-    with which all parts are compared, and ``way`` how.
+    ``found``: the result arrays, which the caller changes in place. ``base``: the arrays that all
+    parts are compared with. ``way``: how.
     """
 
     def __init__(

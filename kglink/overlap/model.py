@@ -89,8 +89,8 @@ class OverlapModel(BaseModel):
 def default_model(evidence: Collection[str] = ()) -> OverlapModel:
     """The model that is used before there are verdicts.
 
-    There is one for all built-in evidence, which bears that some is left out, and one for names
-    and descriptions, which is taken where more than half of the evidence is.
+    One model is for all built-in evidence, and tolerates that some is left out. If more than half
+    is left out, the model for names and descriptions is used.
     """
     whole, core = (
         model_from_json(files("kglink.overlap").joinpath(name).read_text(encoding="utf-8"), name)

@@ -344,7 +344,7 @@ class Search:
         if self.tally.undescribed:
             used = "their titles, types and other names were compared instead"
             if self._tools.is_full:
-                used = f"what was left is {_listed(self.tally.left_for_them) or 'nothing'}"
+                used = f"what was left is {_listed(self.tally.used_undescribed) or 'nothing'}"
             lacking = f"{self.tally.undescribed:,} of {self.tally.candidates:,} pairs lack a"
             yield f"{lacking} description: {used}"
         if self._tools.is_full:

@@ -27,8 +27,8 @@ from kglink.plugins import EntityPair, PairedKBs, PairEvidence
 from kglink.records import EntityId, OnProgress, Overlap, Progress, Verdict
 from kglink.text.entity_text import entity_text
 
-#: Stands for those whose pairs were judged before: they are weighed even if nothing proposes them.
-JUDGED = 62
+#: Bit in ``proposers`` of pairs judged before: they are weighed even if nothing proposes them.
+JUDGED_BIT = 62
 #: Digits of values that are kept.
 DIGITS = 4
 
@@ -44,7 +44,7 @@ class SearchCounts:
     by_meaning_only: int = 0
     undescribed: int = 0
     """Pairs of which one or both lack a description."""
-    left_for_them: dict[str, None] = field(default_factory=dict)
+    used_undescribed: dict[str, None] = field(default_factory=dict)
     """The evidence that knew something of such pairs."""
     missing: int = 0
     unweighed: set[str] = field(default_factory=set)
@@ -90,7 +90,7 @@ class Weighing:
         for number, (name, evidence) in enumerate(self.evidence.items()):
             self.steps.begin(f"{name} looks for pairs")
             self.scratch.propose(evidence.propose(self.kbs), number)
-        self.scratch.propose(judged, JUDGED)
+        self.scratch.propose(judged, JUDGED_BIT)
         self.tally.candidates = len(self.scratch)
         self.steps.begin("weighing", self.tally.candidates)
         self._weigh(second_pass=False)
@@ -108,7 +108,7 @@ class Weighing:
             chosen = likeliest(found, verdicts, threshold)
         for batch in self.scratch.batches(threshold):
             for pair in batch:
-                if pair.proposers == 1 << JUDGED:  # Weighed to teach; no search has found it.
+                if pair.proposers == 1 << JUDGED_BIT:  # Weighed to teach; no search has found it.
                     continue
                 if chosen is None or (pair.left, pair.right) in chosen:
                     self.tally.by_name += pair.shares_name
@@ -145,7 +145,7 @@ class Weighing:
                 found = one.weigh(self.kbs, both)
                 _add_values(values, found, name)
                 if any(compress(found, lacking)):
-                    self.tally.left_for_them[name] = None
+                    self.tally.used_undescribed[name] = None
             self.scratch.put(self._put(known, values, second_pass), second=second_pass)
             if not second_pass:
                 self.tally.missing += len(batch) - len(known)

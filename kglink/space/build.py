@@ -49,11 +49,11 @@ from kglink.space.segment_plan import SegmentPlan, SpaceSource
 from kglink.space.segment_vectors import EncodeBlocks, TextEncoder
 from kglink.space.space import BackendOf, row_spans
 
-#: So few vectors are made at once: names are not published before them.
+#: To make up to this many vectors, names are not published first.
 FEW_VECTORS = 1000
-#: Segments of smaller KBs are made anew: that takes but a moment, where the index is exact.
+#: With an exact index, smaller KBs get no layers: building anew takes a moment.
 LEAST_IN_LAYERS = 2000
-#: A layer stands on a segment that holds at least so many times as many entities itself.
+#: The segment below must itself hold at least this many times the changed entities.
 LAYER_SHARE = 8
 
 
@@ -298,7 +298,7 @@ class SpaceBuild:
             layered = self._built(replace(plan, below=below))
             if layered.info.entities == plan.source.size:
                 return layered
-            self.made.pop()  # The store has another past than this segment knows.
+            self.made.pop()  # The store's history is not this segment's.
         return self._built(plan)
 
     def _built(self, plan: SegmentPlan) -> Segment:

@@ -190,7 +190,7 @@ class SpaceFolder:
             self.copy_segments(other)
 
     def copy_segments(self, other: SpaceFolder) -> None:
-        """The same, by who is the only writer of this folder already."""
+        """As `take_segments`, for a caller that is `writing` already."""
         for name in other.segment_folders(other.published_manifest()):
             if not (self.segments / name / INFO_FILE).is_file():
                 with atomic_folder(self.segments / name) as draft:

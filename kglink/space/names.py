@@ -128,7 +128,7 @@ class NameIndex:
         return other
 
     def _searched(self) -> Iterable[_Part]:
-        """The shards, or of each what is to be found, with what tells a column's alias row."""
+        """The shards, cut to the rows to be found, each with its column-to-row function."""
         return self._parts or map(self._part, range(len(self._shards)))
 
     def _part(self, number: int) -> _Part:

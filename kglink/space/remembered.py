@@ -40,7 +40,7 @@ _JUDGED_BY = 500
 #: The share of names of diseases whose nearest one means the same. Where it is smaller, as it is
 #: for places and people ("Georgia", "Georgia Tech"), like words tell less.
 _OF_DISEASES = 0.6
-#: So many surfaces more mean the same as often as those of diseases: few say little.
+#: Weight of that share as a prior, in surfaces, so that few surfaces say little.
 _FEW = 10
 _INFO_FILE = "memory.json"
 _VECTORS_FILE = "vectors.npy"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kglink.store.entity_reader import Changes, FoldedEntity
 
 
-#: With this the names of folders begin in which a segment is made.
+#: Prefix of the folders in which segments are made.
 DRAFT = ".draft-"
 #: How many rows of each kind a KB needs.
 Counts = dict[RowKind, int]
@@ -25,7 +25,7 @@ Counts = dict[RowKind, int]
 class SpaceSource:
     """A KB to put into a space: what it holds now, how to read it, and how it has changed.
 
-    An earlier revision is named by the store's highest number of an entity then, and its own.
+    An earlier revision is given by the store's highest entity id then, and its number.
     """
 
     kb: str

@@ -32,15 +32,15 @@ CENTROIDS_FILE = "token_centroids.npy"
 _STARTS_FILE, _ENTITIES_FILE = "token_list_starts.npy", "token_list_entities.npy"
 #: The centroid of each token, as far as they are found; not needed any more when lists are there.
 _NEAREST_FILE = "tokens.nearest"
-#: Centroids are so many times the root of the number of tokens: a multiple of the second number.
+#: Centroids: this times the root of the tokens, a multiple of the second, at most the third.
 _PER_ROOT, _BLOCK, _MOST_CENTROIDS = 4, 128, 16_384
 #: Tokens for each centroid that k-means reads, and how often.
 _SAMPLE, _ROUNDS = 48, 6
 #: Tokens that find their centroid at once, that are written at once, and entries sorted at once.
 _TOGETHER, _WRITTEN, _SORTED = 256, 1 << 16, 1 << 24
-#: Lists that a token looks into, and entries at most, but for those of the first list.
+#: Most lists that a token reads, and most entries; the first list is always read.
 _LISTS, _ENTRIES = 32, 50_000
-#: What an entity gains by standing in a list that is no nearer than the first that is left out.
+#: Least gain of an entity that stands in a list that is read.
 _FOUND = 1e-6
 
 

@@ -38,9 +38,9 @@ from kglink.space.token_rows import TokenRows, texts_between
 #: Some entities: a range of them, or their numbers in order.
 SomeRows = RowRange | IntArray
 
-#: Entities of a large KB, besides eight for each that is wanted, that a mention is compared with.
+#: Entities of a large KB to compare with a mention, plus eight for each wanted answer.
 COMPARED = 16_384
-#: Lists are read where at least so many times as many may be found: else all are compared.
+#: Lists are read if more than this many times that number of entities may be found.
 _WORTH_LISTS = 4
 #: Mentions whose lists are read at once: what they bring is held.
 _LISTED = 64
@@ -99,7 +99,7 @@ class TokenSearch:
                 blocks = scored_blocks(self._scorer, together, self._tokens, rows)
                 for mentions, entities, scored in blocks:
                     for mention, scores in enumerate(scored, first + mentions.start):
-                        near = may_be_best(scores, scores, found.k, found.worst(mention))
+                        near = possible_best(scores, scores, found.k, found.worst(mention))
                         found.add(mention, scores[near], rows[entities][near])
         return found.scores, found.rows
 
@@ -230,10 +230,10 @@ class Block(NamedTuple):
     def may_be_best(self, mention: int, k: int, worst: float = -np.inf) -> IntArray:
         """The places of all that may be among a mention's ``k`` best, and above ``worst``."""
         scores, errors = self.scores[mention], self.errors[mention]
-        return may_be_best(scores - errors, scores + errors, k, worst)
+        return possible_best(scores - errors, scores + errors, k, worst)
 
 
-def may_be_best(low: FloatArray, high: FloatArray, k: int, worst: float = -np.inf) -> IntArray:
+def possible_best(low: FloatArray, high: FloatArray, k: int, worst: float = -np.inf) -> IntArray:
     """All that may be among the ``k`` best when a score lies between ``low`` and ``high``."""
     bar = worst
     if 0 < k < len(low):

@@ -36,7 +36,7 @@ class Backend(ABC):
     """One kind of database."""
 
     words: Mapping[str, str]
-    """How it writes what statements of `kglink.store.migrations` leave open."""
+    """Fills the placeholders in statements of `kglink.store.migrations`."""
     is_shared = False
     """Whether other programs may have tables beside ours, of other names."""
 

@@ -70,7 +70,7 @@ class Changes(NamedTuple):
 
 
 def count_changes(connection: Connection, kb: str, last_id: int, revision: int) -> int | None:
-    """How many entities were added, changed or removed since that revision and its highest id.
+    """How many entities changed since ``revision``, whose highest id was ``last_id``.
 
     None: the whole KB was removed since, and added anew.
     """
@@ -124,7 +124,7 @@ def get_entities(connection: Connection, ids: Iterable[EntityId]) -> dict[Entity
 def existing(
     connection: Connection, ids: Iterable[EntityId], numbers: Mapping[str, int] | None = None
 ) -> set[EntityId]:
-    """Those of some ids that entities of all KBs have, or of those with these ``numbers``."""
+    """The ids that exist as entities, in all KBs or in those of ``numbers``."""
     numbers = kb_ids(connection) if numbers is None else numbers
     e = entities.c
     return {

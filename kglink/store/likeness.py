@@ -21,7 +21,7 @@ Likeness = tuple[tuple[str, float], ...]
 MOST_WORDS = 20_000
 #: Words of all sources that are mixed into those of each.
 _MIXED = 1000
-#: What the ratio of a word counts in a long text, and how many words count half of that each.
+#: Weight of each word's ratio in a long text, and how many words give it half of that weight.
 _OF_A_WORD, _FEW_WORDS = 0.2, 50
 _TEXTS = 64
 _WORD = re.compile(r"[^\W\d_]{3,40}")

@@ -85,13 +85,13 @@ class Learnt(NamedTuple):
 Places = Callable[[Document], Iterable[tuple[int, int]]]
 
 
-#: Tells, of a source and a split and once mentions are known, how the places are found that look
-#: like mentions and are none; None: the source is annotated in part.
+#: Takes source, split and known meanings; returns a function that finds a document's `Places`.
+#: None: the source is annotated in part.
 Unmarked = Callable[[str, str | None, Callable[[], Iterator[Meaning]]], Places | None]
 
 
 def is_random(agreement: Agreement) -> bool:
-    """Whether words mean one thing in one text of a source and any other in the next.
+    """Whether equal words mean unrelated things in different texts of a source.
 
     It cannot be told where most mentions mean the same anyway, or have words that stand in one text
     alone: that "he" is somebody else in each text says nothing of names.
@@ -163,7 +163,7 @@ class MemoryTable:
     _db: Database
     _sources: _SourcesOfMemory | None = None
     _texts: tuple[str, frozenset[int]] | None = None
-    """The texts that were learnt from, and the state of the memory that was."""
+    """A state of the memory, and hashes of the texts that it learnt from."""
 
     def learn(
         self,

@@ -30,7 +30,7 @@ from kglink.store.verdicts import PAIR_COLUMNS, apply_mappings, pair_of, text_ha
 BATCH = 2000
 LOOKUP_PAGE = 500
 
-#: A run, or what makes it of the number of pairs when all of them were found.
+#: A run, or a function that makes it from the number of pairs found.
 GivenRun = OverlapRun | Callable[[int], OverlapRun | None]
 
 o = overlaps.c

@@ -54,7 +54,7 @@ def choose_golds(
     return np.array(chosen, np.int64), excluded
 
 
-def choose_things(
+def choose_gold_sets(
     data: TrainingData, rows: RowRange, mentions: IntArray, rng: np.random.Generator
 ) -> tuple[list[frozenset[int]], list[frozenset[int]]]:
     """The same, but for each mention all golds that are one thing: overlaps of each other."""

@@ -55,7 +55,7 @@ from kglink.training.run import (
 )
 
 DETECTOR = "detector"
-#: A text with more unknown words than this share of the held-out texts has is of another kind.
+#: A text with more unknown words than this quantile of held-out texts is of another kind.
 _USUAL = 0.99
 
 #: How many documents tell whether all are annotated whole or in part.

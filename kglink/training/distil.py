@@ -34,7 +34,7 @@ LEAST_NAMES = 5
 MOST_WORDS = 50_000
 
 
-#: One text of this number is left out, to say how like its teacher a static model is.
+#: One text in this many is held out, to measure how like its teacher the model is.
 _HELD_OUT = 50
 
 #: Texts with the teacher's vectors of them, batch by batch.

@@ -15,7 +15,7 @@ from kglink.store import Store
 from kglink.training.recipe import SelectionSection
 from kglink.training.run import DATA, DATA_FILE, SETTINGS, read_settings
 
-#: Runs that began with one another's models are followed so far back.
+#: Most runs to follow back, each begun with the next one's model.
 _MOST_RUNS = 16
 
 
@@ -59,12 +59,9 @@ def splits_of(store: Store, name: str, selection: SelectionSection) -> Splits:
     A share of the training documents is held out where there are none to choose by: of two
     annotated texts one at least, and never all.
     """
-
-    def has(split: str) -> bool:
-        return next(store.documents(name, split), None) is not None
-
+    has = partial(store.count_documents, name)
     train = "train" if has("train") or not has("") else ""
-    dev = selection.documents != "held_out" and has("dev")
+    dev = selection.documents != "held_out" and bool(has("dev"))
     limit = 0
     if not dev and selection.documents != "dev" and selection.held_out:
         limit = int(selection.held_out * 2**64)

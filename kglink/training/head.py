@@ -106,7 +106,7 @@ class HeadReport(Generic[Manifest]):
 
 
 class HeadTask(Task[Section, Sequence[Example]], Generic[Section, Example, Manifest]):
-    """Trains one network; what it learns and how it is judged is said by those that inherit."""
+    """Trains one network; subclasses say what it learns and how it is judged."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class HeadTask(Task[Section, Sequence[Example]], Generic[Section, Example, Manif
         examples: Sequence[Example],
         most: int = 0,
     ) -> None:
-        """``most``: examples of an epoch, of more each epoch has others; 0: all."""
+        """``most``: examples of an epoch; each epoch samples others; 0: all."""
         super().__init__(network, section)
         self.name, self.network, self.settings = letter, network, settings
         self.examples = examples

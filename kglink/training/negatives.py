@@ -29,7 +29,7 @@ from kglink.plugins import (
     Scorer,
 )
 from kglink.records import OnProgress, Progress
-from kglink.training.batch import MentionBatch, choose_golds, choose_things, known_rows
+from kglink.training.batch import MentionBatch, choose_gold_sets, choose_golds, known_rows
 from kglink.training.data import TRAIN, TrainingData, as_ids
 from kglink.training.encoded_pool import EncodedPool
 from kglink.training.recipe import StageSection
@@ -112,7 +112,7 @@ class Negatives:
         data = self._data
         titles = PickedStrings(data.pool.titles, batch.entities)
         pool = SamplerPool(data.pool.domains[batch.entities], titles=titles)
-        gold = [frozenset({int(place)}) for place in batch.gold_at]
+        gold = _alone(batch.gold_at)
         others = [
             frozenset(np.flatnonzero(row).tolist())
             for row in known_rows(batch.excluded, batch.entities)
@@ -197,7 +197,7 @@ class Negatives:
     ) -> tuple[IntArray, tuple[str, ...]]:
         """Positives and negatives of all mentions: entities, and other mentions; and notes."""
         items, step = self._group.items, f"mining negatives of {self._group.letter}"
-        things, excluded = choose_things(self._data, self._group.rows, items, rng)
+        things, excluded = choose_gold_sets(self._data, self._group.rows, items, rng)
         vectors = []
         for part in self._parts(known):
             progress(Progress(f"encoding mentions of {self._group.letter}", part.start, len(items)))

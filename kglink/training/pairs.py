@@ -213,8 +213,10 @@ class PairTask(Task[StageSection | OverlapSection, StepItems]):
         torch.manual_seed(self._seed(epoch, step, 1 + tools.team.rank))
         rng = self._chance(epoch, step)
         weight = 1 / len(batch.parts)
-        learn = self._mentions if isinstance(self.section, StageSection) else self._overlaps
-        parts = [learn(batch, part, rng, weight) for part in batch.parts]
+        if isinstance(self.section, StageSection):
+            parts = [self._mentions(batch, part, rng, weight) for part in batch.parts]
+        else:
+            parts = [self._overlaps(part, weight) for part in batch.parts]
         tools.team.sum_gradients(tools.model.parameters())
         return [sum(view) for view in zip(*parts, strict=True)]
 
@@ -273,9 +275,7 @@ class PairTask(Task[StageSection | OverlapSection, StepItems]):
 
         return loss
 
-    def _overlaps(
-        self, batch: StepItems, part: IntArray, rng: np.random.Generator, weight: float
-    ) -> list[float]:
+    def _overlaps(self, part: IntArray, weight: float) -> list[float]:
         """Stage O: both members of a pair through the entity tower (Bosch, eq. 2)."""
         tools = self._tools
         pairs = tools.data.pairs[part]

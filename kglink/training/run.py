@@ -41,7 +41,7 @@ SETTINGS, REPORT, MODEL, DATA, CHECKPOINTS = (
     "data",
     "checkpoints",
 )
-#: What a run has in the place of the stages S, T and O where it trains one of these alone.
+#: Stage letters of a run that trains only a detector, or only a reranker.
 SOURCES_OF_DETECTOR, SOURCES_OF_RERANKER = "D", "R"
 TRAINED_ALONE = {SOURCES_OF_DETECTOR: "detector", SOURCES_OF_RERANKER: "reranker"}
 #: What the data are, in their folder: KBs with their revisions, counts, digests.

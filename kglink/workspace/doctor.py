@@ -139,7 +139,7 @@ def _workspace_checks(named: Path | None, *, trust: bool) -> Iterator[Check]:
                 yield Check("store", "bad", problem, _RESTORE if is_damaged else "")
             for info in infos:
                 if not info.licence:
-                    what = f"nobody said which licence {info.name} has"
+                    what = f"the licence of {info.name} is unknown"
                     fix = "Add it again with --merge --licence NAME: nothing else will change."
                     if info.adapter == IN_MEMORY:
                         fix = "Whoever adds it can say: `add_kb(..., merge=True, licence=NAME)`."

@@ -361,7 +361,7 @@ def _ends_of_searches(store: Store) -> dict[frozenset[str], str]:
 
 
 def _of_this_run_alone(workspace: Opened, run: Path, found: Sequence[Compared]) -> list[Compared]:
-    """The overlaps that were found for a run, where nobody searched again or learnt from them."""
+    """Pairs of KBs searched for this run, but not searched again or used by another run."""
     ends = _ends_of_searches(workspace.store)
     others = [
         one.settings
@@ -409,8 +409,8 @@ def _published(
         return Finetuned(*made, refused=refused, space=space)
 
 
-#: How many first candidates of a mention are found at least: a right one may stand far behind.
-DEPTH = 64
+#: Least number of candidates to find for each mention: a right one may rank low.
+LEAST_CANDIDATES = 64
 #: More mentions than these judge no better.
 MOST_HELD_OUT = 1000
 
@@ -423,7 +423,7 @@ def mentions_to_read(opened: Opened, settings: RunSettings, progress: OnProgress
     """
     store, section = opened.store, settings.recipe.reranker
     space = opened.space()
-    kbs, depth = space.kbs(), max(DEPTH, section.candidates)
+    kbs, depth = space.kbs(), max(LEAST_CANDIDATES, section.candidates)
     parts: tuple[dict[str, list[Document]], dict[str, list[Document]]] = ({}, {})
     used = sources_of_documents(store, settings.docs)
     for name in used:
@@ -465,7 +465,7 @@ def _listed(
 ) -> Iterator[JudgedRanking]:  # fmt: skip
     """The mentions of some documents with the first candidates that a file lists for them.
 
-    Where a mention is learnt from and none of them is right, one that is stands behind them all.
+    With ``learnt``, a mention without a right candidate gets one, placed last.
     """
     lists = read_candidates(path, documents, kbs, store)
     places = judged_places(documents, kbs)
@@ -487,9 +487,9 @@ def _listed(
 def _with_candidates(
     linker: Linker, store: Store, batch: Sequence[JudgedMention], kbs: Sequence[str], depth: int
 ) -> Iterator[JudgedRanking]:
-    """Of what is right in some KBs the candidates there: nobody has judged those of the others.
+    """Candidates of each mention in the KBs that hold its gold; of a NIL mention, in all KBs.
 
-    Where none of them is right, one that is comes from the store, behind them all.
+    If none is right, a right entity of the store is added, placed last.
     """
     answers = linker.candidates([one.mention for one in batch], limit=depth)
     rankings = []

@@ -119,9 +119,9 @@ def add_kb(
         )
     if not isinstance(source, str | Path | Source):
         if split_random:
-            raise UsageError("records in memory are read once: a random split is of a file")
+            raise UsageError("a random split needs a file: it reads its records twice")
         if adapter or options:
-            raise UsageError("records in memory are read by no adapter: they have no options of it")
+            raise UsageError("records in memory need no adapter, and take no adapter options")
         problems = Problems(ingest.on_error, on_note=on_note)
         given = job(
             adapter=IN_MEMORY,

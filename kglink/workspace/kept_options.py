@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 #: Options of `kglink add-kb` by name; adapter settings, which have no dashes, stand beside them.
 Options = Mapping[str, object]
 
-#: Settings of the workspace that are a source's own where a flag or a variable gives them.
+#: Settings that belong to the source if a flag or a variable gives them.
 _OF_SOURCE = {"--on-error": "ingest.on_error", "--encoding": "ingest.encoding"}
 _SPLITS = frozenset({"--split", "--split-random", "--split-seed"})
 _FLAGS = _SPLITS | _OF_SOURCE.keys() | {"--adapter", "--links-to", "--resolve"}
@@ -80,13 +80,10 @@ def how_to_read(
     """
     registry = opened.registry
     given = {
-        **{
-            name: given[name]
-            for name in given
-            if not (name in _FLAGS and given[name] in (None, "", [], ()))
-        },
-        **_of_source(opened, lambda _: "flag"),
-    }
+        name: value
+        for name, value in given.items()
+        if name not in _FLAGS or value not in (None, "", [], ())
+    } | _of_source(opened, lambda _: "flag")
     adapter_before, before = next(
         ((info.adapter, info.options) for info in opened.store.kbs() if info.name == kb), ("", {})
     )

@@ -85,9 +85,9 @@ class Opened:
         self._student: tuple[Stamp, Encoder] | None = None
         self._limited: dict[object, tuple[Space, Space]] = {}
         self._linkers: dict[object, Linker] = {}
-        #: The same with what people say of texts: the state of the store that each knows, and it.
+        #: Linkers that know people's corrections, each with the store state it knows.
         self._corrected: dict[object, tuple[object, Linker]] = {}
-        #: By what they are limited to: the state that each was made of, and it.
+        #: Linkers by KBs and limits, each with the state it was made of.
         self.fresh_linkers: dict[object, tuple[object, Linker]] = {}
         self.is_new = False
         """Whether `open` made the workspace."""
@@ -346,7 +346,7 @@ class Opened:
         return tuple(map(stamp_of, files))
 
     def waits_for_vectors(self, wait: bool) -> bool:
-        """Whether vectors are waited for: alone they must be there, and names alone need none."""
+        """Whether to wait for vectors: `vectors` always does, `names` never does."""
         found_by = self.settings.link.found_by
         return found_by == "vectors" or (wait and found_by != "names")
 

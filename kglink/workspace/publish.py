@@ -153,9 +153,8 @@ class _HeldBack(NamedTuple):
         if KNOWN_WORDS not in found:  # nothing was learnt
             found.pop(OTHER_WORDS, None)
         order = (*kbs, JUDGED_JOINT, KNOWN_WORDS, OTHER_WORDS)
-        in_order = [pool for pool in (*order, *found) if pool in found]
         return Replacement(
-            {pool: randomization_test(*reversed(found[pool])) for pool in dict.fromkeys(in_order)}
+            {pool: randomization_test(*reversed(found[pool])) for pool in order if pool in found}
         )
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from itertools import islice
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, NamedTuple, Protocol, Self
 
@@ -22,7 +23,7 @@ from kglink.records import Spread
 TRIES = 3
 #: Seconds without any news after which a run says what it waits for.
 _PATIENCE = 30
-#: How often it says so where all nodes are busy, and where none is large enough, before it ends.
+#: Such reports before the run ends: while all nodes are busy, and if none is large enough.
 _BUSY, _TOO_SMALL = 120, 4
 #: Answers for each worker that wait for one before them.
 _MOST_HELD = 4
@@ -169,6 +170,7 @@ class RayWorkers:
 
     def start(self) -> None:
         """Connect to the cluster, and give it the job."""
+        _show_token()
         try:
             import ray
         except ImportError as error:
@@ -329,6 +331,16 @@ def _worker_class() -> type:
     return Worker
 
 
+def _show_token() -> None:
+    """Have Ray show its token to a cluster that is named by its address too.
+
+    A cluster without tokens takes it as well. Ray reads the variable when it is imported.
+    """
+    named = {"RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"} & os.environ.keys()
+    if named or (Path.home() / ".ray" / "auth_token").is_file():
+        os.environ.setdefault("RAY_AUTH_MODE", "token")
+
+
 def _connect(ray: Any) -> bool:
     """Connect to the cluster; whether that was done here, and not by who calls us."""
     if ray.is_initialized():
@@ -337,16 +349,21 @@ def _connect(ray: Any) -> bool:
     address = os.environ.get("RAY_ADDRESS", "")
     host, _, port = address.rpartition(":")
     before = signal.getsignal(signal.SIGTERM)
+    hint = "RAY_ADDRESS names its head, such as 10.0.0.1:6379."
     try:
         if port.isdecimal() and "/" not in host:  # Ray itself would try for minutes
             socket.create_connection((host.strip("[]"), int(port)), _PATIENCE).close()
+            hint = (
+                "Something answers there. Both sides need one version of Ray, and its token if it "
+                "has one: RAY_AUTH_MODE=token, and ~/.ray/auth_token of the head on every node."
+            )
         # Ray has no setting for this: it prints to stdout, into our JSON, that a node is lost.
         ray._private.worker._worker_logs_enabled = False
         ray.init(log_to_driver=False, logging_level="ERROR")
     except (OSError, OverflowError, RuntimeError, ValueError) as error:
         raise UsageError(
             f"cannot connect to the Ray cluster {address}".rstrip() + f": {error}",
-            hint="RAY_ADDRESS names its head, such as 10.0.0.1:6379.",
+            hint=hint,
         ) from error
     finally:
         if before is not None and threading.current_thread() is threading.main_thread():

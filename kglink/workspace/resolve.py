@@ -51,7 +51,7 @@ _WHY = {
     "numbers": "its numbers",
 }
 _UNLIKE = "no KB has a name like it"
-#: Evidence of what a name mostly means, and how much of it makes a name one of several no more.
+#: Evidence of what a name mostly means, and how much of it settles an ambiguous name.
 _HABITS, _HABIT = ("common", "memory"), 0.5
 #: Kinds that `_named` puts in words, and the least part of a score that is mentioned.
 _NAMES = ("name", "similar", "exact", "title", "case")
@@ -262,7 +262,7 @@ class Resolver:
             probability = max(probability, sure)
         by_names = first.parts.keys().isdisjoint(("alias", "context"))
         status: Status = "new"
-        if probability >= self._threshold and not self._is_torn(row, candidates):
+        if probability >= self._threshold and not self._is_ambiguous(row, candidates):
             status = "match"
         elif first.evidence.get("exact") or probability >= (NEW_BY_NAMES if by_names else NEW):
             status = "ambiguous"
@@ -284,7 +284,7 @@ class Resolver:
         why = tuple(dict.fromkeys((*_named(first.evidence), *more)))
         return Resolved(row.name, status, probability, candidates, why)
 
-    def _is_torn(self, row: Row, candidates: Sequence[Candidate]) -> bool:
+    def _is_ambiguous(self, row: Row, candidates: Sequence[Candidate]) -> bool:
         """Whether several things bear a name, and nothing is known of it that says which is meant.
 
         A third of such names mean another than the first candidate.

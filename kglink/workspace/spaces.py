@@ -77,7 +77,7 @@ def _build_on_ray(
                     failed.append(f"{chunk} ({answer.why})")
                     on_note("failed", failed[-1])
                     if chunk.given.kind == "tokens":  # what stands behind it cannot be written
-                        hint = "What stands before it is kept: the same command goes on there."
+                        hint = "The chunks before it are kept: run the same command again."
                         raise chunks_failed(failed, hint)
                 else:
                     yield chunk.given, answer

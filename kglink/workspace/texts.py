@@ -207,7 +207,7 @@ class TextReader:
         known = {key for one in each for key in setting_keys(one)}
         for key in self._settings.keys() - known:
             raise ConfigError(
-                f"what reads texts has no setting {key!r}",
+                f"no text adapter has a setting {key!r}",
                 hint=f"There is: {', '.join(sorted(known))}.",
             )
         for name in names if self._settings else ():

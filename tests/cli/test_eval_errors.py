@@ -19,7 +19,7 @@ from kglink.evaluation.measures.errors import (
     reason_of,
 )
 from kglink.evaluation.rankings import JOINT
-from kglink.evaluation.retrieval import Learnt, LearntFrom
+from kglink.evaluation.retrieval import LearntFrom, LearntMentions
 from kglink.records import Candidate, Document, Entity, EntityId, Mention, MentionInText
 from kglink.workspace import Workspace, init_workspace
 
@@ -193,7 +193,7 @@ def test_the_first_reason_that_holds_is_told() -> None:
 def test_what_two_sources_hold_is_learnt_once() -> None:
     gold, other = EntityId("a", "gold"), EntityId("a", "other")
     mentions = [Mention(0, 4, "Word", (gold,)), Mention(5, 9, "more", (gold, other))]
-    learnt = Learnt(("run", "memory"), (lambda: iter(mentions),) * 2)
+    learnt = LearntMentions(("run", "memory"), (lambda: iter(mentions),) * 2)
     evaluated = [Document("d", "word", (Mention(0, 4, "word", (gold,)),))]
     found = LearntFrom(learnt, evaluated)
     assert (found.times([gold]), found.times([other]), found.times([])) == (2, 0, 0)

@@ -109,7 +109,7 @@ def entity(**changes: object) -> list[object]:
             [LINES[0] | {"entities": LINES[0]["entities"][:1] * 2}, *LINES[1:]],
             "the document '1' has 2 answers at 0 to 3",
         ),
-        (entity(kb=None, key="ada"), "ada is the key, code, title or address of no entity"),
+        (entity(kb=None, key="ada"), "no entity has the key, code, title or address ada"),
         (entity(confidence=1.5), "the confidence 1.5 is no number from 0 to 1"),
         (entity(confidence="high"), "the confidence 'high' is no number"),
         (entity(confidence=True), "the confidence True is no number"),

@@ -13,8 +13,8 @@ from hand_made_rankings import HandMade
 from kglink.errors import UnknownNameError, UsageError
 from kglink.evaluation.rankings import JOINT
 from kglink.evaluation.retrieval import (
-    Learnt,
     LearntFrom,
+    LearntMentions,
     Question,
     evaluate_retrieval,
     find_learnt,
@@ -92,7 +92,7 @@ def test_entities_are_seen_where_a_mention_meant_them(store: Store) -> None:
     assert all(LearntFrom(learnt, store.documents("both", "dev")).times([one]) for one in ids)
     assert not LearntFrom(learnt, []).times(ids)
     question = Question(("both",), "dev", KBS, (1,), seen_in="both:train")
-    only = Learnt(("one",), (lambda: iter([Mention(0, 1, "x", (EntityId("b", "1"),))]),))
+    only = LearntMentions(("one",), (lambda: iter([Mention(0, 1, "x", (EntityId("b", "1"),))]),))
     known = LearntFrom(only, store.documents("both", "dev"))
     assert [known.times([one]) for one in ids] == [0, 1]
     surfaces = ("heron ", "AMBER", "crane", "kelp")

@@ -128,7 +128,7 @@ def test_a_clusterer_that_offers_nothing_is_refused() -> None:
             return rankings
 
     stage = Stage("acme/plain", Plain(), 10, sees_all=True)
-    with pytest.raises(UsageError, match="acme/plain has no settings that documents could choose"):
+    with pytest.raises(UsageError, match="acme/plain offers no settings to choose from"):
         choose_settings(stage, mentions(2, surfaces=1), first, "model")
 
 

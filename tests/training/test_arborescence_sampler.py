@@ -18,7 +18,7 @@ from kglink.models.bi_encoder import load_bi_encoder
 from kglink.plugins import SamplerBatch, SamplerPool, load_registry
 from kglink.store import Store
 from kglink.testing import SamplerContract
-from kglink.training.batch import batch_among_mentions, choose_things
+from kglink.training.batch import batch_among_mentions, choose_gold_sets
 from kglink.training.data import KBChoice, TrainingData, as_ids, prepare
 from kglink.training.job import FinetuneJob, News, Note, StepNews
 from kglink.training.pairs import PairTask, Tools, check_sections
@@ -273,7 +273,7 @@ def test_golds_that_are_no_overlaps_of_each_other_are_drawn_from(
     data, _, _ = prepared(store, base, tmp_path / "data")
     rows = data.pool.rows(KBS)
     items = np.arange(len(data.train))
-    things, excluded = choose_things(data, rows, items, np.random.default_rng(0))
+    things, excluded = choose_gold_sets(data, rows, items, np.random.default_rng(0))
     several = 0
     for golds, thing, known in zip(
         data.train.gold_sets(items.tolist()), things, excluded, strict=True
@@ -284,7 +284,7 @@ def test_golds_that_are_no_overlaps_of_each_other_are_drawn_from(
     assert several, "the world has mentions with golds in both KBs"
     made = Unlinked(data)
     drawn = {
-        tuple(map(tuple, choose_things(made, rows, items, np.random.default_rng(seed))[0]))  # type: ignore[arg-type]  # what it asks for is there
+        tuple(map(tuple, choose_gold_sets(made, rows, items, np.random.default_rng(seed))[0]))  # type: ignore[arg-type]  # what it asks for is there
         for seed in range(3)
     }
     assert len(drawn) == 3

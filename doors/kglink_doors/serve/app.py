@@ -12,6 +12,7 @@ from functools import partial
 from importlib.metadata import version
 from importlib.resources import files
 from types import FrameType
+from typing import Any
 
 import uvicorn
 from anyio import to_thread
@@ -148,11 +149,8 @@ async def _answered(request: Request, error: Exception) -> Response:
             if first["loc"] == ("body",) and "json" not in request.headers.get("content-type", ""):
                 what, fix = "the body is not sent as JSON", "Send content-type: application/json."
             status, shape = 422, {"error": what, "fix": fix}
-        case HTTPException() if error.__cause__ is not None:  # of FastAPI, which reads the body
-            status, shape = error.status_code, error_shape(no_json(error.__cause__))
-        case HTTPException():  # no such route or method
-            fix, headers = "GET /openapi.json lists what there is.", error.headers
-            status, shape = error.status_code, {"error": f"{asked}: {error.detail}", "fix": fix}
+        case HTTPException():
+            status, shape, headers = error.status_code, _http_shape(error, asked), error.headers
         case TimeoutError():
             what = f"it took over {request.app.state.served.limits.seconds:g} s"
             fix = "Send less at once; --seconds raises the limit."
@@ -170,6 +168,13 @@ async def _answered(request: Request, error: Exception) -> Response:
             what = f"unexpected error: {type(error).__name__}"
             status, shape = 500, {"error": what, "fix": "This is a bug: see the log."}
     return JSONResponse(shape, status, headers=headers)
+
+
+def _http_shape(error: HTTPException, asked: str) -> dict[str, Any]:
+    if error.__cause__ is not None:  # FastAPI could not read the body
+        return error_shape(no_json(error.__cause__))
+    fix = "GET /openapi.json lists what there is."  # no such route or method
+    return {"error": f"{asked}: {error.detail}", "fix": fix}
 
 
 #: Seconds that requests at work have left at least once the server is told to end.

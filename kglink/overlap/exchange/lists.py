@@ -120,9 +120,9 @@ def keys_of(text: str, kb: str, prefixes: Mapping[str, str], named: str = "") ->
     whole = prefixes[prefix] + local if colon and prefix in prefixes else ""
     ours = {prefix_of(kb), prefix_of(named or kb)}
     mine = unquote(local) if colon and prefix in ours else ""
-    named = local if colon and prefix == kb else ""
+    with_kb = local if colon and prefix == kb else ""
     of_an_address = bool(whole) and prefix.startswith(_ADDRESSES)
-    likely = [whole, text] if of_an_address else [mine, text, named, whole]
+    likely = [whole, text] if of_an_address else [mine, text, with_kb, whole]
     codes = filter(None, (code_of(text), code_of(whole)))
     spelt = (spelling for code in codes for spelling in spellings(code))
     return list(dict.fromkeys(filter(None, (*likely, *spelt))))
