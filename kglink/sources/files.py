@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 #: Files up to this size are fingerprinted whole, larger ones by as many bytes spread over them.
 FINGERPRINT_BYTES = 64 * 2**20
 _BLOCK = 2**20
+_SCHEMES = ("http", "https", "ftp", "s3", "gs", "hdfs")
 
 
 class RawFile(io.RawIOBase):
@@ -85,6 +86,8 @@ def unreadable(name: str, error: OSError | ValueError) -> SourceError:
 
 def near_names(path: Path) -> str:
     """A hint that names what stands beside a missing path."""
+    if str(path).partition(":/")[0] in _SCHEMES:
+        return "kglink fetches nothing: download it, or pipe it (curl ADDRESS | kglink ... -)."
     try:
         names = os.listdir(path.parent)  # noqa: PTH208 - names only, without a Path for each
     except OSError:

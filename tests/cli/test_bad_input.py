@@ -89,6 +89,7 @@ def test_a_line_of_50_mb(kglink: Kglink, here: Path) -> None:
     ("arguments", "said", "code"),
     [
         (["add-kb", "kb", "missing.jsonl"], "does not exist", 1),
+        (["add-kb", "kb", "https://example.org/birds.csv"], "kglink fetches nothing", 1),
         (["add-kb", "My KB", "good.jsonl"], "my_kb", 2),
         (["add-kb", "kb", "good.jsonl", "--adapter", "jsnl"], "kglink/jsonl", 2),
         (["add-kb", "kb", "good.jsonl", "--set", "titel=x"], "title", 2),
