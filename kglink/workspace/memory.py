@@ -55,7 +55,8 @@ def learn(
 
     Of no split: those of the split train, or all where there is none. Learning from the same
     documents again takes the place of what was remembered of them. All that was learnt before is
-    counted anew with them: the order in which documents are learnt changes nothing.
+    counted anew with them: the order in which documents are learnt changes nothing. Nothing is
+    remembered of a source whose equal words mean unrelated things from text to text.
 
     >>> workspace.learn("notes")
     1

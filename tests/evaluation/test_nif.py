@@ -203,7 +203,7 @@ ONE = "".join(ours(Phrase(0, 3, (OWN,), 0.5)))
         (ONE.replace(OWN, "urn:kglink:entity:a:ada"), "no KB has 1 of the entities"),
         (
             ONE.replace(OWN, "http://x.example/"),
-            "http://x.example/ is the key, code, title or address",
+            "no entity has the key, code, title or address http://x.example/",
         ),
         (ONE.replace(OWN, "https://b.example/"), "names several entities: a:1, b:1"),
         (ONE.replace("nif:anchorOf", 'nif:endIndex "4" ; nif:anchorOf'), "more than one end"),
