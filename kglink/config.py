@@ -205,8 +205,8 @@ class LinkSection(Section):
     reorder_top: int = Field(10, ge=1, le=1000)
     """First candidates that the `reranker` or `clusterer` orders anew."""
     prefer: tuple[str, ...] = ()
-    """KBs that answer first where several have the same thing; behind them, or where none is named,
-    those that more of the learnt mentions meant, then the order of the space."""
+    """KBs to prefer where several have the same thing. After these, the KB that more learnt
+    mentions meant comes first, then the order of the space."""
     per_kb: bool = False
     """Answer for each KB by itself as well, each with its own probability."""
     top_k: int = Field(5, ge=1, le=1000)

@@ -324,7 +324,7 @@ class Link:
     per_kb: tuple[KBAnswer, ...] = ()
     """The answer of each KB for itself, where they are wanted (``link.per_kb``)."""
     probability: float = 0.0
-    """That place and best candidate are right, chosen or not; the threshold is held against it."""
+    """Probability that place and best candidate are right; compared with the threshold."""
     cluster: str = ""
     """Of a NIL the discovery that has its name (`kglink discover`); empty: none has."""
 

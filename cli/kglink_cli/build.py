@@ -61,8 +61,8 @@ def build(
 def ensure_space(workspace: Workspace, *, wait: bool = True) -> None:
     """Build the space where it is missing or older than the store, and say so.
 
-    Without ``wait`` the names of KBs that are new in it are enough. Where there are spaces, another
-    name is taken for a slip, which would take long to build; `kglink build` makes new ones.
+    Without ``wait``, new KBs need only their names in it. If there are other spaces, an unknown
+    name is an error, not a long build; `kglink build` makes new spaces.
     """
     from kglink.workspace.spaces import answers
 

@@ -28,7 +28,7 @@ LINE_EVERY = 10.0
 #: Seconds between two looks at work that does not report by itself.
 LOOK_EVERY = 0.5
 
-#: What the work is measured by: its items, the bytes of a source, or steps that say nothing.
+#: What progress counts: items, bytes of a source, or parts, whose number is not shown.
 Unit = Literal["bytes", "items", "parts"]
 
 

@@ -73,8 +73,8 @@ def evaluate(
     complete: bool | None = Option(
         None,
         "--complete/--partial",
-        help="With --end-to-end: all mentions are annotated, so that precision is known, or "
-        "some; without it: as it seems from the annotation.",
+        help="With --end-to-end: all mentions are annotated, so precision is known, or only "
+        "some; by default guessed from the annotation.",
         show_default=False,
     ),
     per_kb: bool = Option(
@@ -123,7 +123,7 @@ def evaluate(
     """
     from kglink.evaluation.retrieval import Question
 
-    predictions, candidates = _sorted(predictions, candidates, end_to_end=end_to_end)
+    predictions, candidates = _by_kind(predictions, candidates, end_to_end=end_to_end)
     end_to_end |= predictions is not None
     if as_json and form not in ("table", "json"):
         raise UsageError(f"--json, and --format {form}", hint="Leave one of the two out.")
@@ -203,7 +203,7 @@ _KINDS = {
 }
 
 
-def _sorted(
+def _by_kind(
     predictions: Path | None, candidates: Path | None, *, end_to_end: bool
 ) -> tuple[Path | None, Path | None]:
     """Files of whole answers and of rankings; the content of ``predictions`` says what it is."""
@@ -216,7 +216,7 @@ def _sorted(
     kind = kind_of(predictions)
     if kind is not None and end_to_end:
         raise UsageError(
-            f"{predictions} holds {_KINDS[kind]}, and says of no text what is in it",
+            f"{predictions} holds {_KINDS[kind]}, not answers in raw texts",
             hint="Leave out --end-to-end.",
         )
     note("predictions", f"{predictions} holds {_KINDS[kind]}")
@@ -266,14 +266,14 @@ def candidates(
     rerank: shared.Rerank = None,
     union: list[Path] | None = Option(
         None,
-        help="Put the lists of this file and of others together instead of finding any; "
-        "repeated for each file.",
+        help="Merge the lists of this file and of others instead of searching; repeat it "
+        "for each file.",
     ),
     with_gold: bool = Option(
         False,
         "--with-gold",
-        help="Put a right entity in the place of a KB's last candidate where none was found; "
-        "of united lists, behind them.",
+        help="Where no right entity was found, put one in place of the KB's last candidate; "
+        "with --union, at the end.",
     ),
     output_format: str = Option(
         "jsonl", "--format", "-f", help="jsonl, or trec: a run for tools of retrieval."

@@ -44,7 +44,7 @@ class Wanted(NamedTuple):
     errors_to: Path | None
     clusters: bool
     overlaps: str | None
-    """How near overlaps are: None: nobody asks; else a space to compare with, or empty."""
+    """None: do not measure overlaps; else a space to compare with, or empty."""
     form: TableFormat
     intervals: bool
     comparisons: int

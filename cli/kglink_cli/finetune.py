@@ -79,8 +79,8 @@ def finetune(
 ) -> None:
     """Fine-tune a model on several KBs, and publish their joint space with it and a detector.
 
-    Where no more of the mentions held back are answered right than before, nothing is published:
-    the command says so, and ends with exit code 1.
+    If the model answers held-out mentions no better than before, nothing is published: the
+    command says so, and ends with exit code 1.
 
     Under torchrun: `torchrun --nproc-per-node 2 -m kglink_cli finetune ...`.
     """
@@ -262,7 +262,7 @@ def _tell(done: Finetuned) -> None:
         note("unpublished", f"the space stays as it was: {done.refused}")
         again = f"kglink finetune --resume --run {name}"
         note(
-            "next", "annotate more texts and train again: the more are held back, the more is seen"
+            "next", "annotate more texts and train again: more held-out mentions show smaller gains"
         )
         note("", f"or try it beside the space: {again} --space trial")
         note("", f"or publish it anyway: {again} --publish --space {done.space}")
@@ -286,7 +286,7 @@ def _tell(done: Finetuned) -> None:
 
 
 _OF_STAGES = {"S": "S (source KBs)", "T": "T (target KBs)", "O": "O (overlaps)"}
-#: Seconds from which something was done at all.
+#: Shorter times, in seconds, are not shown.
 _SEEN = 1e-3
 
 

@@ -22,11 +22,11 @@ _DEFAULTS: Mapping[signal.Signals, Callable[[int, FrameType | None], Any] | sign
     signal.SIGTERM: signal.SIG_DFL,
     signal.SIGHUP: signal.SIG_DFL,
 }
-#: What a lost interrupt waits before it comes again.
+#: Seconds before a lost interrupt is sent again.
 _AGAIN_S = 0.05
 
-_told = False
-_number: int | None = None
+_stop_is_told = False
+_signal: int | None = None
 _go_on = _SAME_COMMAND
 
 
@@ -40,9 +40,9 @@ def heed_interrupts() -> None:
 
 def forget_interrupts() -> None:
     """Leave signals to others again, unless one came."""
-    global _told, _number, _go_on
+    global _stop_is_told, _signal, _go_on
     if _end not in map(signal.getsignal, _DEFAULTS):
-        _told, _number, _go_on = False, None, _SAME_COMMAND
+        _stop_is_told, _signal, _go_on = False, None, _SAME_COMMAND
     for number, default in _DEFAULTS.items():
         if signal.getsignal(number) == _stop:
             signal.signal(number, default)
@@ -58,18 +58,18 @@ def stop_at_once() -> None:
 
 def go_on_by(words: str) -> None:
     """Name the command that resumes this one, if it is another."""
-    global _go_on  # noqa: PLW0603 - as above
+    global _go_on  # noqa: PLW0603 - one command per process
     _go_on = words
 
 
 def stop_came() -> bool:
     """Whether a signal asked for a stop: libraries make other errors of the exception."""
-    return _number is not None
+    return _signal is not None
 
 
 def stopped_code() -> int:
     """The exit code of a command that a signal stopped: 130 of Ctrl-C, 143 of SIGTERM."""
-    return 128 + (_number or signal.SIGINT)
+    return 128 + (_signal or signal.SIGINT)
 
 
 def _write(message: str) -> None:
@@ -78,16 +78,16 @@ def _write(message: str) -> None:
 
 
 def tell_of_stop(show: Callable[[str], object] = _write) -> None:
-    """Say, once, that the command was stopped, and what goes on with it."""
-    global _told
-    before, _told = _told, True
+    """Say, once, that the command was stopped, and how to resume it."""
+    global _stop_is_told
+    before, _stop_is_told = _stop_is_told, True
     if not before:
         show(f"stopped: what was done stays; {_go_on}")
 
 
 def _stop(number: int, frame: FrameType | None) -> NoReturn:
-    global _number  # noqa: PLW0603 - as above
-    _number = number
+    global _signal  # noqa: PLW0603 - one command per process
+    _signal = number
     for one in _DEFAULTS:
         signal.signal(one, _end)
     # Libraries log with a traceback what a stop interrupts while they close their connections.
@@ -102,12 +102,12 @@ def _end(number: int, frame: FrameType | None) -> NoReturn:
 
 
 def _unraisable(lost: sys.UnraisableHookArgs) -> None:
-    """Stop once more where a stop came while an object was deleted, and was lost there."""
+    """Send the stop again if it was lost while an object was being deleted."""
     if not issubclass(lost.exc_type, KeyboardInterrupt):
         sys.__unraisablehook__(lost)
         return
     for number in _DEFAULTS:
         signal.signal(number, _stop)
-    again = threading.Timer(_AGAIN_S, os.kill, (os.getpid(), _number or signal.SIGINT))
+    again = threading.Timer(_AGAIN_S, os.kill, (os.getpid(), _signal or signal.SIGINT))
     again.daemon = True
     again.start()

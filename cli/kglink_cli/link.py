@@ -133,8 +133,8 @@ def link(
     wait: bool = Option(
         False,
         "--wait",
-        help="Make all vectors before the first answer, where new KBs would be answered by "
-        "their names alone.",
+        help="Make the vectors of new KBs before the first answer, instead of answering by "
+        "names alone.",
     ),
     space: shared.SpaceName = None,
 ) -> None:

@@ -142,9 +142,9 @@ class Output(NamedTuple):
 def after(
     inputs: Iterator[TextInput], written: Sequence[Written], *, again: bool = False
 ) -> Iterator[TextInput]:
-    """The inputs after those that are written; they are counted, since an id may come twice.
+    """The inputs after the written ones, found by number, since an id may come twice.
 
-    ``again``: those that are written as well, for they help the others.
+    ``again``: yield the written ones too, because they help the others.
     """
     for number, known in enumerate(written, 1):
         text = next(inputs, None)

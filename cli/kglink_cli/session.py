@@ -40,7 +40,7 @@ def tell_stages(workspace: Workspace) -> None:
 
 
 def tell_clusterer(workspace: Workspace) -> str:
-    """Say how the clusterer that is asked clusters, where that was chosen for the space."""
+    """Tell, and return, which settings the clusterer uses and what chose them."""
     if not workspace.settings.link.clusterer:
         return ""
     choice, own = workspace.kept_clusterer_choice(), workspace.settings.link.clusterer_settings

@@ -60,7 +60,7 @@ Answer = Annotated[CallToolResult, dict[str, Any]]
 
 @contextmanager
 def _plain_errors(kind: type[Exception]) -> Iterator[None]:
-    """Errors say what kglink refused, where that is behind them, and how to mend it."""
+    """Replace an error by what kglink refused behind it, with the fix."""
     try:
         yield
     except kind as error:

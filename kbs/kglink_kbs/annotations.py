@@ -30,7 +30,7 @@ Unit = Literal["characters", "utf16", "bytes"]
 
 
 def character_offsets(text: str, offsets: Iterable[int], unit: Unit) -> Mapping[int, int]:
-    """The character offset of each offset; those that are none of ``text`` are left out."""
+    """Character offsets by offset; those that do not fit ``text`` are left out."""
     wanted = sorted({offset for offset in offsets if offset >= 0})
     if unit == "characters":
         return {offset: offset for offset in wanted if offset <= len(text)}
@@ -70,7 +70,7 @@ def best_unit(spans: Sequence[ToldSpan], units: Sequence[Unit]) -> Unit:
         fits = 0
         for one in spans:
             first, last = (found[one.text].get(at, -1) for at in (one.start, one.end))
-            fits += 0 <= first < last and is_said(one.words, one.text[first:last])
+            fits += 0 <= first < last and same_words(one.words, one.text[first:last])
         return fits
 
     return max(units, key=fitting)
@@ -81,7 +81,7 @@ def in_order(mentions: Iterable[Mention]) -> tuple[Mention, ...]:
     return tuple(sorted(mentions, key=lambda one: (one.start, one.end)))
 
 
-def is_said(words: str, surface: str) -> bool:
+def same_words(words: str, surface: str) -> bool:
     """Whether words are those of a surface, whatever white space stands between them."""
     if words == surface:
         return True
@@ -147,8 +147,8 @@ class GoldReader:
     def of_mention(self, values: Mapping[str, object], *, exact: bool) -> Gold:
         """The gold of a mention's values by field.
 
-        A KB that stands beside it goes with every id that names none itself; where ``exact``,
-        the gold is a bare key and goes with that KB as it is.
+        The mention's ``kb`` completes every id that names no KB itself; with ``exact`` the
+        gold is a bare key of that KB.
         """
         if values.get("nil") is True:
             return ()
@@ -232,8 +232,8 @@ class DocumentFields(PluginSettings):
     gold: str = ""
     """Field of a mention with what is meant (`label_title`); guessed if empty."""
     gold_ids: GoldIds = "auto"
-    """What a gold text is: `key` alone, `kb:key`, or `auto`: `kb:key` where what stands before the
-    colon could be the name of a KB (lower case, no address)."""
+    """How golds are written: `key`, `kb:key`, or `auto`: as `kb:key` if the part before the colon
+    could be the name of a KB (lower case, no address)."""
     offsets: Unit = "characters"
     """What offsets count: `characters`, `utf16` units or `bytes`."""
     join: str = " "
@@ -282,8 +282,8 @@ class DocumentMaker:
     ) -> Document | None:
         """The document of ``record``, which has ``form``; its bad mentions go to ``problems``.
 
-        None where no mention of a record that has some is left. ``place`` is the record's own
-        place for messages, and its ``line`` makes its id if it has none.
+        None if all mentions of the record are bad. ``place`` names the record in messages, and
+        ``line`` becomes part of its id if it has none.
         """
         values = self._shapes.values(record)
         found: list[Mention] = []
@@ -317,7 +317,7 @@ class DocumentMaker:
         )
 
     def is_answer(self, record: Mapping[str, Any]) -> bool:
-        """Whether a record has an id and a list of mentions, and no text: that of its answers."""
+        """Whether a record holds only answers: an id and mentions, but no text."""
         fields = self._shapes.fields(record)
         mentions = "mentions" in fields and value_at(record, fields["mentions"])
         return (

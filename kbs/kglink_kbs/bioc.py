@@ -28,7 +28,7 @@ from kglink_kbs.annotations import (
     character_offsets,
     checked_span,
     in_order,
-    is_said,
+    same_words,
 )
 from kglink_kbs.guarded_xml import parse_pieces, refuse_entities
 from kglink_kbs.json_stream import JsonWalk
@@ -172,7 +172,7 @@ class BiocAdapter:
             words if isinstance(words, str) else None,
             "Offsets count characters or bytes from the beginning of the document; this passage "
             f"begins at {part.offset}.",
-            is_said,
+            same_words,
         )
         gold: tuple[EntityId, ...] | None = ()
         if infons.get("nil") != "true":

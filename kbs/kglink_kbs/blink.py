@@ -19,7 +19,7 @@ from kglink_kbs.values import BadValue, good_ones, key_text, one_line, plain_tex
 _CONTEXTS = frozenset({"context_left", "mention", "context_right"})
 _PAGE_IDS = ("Wikipedia_ID", "wikipedia_id")
 _TITLES = ("label_title", "Wikipedia_title", "wikipedia_title")
-#: Fields that say what is meant: read here, and by nobody else.
+#: Fields with the gold; only this module reads them.
 _LABELS = frozenset({"label", "label_id", *_PAGE_IDS, *_TITLES})
 _PAGE_ID = re.compile(r"[?&]curid=(\d+)$")
 _FILE = re.compile(r"(?:.*/)?([^/]+?)\.jsonl(?:\.(?:gz|bz2|zst|xz))?")
@@ -130,9 +130,9 @@ class BlinkAdapter:
             what = "no id, only a title," if number is None else f"the number {number}"
             raise SourceError(
                 f"{place}: {what} says what is meant",
-                hint="Is it the line of a catalogue (--set label=row), a page id (label=page_id), "
-                "or does label_title say it better (label=title)? Read the catalogue in the same "
-                "way.",
+                hint="Say what it is: the line of a catalogue (--set label=row), a page id "
+                "(label=page_id), or take label_title (label=title). Read the catalogue with the "
+                "same setting.",
             )
         return number if page is None else page
 

@@ -121,7 +121,7 @@ def sniff(head: SourceHead) -> float:
 def _pages(
     source: Source, problems: Problems
 ) -> Iterator[tuple[str, tuple[str, Mapping[str, Any]]]]:
-    """The place of every page, and the page with its id, which stands in the line before it."""
+    """Each page with its place and id, which is in the line before it or in its own."""
     key = waiting = ""
     lone = "an id without its page"
     hint = "The dump may be cut short, or lines of it may be missing."

@@ -55,7 +55,7 @@ def is_exported(fields: Fields) -> bool:
 
 
 def exported_record(fields: Fields) -> Record:
-    """The record of an exported line; what it does not say has the value that says nothing."""
+    """The record of an exported line; missing fields get their defaults."""
     try:
         return _MAKERS[str(fields[MARK])](fields)
     except BadValue as bad:
@@ -289,7 +289,7 @@ class JsonlAdapter(JsonAdapter):
     bare_text = "entity"
 
     def write(self, records: Iterable[Record], out: TextIO, entities: object) -> None:
-        """Write a line for each record; nothing has to be known of their ``entities``."""
+        """Write a line for each record; ``entities`` is not needed."""
         out.writelines(map(record_line, records))
 
 

@@ -94,8 +94,8 @@ class UmlsAdapter:
     def read(self, source: Source, problems: Problems) -> Iterator[Record]:
         """Yield an entity for each concept with a name that is wanted."""
         files = _files(source, needs_types=self._subset)
-        types = _beside(files.get(_TYPES), _TYPES, problems)
-        definitions = _beside(files.get(_DEFINITIONS), _DEFINITIONS, problems)
+        types = _rows_of_concept(files.get(_TYPES), _TYPES, problems)
+        definitions = _rows_of_concept(files.get(_DEFINITIONS), _DEFINITIONS, problems)
         seen: Counter[str] = Counter()
 
         def entity(one: tuple[str, _Rows]) -> Entity | None:
@@ -142,7 +142,7 @@ class UmlsAdapter:
         )
 
 
-def _beside(file: Source | None, name: str, problems: Problems) -> Callable[[str], _Rows]:
+def _rows_of_concept(file: Source | None, name: str, problems: Problems) -> Callable[[str], _Rows]:
     """What gives the rows of a concept, asked for in order, in a file that need not know it."""
     groups = _concepts(file, name, problems) if file else iter(())
     waiting = next(groups, None)

@@ -47,9 +47,9 @@ def good_ones(
     hint: str = "",
     nothing: Callable[[], SourceError] | None = None,
 ) -> Iterator[Made]:
-    """What ``make`` makes of items, each of which stands at a place; bad ones are reported.
+    """Apply ``make`` to items, each given with its place; report the bad ones.
 
-    ``hint`` goes with those that have none; ``nothing`` is raised where there is none at all.
+    ``hint`` is for errors without one; ``nothing`` makes the error if no item was good or bad.
     """
     found = False
     for place, item in items:

@@ -38,7 +38,7 @@ class MentionGraph(NamedTuple):
 
 
 class Clusters(NamedTuple):
-    """What each mention means, and with which others it is."""
+    """The entity and the cluster of each mention."""
 
     entities: IntArray
     """The entity of each mention; `NO_ENTITY`: none, or none that is similar enough."""
@@ -104,10 +104,10 @@ def _explained(count: int, arcs: _Arcs) -> tuple[IntArray, IntArray]:
     is best, then its second worst, and so on. That one is found by contraction (Edmonds): the best
     arc into each mention stays; where these arcs run in a circle, it becomes one node.
     """
-    # Which mentions some entity reaches; the last place stands for the entities.
     from scipy.sparse import coo_matrix
     from scipy.sparse.csgraph import breadth_first_order
 
+    # Which mentions some entity reaches; the last place stands for the entities.
     ones = np.ones(len(arcs.sources), np.int8)
     graph = coo_matrix((ones, (arcs.sources, arcs.targets)), shape=(count + 1, count + 1))
     order = breadth_first_order(graph.tocsr(), count, return_predecessors=False)
@@ -116,7 +116,7 @@ def _explained(count: int, arcs: _Arcs) -> tuple[IntArray, IntArray]:
     alone = np.flatnonzero(~reached[arcs.targets])  # such mentions keep all their arcs
     labels = _components(count, arcs.sources[alone], arcs.targets[alone])
     left = np.flatnonzero(reached[arcs.targets] & reached[arcs.sources])
-    node = np.append(np.arange(count), count)
+    node = np.arange(count + 1)
     while True:
         sources, targets = node[arcs.sources[left]], node[arcs.targets[left]]
         best = np.full(count + 1, -1, dtype=np.int64)
@@ -125,8 +125,7 @@ def _explained(count: int, arcs: _Arcs) -> tuple[IntArray, IntArray]:
         entered = np.flatnonzero(best >= 0)
         parents[entered] = node[arcs.sources[best[entered]]]
         last: IntArray = np.unique(_last(parents))
-        inside: IntArray = last[last != count]
-        circle = inside
+        circle: IntArray = last[last != count]
         if not len(circle):
             break
         first = _components(count, parents[circle], circle)

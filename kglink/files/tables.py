@@ -96,7 +96,7 @@ def map_offsets(
 def places_in(
     known: npt.NDArray[Number], wanted: npt.NDArray[Number]
 ) -> tuple[IntArray, npt.NDArray[np.bool_]]:
-    """Where some numbers stand among others, which are in order, and which of them are there."""
+    """The place of each ``wanted`` number in the sorted ``known``, and whether it is there."""
     places = np.searchsorted(known, wanted)
     if not len(known):
         return places, np.zeros(len(wanted), dtype=np.bool_)

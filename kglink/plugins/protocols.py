@@ -1,6 +1,6 @@
 """What a plugin must be able to do: one Protocol for each kind of plugin.
 
-Those of training are in `kglink.plugins.training`, those of overlaps in `kglink.plugins.protocols`.
+The protocols of training are in `kglink.plugins.training`.
 The contract tests in `kglink.testing` check what these signatures cannot say.
 """
 
@@ -139,15 +139,15 @@ class Names(Protocol):
 
 @runtime_checkable
 class NamesInParts(Names, Protocol):
-    """Aliases of which most were there before: what is compiled of these can be used again."""
+    """Aliases in parts: what was compiled of an unchanged part can be used again."""
 
     @property
     def parts(self) -> Sequence[Names]:
-        """All aliases in parts with fingerprints of their own; old ones may be among them."""
+        """All aliases in parts, each with its fingerprint; some may be gone by now."""
         ...
 
     def has(self, folded: str) -> bool:
-        """Whether an alias that is not an old one has this folded form."""
+        """Whether an alias that still exists has this folded form."""
         ...
 
 
@@ -439,7 +439,7 @@ class PairedKBs(Protocol):
         ...
 
     def probability(self, left: str, right: str) -> float | None:
-        """What the first pass found a pair to be; None for a pair that nobody proposed.
+        """How probable the first pass found a pair; None for one that nobody proposed.
 
         In the first pass itself nothing is known of any pair.
         """

@@ -33,11 +33,11 @@ def read_settings(
             if len(problem["loc"]) == 1 and isinstance(value, str) and kind in _LISTS | _TABLES:
                 unpacked[str(problem["loc"][0])] = _unpacked(value, kind)
         if unpacked == raw:
-            raise _told(title, settings, first) from first
+            raise _settings_error(title, settings, first) from first
     try:
         return settings.model_validate(unpacked)
     except ValidationError as second:
-        raise _told(title, settings, second) from second
+        raise _settings_error(title, settings, second) from second
 
 
 def setting_keys(settings: type[PluginSettings]) -> list[str]:
@@ -54,7 +54,9 @@ def _unpacked(text: str, kind: str) -> object:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-def _told(title: str, settings: type[PluginSettings], error: ValidationError) -> ConfigError:
+def _settings_error(
+    title: str, settings: type[PluginSettings], error: ValidationError
+) -> ConfigError:
     keys = setting_keys(settings)
     problems = [_problem(title, keys, problem) for problem in error.errors(include_url=False)]
     known = f"Its settings: {', '.join(keys)}." if keys else "It has no settings."

@@ -78,7 +78,7 @@ class SevenZip(Unpacked):
                 skipped = sum(one.uncompressed for one in before)  # links are packed too
                 yield from self._content(member, streams.packinfo.packsizes[folder], skipped)
         except _DAMAGE as error:
-            raise self._damaged(_told(error)) from error
+            raise self._damaged(_reason(error)) from error
         self._read = self._raw.seek(0, os.SEEK_END)  # the header lies there: all has been read
 
     def _content(
@@ -177,7 +177,7 @@ class SevenZip(Unpacked):
             )
 
 
-def _told(error: BaseException) -> str:
+def _reason(error: BaseException) -> str:
     """One line of what py7zr or a decoder says."""
     if isinstance(error, CrcError):
         return "its checksum is not that of its content"

@@ -41,14 +41,14 @@ if TYPE_CHECKING:
 
 #: How many nearest mentions count: one of these.
 _NEIGHBOURS = (1, 2, 4, 8)
-#: Drawn with it: the tenth of the golds that is taken out (ArboEL's released code).
+#: Seed that draws the tenth of golds to remove (ArboEL's released code).
 _SEED = 17
 _REMOVED = 0.1
 
 Gold = frozenset[EntityId]
 
 
-class Judged(NamedTuple):
+class JudgedMentions(NamedTuple):
     """Mentions with their graph and what each means; ``parts``: how many there are of each."""
 
     graph: MentionGraph
@@ -81,7 +81,7 @@ def cluster_values(
     def wanted(gold: Gold) -> bool:
         return not column.mentions or seen.isdisjoint(gold) is (column.mentions == "unseen")
 
-    def judged(which: Sequence[Part]) -> Judged:
+    def judged(which: Sequence[Part]) -> JudgedMentions:
         alone = wanted if column.metric == "ARI alone" else lambda gold: True
         return mention_graph(own, which, alone, removing=column.metric.startswith("discovery"))
 
@@ -127,7 +127,7 @@ def cluster_values(
 
 def mention_graph(
     own: Opened, parts: Sequence[Part], wanted: Callable[[Gold], bool], *, removing: bool = False
-) -> Judged:
+) -> JudgedMentions:
     """The mentions of some parts in one graph, each among those of its own KBs.
 
     With ``removing``, a tenth of what the mentions mean is no entity any more.
@@ -174,7 +174,7 @@ def mention_graph(
     graph = MentionGraph(
         np.array(numbers, np.int64), np.concatenate(similar).astype(np.float32), neighbours
     )
-    return Judged(graph, golds, list(known), counts)
+    return JudgedMentions(graph, golds, list(known), counts)
 
 
 def best_choice(

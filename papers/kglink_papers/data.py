@@ -19,7 +19,7 @@ from kglink.workspace.kept_options import read_random_split
 if TYPE_CHECKING:
     from kglink.workspace.opened import Opened
 
-#: Of values that are read from our TOML files: every key is known, lists become tuples.
+#: For dataclasses read from our TOML files: unknown keys are refused.
 READ = ConfigDict(extra="forbid")
 _KB, _TARGET, _DATA = "{kb}", "{target}", "{data}"
 #: Which mentions a figure is of: those whose entity training has seen, or has not; empty: all.

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from kglink.workspace.opened import Opened
     from kglink_papers.models import Model
 
-#: The ranks that candidates are looked at up to: figures of more say so.
+#: Ranks k that are always counted; a deeper figure adds its own.
 KS = (1, 2, 4, 8, 16, 32, 64)
 _HINT = "Name a file that `kglink reproduce` wrote, or delete it."
 
@@ -89,7 +89,7 @@ class Judge:
         parts = self.layout.parts_of(column._replace(part=row.part or column.part), row.name)
         if column.is_of_overlaps:
             return [self._overlaps(model, part, column) for part in parts]
-        if column.is_of_clusters:  # as those of validation say that it is best
+        if column.is_of_clusters:  # settings: the best on validation
             validation = self.layout.parts_of(column._replace(part="val"), row.name)
             own = self._space(model, [kb for part in (*validation, *parts) for kb in part.kbs])
             return cluster_values(own, column, validation, parts, self._seen(model))

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from kglink_cli.console import Figure, Table
-from kglink_cli.report_page.drawing import Drawing
-from kglink_cli.report_page.page import list_of, note_of, table_of, text_of
+from kglink_cli.report_page.drawing import Drawing, text_of
+from kglink_cli.report_page.page import list_of, note_of, table_of
 from kglink_cli.report_page.plots import Bar, bar_chart
 
 Shape = Mapping[str, Any]

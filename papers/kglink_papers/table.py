@@ -56,7 +56,7 @@ class ReproducedTable:
     """Of each row that was run."""
     cells: Mapping[tuple[str, str], Cell]
     comparisons: int
-    """How many tests share the level of .05."""
+    """Tests in the Bonferroni correction."""
     runs: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """The runs of each row that was trained."""
     differs: Sequence[str] = ()
@@ -133,8 +133,8 @@ def table_of(
             if len(ours) != len(theirs):
                 raise UsageError(
                     f"{row} and {baseline[0]} were judged on other mentions",
-                    hint="The KBs changed between the two, or a kept file is cut: delete the folder "
-                    "`reproduced` of the workspace and run the same command again.",
+                    hint="The KBs changed between the two, or a kept file is cut. Delete the "
+                    "folder `reproduced` of the workspace and run the same command again.",
                 )
             test = randomization_test(ours * scale, theirs * scale, seed=seed)
         cells[place] = Cell(

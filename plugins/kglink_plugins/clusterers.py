@@ -20,7 +20,7 @@ from kglink.plugins import MentionVectors
 from kglink.records import Candidate, EntityId, Ranking
 from kglink_plugins.plugin import MentionsSettings
 
-#: By so much what others say is better than what a mention says itself.
+#: By this the cluster's entity outscores the mention's own best.
 _BEFORE = 0.001
 #: What is tried where documents choose the settings.
 _MODES: tuple[Mode, ...] = ("directed", "undirected")
@@ -87,7 +87,7 @@ class MentionsClusterer:
         """How many answers others have changed."""
         asked, changed = self._asked, self._changed
         self._asked = self._changed = 0
-        return [f"{changed:,} of {asked:,} mentions are taken for what others mean"] * bool(asked)
+        return [f"others changed the answer of {changed:,} of {asked:,} mentions"] * bool(asked)
 
     def _helped(
         self, rankings: Sequence[Ranking], compared: _Compared, settings: MentionsSettings
@@ -140,7 +140,7 @@ def _with_first(ranking: Ranking, meant: Candidate, alike: float) -> Ranking:
     least = others[0].score + _BEFORE if others and others[0].score >= own.score else own.score
     helped = replace(
         own,
-        score=max(own.score, least, meant.score * alike),
+        score=max(least, meant.score * alike),
         evidence={**own.evidence, "mentions": round(alike, 4)},
     )
     return replace(ranking, candidates=(helped, *others))

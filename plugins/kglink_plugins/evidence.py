@@ -147,10 +147,10 @@ def strongest(
     things: Callable[[Candidate], list[EntityId]],
     counts: Callable[[frozenset[str], frozenset[str]], bool],
 ) -> list[list[float]]:
-    """How strongly other surfaces speak for each candidate, by what stands for it (``things``).
+    """How strongly other surfaces support each candidate, by the ids of its ``things``.
 
-    ``said``: for which entity the words of a surface speak, and how strongly. ``counts`` says from
-    a mention's words and those of a surface whether the surface is heard.
+    ``said``: an entity, the words of a surface that supports it, and how strongly. ``counts``
+    decides by a mention's words and the surface's whether that support counts.
     """
     voices: dict[EntityId, list[tuple[frozenset[str], float]]] = {}
     for entity, words, value in said:

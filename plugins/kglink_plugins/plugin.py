@@ -27,7 +27,7 @@ class Row(NamedTuple):
     summary: str
     extra: str = ""
     fixed: PluginSettings | None = None
-    """Settings of its factory of which it has some alone, or none; its own are put into them."""
+    """The factory's full settings, if the plugin offers only some; its own override them."""
 
 
 def offers(*rows: Row) -> Callable[[Register], None]:
@@ -216,7 +216,7 @@ class MixupSettings(PluginSettings):
     """How a right answer is mixed into hard negatives."""
 
     alpha: float = Field(0.3, ge=0)
-    """Share of the right answer in a negative; 0: hard negatives as is."""
+    """alpha W is the right answer's weight in a negative; 0: no mixing."""
     negative_weight: Literal["one", "complement"] = "one"
     """Weight of the hard negative in the mixture: one, as in the paper, or what the right answer
     leaves of it, 1 - alpha W."""

@@ -105,7 +105,7 @@ def test_input_names_the_adapter_and_its_settings_are_checked(
     (plain,) = linked(kglink, source, "--input", "text")
     assert plain["text"] == "<!doctype html><p>Heron"
     ran = kglink("link", source, "--input-set", "table=true", code=2)
-    assert "no setting 'table'" in ran.err
+    assert "no text adapter has a setting 'table'" in ran.err
     assert "tables" in ran.err
     assert "unknown KB adapter" in kglink("link", source, "--input", "nothing", code=2).err
 

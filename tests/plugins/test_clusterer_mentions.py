@@ -70,7 +70,7 @@ def test_an_easy_mention_helps_a_hard_one_in_another_text(mode: str) -> None:
     assert 0.55 < first.score <= 0.95
     assert 0 < first.evidence["mentions"] <= 1
     assert easy.candidates[0].id == PLANET.id
-    assert made.told() == ["1 of 2 mentions are taken for what others mean"]
+    assert made.told() == ["others changed the answer of 1 of 2 mentions"]
     assert made.told() == []
 
 

@@ -99,7 +99,7 @@ class Drawing:
         weight = ' font-weight="600"' if bold else ""
         self._svg.append(
             f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"'
-            f' font-size="{size:g}" class="f-{colour}"{weight}{turn}>{_text(text)}</text>'
+            f' font-size="{size:g}" class="f-{colour}"{weight}{turn}>{text_of(text)}</text>'
         )
         side = {"start": "left", "middle": "center", "end": "right"}[anchor]
         self._painters.append(
@@ -116,8 +116,8 @@ class Drawing:
         own = f' xmlns="http://www.w3.org/2000/svg" width="{size}' if alone else ""
         parts = [
             f'<svg class="plot" role="img" viewBox="0 0 {self.width:g} {self.height:g}"'
-            f' aria-label="{_text(self.title)}. {_text(self.summary)}"{own}>\n'
-            f"<title>{_text(self.title)}</title>"
+            f' aria-label="{text_of(self.title)}. {text_of(self.summary)}"{own}>\n'
+            f"<title>{text_of(self.title)}</title>"
         ]
         if alone:
             page = f'width="{self.width:.1f}" height="{self.height:.1f}" class="f-page"'
@@ -166,9 +166,10 @@ def cut(text: str, most: int) -> str:
     return line if len(line) <= most else line[: most - 1] + "…"
 
 
-def _text(text: str) -> str:
+def text_of(text: str) -> str:
+    """Any text, shown as it is and never read as HTML."""
     return escape(printable_line(text), quote=True)
 
 
 def _title(text: str) -> str:
-    return f"<title>{_text(text)}</title>" if text else ""
+    return f"<title>{text_of(text)}</title>" if text else ""

@@ -7,7 +7,6 @@ import functools
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from html import escape
 from importlib.resources import files
 from typing import Any
 
@@ -72,11 +71,6 @@ def table_of(table: Table, *, one: bool) -> str:
 def list_of(facts: Mapping[str, object]) -> str:
     """Names with their values."""
     return _piece("facts", facts)
-
-
-def text_of(text: str) -> str:
-    """Any text, shown as it is and never read as HTML."""
-    return escape(printable_line(text), quote=True)
 
 
 def _piece(name: str, *values: object) -> str:

@@ -36,7 +36,7 @@ from kglink_doors.serve.errors import (
     PASSING,
     error_shape,
     is_of_full_disk,
-    no_json,
+    json_error,
     status_of,
 )
 from kglink_doors.serve.guard import Guard, Refused
@@ -172,7 +172,7 @@ async def _answered(request: Request, error: Exception) -> Response:
 
 def _http_shape(error: HTTPException, asked: str) -> dict[str, Any]:
     if error.__cause__ is not None:  # FastAPI could not read the body
-        return error_shape(no_json(error.__cause__))
+        return error_shape(json_error(error.__cause__))
     fix = "GET /openapi.json lists what there is."  # no such route or method
     return {"error": f"{asked}: {error.detail}", "fix": fix}
 

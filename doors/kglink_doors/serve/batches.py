@@ -19,8 +19,8 @@ from kglink_doors.serve.errors import BusyError
 
 #: Texts that are linked in one go.
 BATCH_TEXTS = 64
-#: The share of the time that a batch took in which those who were answered together may ask again,
-#: to be answered together again: a batch twice as large takes far less than twice as long.
+#: After a batch, this share of its time is waited for the same clients to ask again: a batch twice
+#: as large takes far less than twice as long.
 _GATHERING = 0.25
 #: Seconds that this takes at most: who asks after a long batch does not wait for others.
 _MOST_GATHERING = 0.1
@@ -59,9 +59,9 @@ class Batches:
         self._waiting: deque[_Waiting] = deque()
         self._changed = threading.Condition()
         self._ending = False
-        self._asking = 0
-        """How many texts those who ask again bring: as many as were linked or waited last."""
-        self._gathering = 0.0
+        self._expected_texts = 0
+        """Texts to wait for: those of the last batch, and those that waited after it."""
+        self._wait_s = 0.0
         """Seconds to wait for these."""
         self._thread = threading.Thread(target=self._run, name="kglink-link", daemon=True)
         self._thread.start()
@@ -80,7 +80,7 @@ class Batches:
     ) -> list[LinkedDocument]:
         """The answers to some texts; `TimeoutError` where they take longer.
 
-        Who is ``patient`` waits for room, and is not sent away.
+        If ``patient``, wait up to ``seconds`` for room first.
         """
         until = time.monotonic() + seconds
         while patient and self._is_full(texts) and time.monotonic() < until:
@@ -108,17 +108,17 @@ class Batches:
         while batch := self._next():
             began = time.monotonic()
             self._answer(batch)
-            self._gathering = min(_GATHERING * (time.monotonic() - began), _MOST_GATHERING)
+            self._wait_s = min(_GATHERING * (time.monotonic() - began), _MOST_GATHERING)
             with self._changed:  # those who are answered now, and those who came meanwhile
                 linked = sum(len(one.texts) for one in batch)
-                self._asking = min(linked + len(self), BATCH_TEXTS)
+                self._expected_texts = min(linked + len(self), BATCH_TEXTS)
 
     def _next(self) -> list[_Waiting]:
         """Requests that ask the same, the oldest first; none: it ends."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._ending)
             self._changed.wait_for(
-                lambda: len(self) >= self._asking or self._ending, self._gathering
+                lambda: len(self) >= self._expected_texts or self._ending, self._wait_s
             )
             batch: list[_Waiting] = []
             texts = 0
@@ -146,8 +146,9 @@ class Batches:
         except Exception as error:  # noqa: BLE001 - whoever asked gets it
             if len(batch) == 1:
                 self._give({batch[0].answer: error})
-            for one in batch if len(batch) > 1 else ():
-                self._answer([one])  # one bad request spoils no other
+            else:
+                for one in batch:  # one bad request spoils no other
+                    self._answer([one])
             return
         self._give({one.answer: list(islice(found, len(one.texts))) for one in batch})
 

@@ -33,7 +33,7 @@ class TakenError(KglinkError):
     """A name that something has already."""
 
 
-#: What another try in a moment may not meet.
+#: Errors that a retry may not meet.
 PASSING = (BusyError, KBBusyError, KBChangedError, SpaceBusyError)
 #: Seconds before it is tried.
 _PAUSE = 0.2
@@ -95,7 +95,7 @@ def error_shape(error: KglinkError) -> dict[str, Any]:
     return {"error": error.message, "fix": hint}
 
 
-def no_json(error: BaseException) -> UsageError:
+def json_error(error: BaseException) -> UsageError:
     """Why a body or a line is no JSON, and the fix."""
     why = str(error)
     if isinstance(error, RecursionError):
@@ -111,6 +111,6 @@ def parsed(text: str | bytes) -> object:
         found = json.loads(text.removeprefix("\ufeff") if isinstance(text, str) else text)
         raw = json.dumps(found, ensure_ascii=False).encode("utf-16", "surrogatepass")
     except (ValueError, RecursionError) as error:
-        raise no_json(error) from error
+        raise json_error(error) from error
     sound: object = json.loads(raw.decode("utf-16", "replace"))
     return sound

@@ -34,7 +34,7 @@ OPEN = frozenset({"/", "/page.css", "/page.js", "/health"})
 _TOO_LARGE, _BUSY = 413, 503
 #: Refusals that are known before the body has come.
 _BEFORE_THE_BODY = (401, 403, _TOO_LARGE, 415, 421)
-#: Seconds and bytes of a body that is too large, before its sender gets an answer.
+#: Seconds and bytes that a refused body is read before its sender is answered.
 _READING_AWAY, _MOST_READ_AWAY = 2.0, 64 * 2**20
 #: Seconds after which whoever waits for a body looks whether the server ends.
 _LOOK = 1.0

@@ -100,8 +100,8 @@ class NamedKB:
     def __init__(self, request: Request, here: Here, kb: str = "") -> None:
         self.here = here
         self.kb = here.workspace.kb(kb).name if kb not in ("", ALL_KBS) else ""
-        self.service = f"{str(request.base_url).rstrip('/')}/reconcile/{self.kb or ALL_KBS}"
         self.server = str(request.base_url).rstrip("/")
+        self.service = f"{self.server}/reconcile/{self.kb or ALL_KBS}"
         token = request.query_params.get("token")
         self.more = f"token={quote(token, safe='')}" if token else ""
         """What goes behind the ``?`` of every address: table editors send no headers."""
@@ -132,7 +132,7 @@ Service = Annotated[NamedKB, Depends(NamedKB)]
 @router.options("/reconcile/", include_in_schema=False)
 @router.options("/reconcile/{rest:path}")
 async def options(rest: str = "") -> Response:
-    """What a browser asks before a page of another site may ask."""
+    """Answer a browser's CORS preflight request."""
     return Response(status_code=204)
 
 

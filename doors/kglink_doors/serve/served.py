@@ -96,7 +96,7 @@ class Learner:
         """The learning that has not begun: whoever corrects now is in it."""
 
     def learn(self, *, wait: float) -> bool:
-        """Have all corrections learnt; whether they are within some seconds."""
+        """Learn all corrections; True if that ends within ``wait`` seconds."""
         with self._lock:
             learning = self._next = self._next or self._pool.submit(self._learn)
         try:

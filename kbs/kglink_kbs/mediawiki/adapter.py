@@ -35,12 +35,12 @@ MOST_GROUPS = 1024
 ALONE_BYTES = 2**18
 #: The steps of a reading, as progress names them.
 PAGES, NAMES, RECORDS = "1/3 pages", "2/3 names", "3/3 records"
-#: Whatever is kept from an interrupted run was written by this version of the steps.
+#: Version of the kept files: those of another version are not resumed.
 _FORMAT = 6
-#: A tail of titles is that of parts where so many titles have it.
+#: A title ending marks subpages if so many titles have it.
 _LEAST_PARENTS = 3
 #: How pages are taken that are left out.
-_TAKE = {
+_HINTS = {
     "page of other namespaces": "Articles stand in namespace 0; --set namespaces=KEY takes others.",
     "disambiguation page": "--set disambiguation=true takes disambiguation pages.",
     "list page": "--set lists=true takes lists.",
@@ -120,12 +120,12 @@ class _Reading:
         if found := [f"{count:,} x {what}" for what, count in pages.items() if count]:
             raise SourceError(
                 f"{self._source.label} holds no article: {', '.join(found)}",
-                hint=" ".join(hint for what, hint in _TAKE.items() if pages[what]),
+                hint=" ".join(hint for what, hint in _HINTS.items() if pages[what]),
             )
 
     def _export(self, file: Source) -> Export:
         check_text(file.label, file.head.head, file.file)
-        size = max(LEAST_PIECE, min((self._source.bytes_total // PIECES), MOST_PIECE))
+        size = max(LEAST_PIECE, min(self._source.bytes_total // PIECES, MOST_PIECE))
         return Export(
             file.open(),
             file.label,

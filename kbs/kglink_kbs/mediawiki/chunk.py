@@ -1,7 +1,7 @@
 """The first pass: reads each chunk of a dump into a file.
 
-It holds what stands in its pages: the entities, the documents that may be chosen, and by part of
-all titles the titles themselves, the links to them, counted, and those of the documents.
+The file holds the entities, the documents that may be chosen, and for each part of all titles the
+titles, the counted links to them, and the links of documents.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Lottery:
 
     @property
     def bound(self) -> int:
-        """No lot from here on can still be among the smallest that are wanted."""
+        """Lots from this one on are too large to be chosen."""
         return self.largest + 1 if len(self._kept) == self._wanted else 1 << LOT_BITS
 
 

@@ -39,7 +39,7 @@ class Place(NamedTuple):
     number: int
     key: str
     described: str | None = None
-    """What a page that may be a part of another says of it; None for any other page."""
+    """The description in a page that may be part of another; None for other pages."""
 
 
 class PartResolver:
@@ -52,7 +52,7 @@ class PartResolver:
 
     # ---------------------------------------------------------------------------- redirects
     def ask(self, part: int) -> None:
-        """Ask for every redirect of the part where its target is, for subpages whose they are."""
+        """Ask where the targets of the part's redirects are, and which page owns each subpage."""
         plan = self._plan
         out = Sections(plan.parts)
         for title, target in self._redirects(part):

@@ -288,9 +288,9 @@ class TypeSigns:
     def of(
         self, type_: str, text: str, lead: str, categories: re.Pattern[str], *, count: bool
     ) -> tuple[str, str]:
-        """The types by its template and, split by ``|``, by its categories that a page may have.
+        """A page's possible types: its template, and its categories joined by ``|``.
 
-        None, where its infobox says its type. Without ``count`` it adds nothing to what is counted.
+        Both are empty if its infobox says its type. Without ``count`` nothing is counted.
         """
         self.pages += count
         self.typed += count and bool(type_)

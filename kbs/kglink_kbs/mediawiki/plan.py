@@ -131,11 +131,11 @@ class Plan:
         return Path(self.folder) / "tails"
 
     def asked(self, turn: int, part: int) -> Path:
-        """Redirects that ask where they lead, and subpages whose they are, in each turn."""
+        """Questions by turn: where redirects lead, and which page owns a subpage."""
         return Path(self.folder) / f"asked-{turn}-{part:04}"
 
     def answered(self, turn: int, part: int) -> Path:
-        """Where a part's pages tell the redirects that asked it, in each turn."""
+        """A part's answers to redirects and subpages, by turn."""
         return Path(self.folder) / f"answered-{turn}-{part:04}"
 
     def joined(self, part: int) -> Path:

@@ -21,8 +21,8 @@ class MediaWikiSettings(PluginSettings):
     categories: bool = False
     """Keep category pages."""
     subpages: Literal["auto", "part", "own"] = "auto"
-    """What X/Gallery is where a page X is: `part` of it, no entity, or its `own`; `auto`: on Fandom
-    a part, if three pages have a Gallery."""
+    """What X/Gallery is if there is a page X: a `part` of X, or an entity of its `own`; `auto`:
+    on Fandom a part, if three pages have a Gallery."""
     namespaces: tuple[int, ...] = (0,)
     """Keys of the namespaces whose pages are entities; 0 holds the articles."""
     min_anchor_count: int = Field(1, ge=0)

@@ -207,7 +207,7 @@ def tails_of(title: str) -> list[str]:
 
 
 def pages_it_may_be_part_of(title: str, tails: Set[str]) -> list[str]:
-    """The titles of which the first that is a page has this one as a part.
+    """The titles that may own this one; the first that is a page does.
 
     ``tails`` repeat in a wiki (``gallery``); titles without one are things of their own.
     """

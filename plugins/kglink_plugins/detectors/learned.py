@@ -70,7 +70,7 @@ class LearnedDetector:
         return without_overlaps([one for one in rounded if one.score >= least])
 
     def judge(self, rankings: Sequence[Ranking]) -> list[float] | None:
-        """All of a text that it has read is kept, whatever the KBs have; else nothing is said."""
+        """1 for each mention of a text that the tagger read, whatever the KBs have; else None."""
         decides = self._settings.decides and rankings
         if not decides or self._is_foreign(rankings[0].mention.text):
             return None

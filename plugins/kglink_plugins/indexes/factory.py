@@ -167,9 +167,9 @@ class FactoryBackend:
 class FactoryIndex:
     """An index of any kind; scores are what its codes say.
 
-    These are rounded but for the kinds that hold whole vectors. Then more rows are to be fetched.
-    Of a search within ranges an approximate kind sees fewer of the rows that it visits. It visits
-    as many more, or, where they are so few that this costs less, it compares all of them.
+    They are rounded, and more rows must be fetched, unless the kind holds whole vectors. Within
+    ranges an approximate kind can use only some of the rows that it visits: it visits more, or
+    compares all rows of the ranges where that costs less.
     """
 
     exact = False

@@ -149,8 +149,8 @@ class RivalEvidence:
     def weigh(self, kbs: PairedKBs, pairs: Sequence[EntityPair]) -> list[Mapping[str, float]]:
         """The values of pairs.
 
-        ``worse_lead`` and ``better_lead``: how much larger their log odds are than those of the
-        best other pair of the one entity, and of the other one, as shares of the most that counts.
+        A lead: how far the pair's log odds exceed those of an entity's best other pair, divided
+        by `MOST_ODDS`. ``worse_lead`` and ``better_lead``: the smaller and the larger lead.
         """
         values: list[Mapping[str, float]] = []
         for left, right in ((pair.left.key, pair.right.key) for pair in pairs):
@@ -168,7 +168,7 @@ class RivalEvidence:
         if best is None:
             if len(self._best) >= MOST_REMEMBERED:
                 self._best.clear()
-            best = self._best[side, key] = _best(kbs.partners(side, key))
+            best = self._best[side, key] = _two_best(kbs.partners(side, key))
         rival = best[2] if best[0] == other else best[1]
         return max(-1.0, min(1.0, (odds - rival) / MOST_ODDS))
 
@@ -181,8 +181,8 @@ def log_odds(probability: float) -> float:
     return max(-MOST_ODDS, min(MOST_ODDS, odds))
 
 
-def _best(partners: Mapping[str, float]) -> tuple[str, float, float]:
-    """The best and the next pair; where there is none, it is as sure as a pair can be wrong."""
+def _two_best(partners: Mapping[str, float]) -> tuple[str, float, float]:
+    """The best partner, and the two best log odds; `-MOST_ODDS` for a missing one."""
     ranked = sorted(partners.items(), key=lambda one: (-one[1], one[0]))[:2]
     odds = [log_odds(probability) for _, probability in ranked]
     first, second = (*odds, -MOST_ODDS, -MOST_ODDS)[:2]

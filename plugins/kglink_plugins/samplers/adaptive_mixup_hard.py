@@ -58,9 +58,8 @@ class AdaptiveMixupHard:
         unmixed = scores.gather(1, chosen).masked_fill(missing, -torch.inf)
         logits = torch.cat([own, unmixed], dim=1) / self._settings.temperature
         weight = logits.softmax(dim=1)[:, 0]
-        strong = self._mixture(
-            entities, gold, chosen, (weight if self._settings.w_grad else weight.detach())
-        )
+        weight = weight if self._settings.w_grad else weight.detach()
+        strong = self._mixture(entities, gold, chosen, weight)
         made = own_scores(scorer, mentions, strong).masked_fill(missing, -torch.inf)
         lacking = made.new_full((len(made), k - made.shape[1]), -torch.inf)
         row = torch.cat([own, made, lacking], dim=1)

@@ -197,7 +197,7 @@ class BagWriter:
     def _owners(self) -> tuple[Numbers, npt.NDArray[np.uint8]]:
         """For each name the entity that its parts are of, and for each whole bag its `Agreed`.
 
-        `_NOTHING` is of names of which the entity has another that is the same bag.
+        A name whose entity has an earlier name with the same bag gets `_NOTHING`.
         """
         entities = np.zeros(self._count, dtype=np.uint32)
         for ((hashes, rows),) in merged(self._entities, most=self._most):
@@ -311,7 +311,7 @@ def _agreed(names: Mapping[frozenset[int], int]) -> dict[frozenset[int], Agreed]
 
 
 def _parts_of(words: Table) -> Table:
-    """The beginnings, the ends and the single words of names, and all of them but for one word.
+    """The beginnings, ends and single words of names, and each name without one of its words.
 
     A row of ``words`` has a number for each word of a name: its hash, or its letters.
     """

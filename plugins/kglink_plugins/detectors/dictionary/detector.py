@@ -181,7 +181,7 @@ class NameDetector:
             score = 1 / (1 + math.exp(-odds))
             if score >= LEAST_SCORE and (span not in best or score > best[span][0]):
                 best[span] = score, place
-        return [Span(*span, best[span][0], self._otherwise(text, best[span][1]))
+        return [Span(*span, best[span][0], self._name_meant(text, best[span][1]))
                 for span in sorted(best)]  # fmt: skip
 
     def _with_legal_form(self, text: str, place: Place) -> Iterator[Place]:
@@ -238,7 +238,7 @@ class NameDetector:
         own_capital = article[0][0].isupper() and not begins_sentence(text, start)
         return start if own_capital else article.end()
 
-    def _otherwise(self, text: str, place: Place) -> str:
+    def _name_meant(self, text: str, place: Place) -> str:
         """The name that a place is taken for, unless it is a name itself, in whatever case."""
         if place.name < 0 or fold(text[place.start : place.end]) in self._folded:
             return ""

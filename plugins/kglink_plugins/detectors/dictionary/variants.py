@@ -50,9 +50,9 @@ _MOST_EMPTY = 2
 _SHORT = 5
 #: Two words of fewer letters are no word of a name.
 _LEAST_PAIR = 4
-#: A commoner word has its capital from the beginning of its sentence.
+#: A commoner word owes its capital to the start of a sentence.
 _COMMON = 0.3
-#: What a place that is written as its name is taken for.
+#: `Place.name` of a place that is a name itself.
 _ITSELF = -1
 #: What words of some languages end in besides an "s", the longest first.
 ENDINGS = {
@@ -168,7 +168,7 @@ class Place(NamedTuple):
     end: int
     facts: Facts
     name: int
-    """The name that it is taken for: its id in the trie of surfaces; -1: that which it is."""
+    """Id in the trie of surfaces of the name that it stands for; -1: its own words."""
 
 
 class VariantFinder:
@@ -253,7 +253,7 @@ class VariantFinder:
     def _hashes(
         self, text: str, words: TextWords, endings: Sequence[str]
     ) -> tuple[Hashes, npt.NDArray[np.bool_]]:
-        """The hash of each word; of one that no name has that of the word that was meant.
+        """Hashes of the words; of an unknown one that of the word meant; the misspelt ones.
 
         That is the word without an ending of its language, or else without one wrong letter. No
         letter is wrong where all are capitals: WZWW is not WSWW.

@@ -156,15 +156,15 @@ class LlmReranker:
             return replace(ranking, note=answer)
         weight, candidates = self._settings.weight, ranking.candidates
         if answer == 0:
-            scored = [_told(one, 0.0, one.score - 2 * weight) for one in candidates]
+            scored = [_scored(one, 0.0, one.score - 2 * weight) for one in candidates]
         else:
             chosen = candidates[answer - 1]
             best = max(one.score for one in candidates)
-            scored = [_told(chosen, 1.0, best + weight)]
-            scored += [_told(one, 0.0, one.score) for one in candidates if one is not chosen]
+            scored = [_scored(chosen, 1.0, best + weight)]
+            scored += [_scored(one, 0.0, one.score) for one in candidates if one is not chosen]
         return replace(ranking, candidates=tuple(scored))
 
 
-def _told(candidate: Candidate, value: float, score: float) -> Candidate:
+def _scored(candidate: Candidate, value: float, score: float) -> Candidate:
     evidence = {**candidate.evidence, EVIDENCE: value}
     return replace(candidate, score=score, evidence=evidence)
