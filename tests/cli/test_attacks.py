@@ -309,6 +309,7 @@ start.main()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("presses", [1, 2])
 def test_ctrl_c_is_one_message(demo: Path, presses: int) -> None:
     name = "slow" if presses > 1 else "quick"
@@ -349,6 +350,7 @@ def test_whatever_finds_no_memory_is_told_in_one_sentence(
 
 
 # ------------------------------------------------------------------------------------ sources
+@pytest.mark.slow
 def test_a_source_of_one_record_does_not_empty_a_kb(
     kglink: Kglink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

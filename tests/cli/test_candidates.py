@@ -40,6 +40,7 @@ def changed(path: Path, target: Path, line: int, **changes: object) -> Path:
     return target
 
 
+@pytest.mark.slow
 def test_a_file_that_is_read_back_is_judged_as_what_was_found(
     kglink: Kglink, demo: Path, written: Path
 ) -> None:

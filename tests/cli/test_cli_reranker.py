@@ -73,6 +73,7 @@ def here(master: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_trained_reranker_reads_what_retrieval_cannot_tell(kglink: Kglink, here: Path) -> None:
     said = kglink("link", "-", "--marked", "--rerank", "2", stdin=TEXT, code=2).err
     assert "no trained reranker" in said

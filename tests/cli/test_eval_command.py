@@ -70,6 +70,7 @@ def test_ranks_are_those_of_the_candidates_that_links_have(workspace: Workspace)
     assert {1, 2, 3} <= set(found.values())
 
 
+@pytest.mark.slow
 def test_a_table_and_json_say_the_same(kglink: Kglink, demo: Path) -> None:
     result = json.loads(kglink(*EVAL, "--json").out)
     assert result["kbs"] == list(KBS)
@@ -255,6 +256,7 @@ def test_tables_of_whole_answers_keep_words_apart(kglink: Kglink, demo: Path) ->
     assert value["intervals"]["f1"] == pytest.approx([low, high], abs=1e-6)
 
 
+@pytest.mark.slow
 def test_names_and_vectors_alone_find_other_things(kglink: Kglink, demo: Path) -> None:
     found = {
         by: json.loads(kglink(*EVAL, "--found-by", by, "--json").out)["metrics"]["mean"]["MRR"]
@@ -306,6 +308,7 @@ def test_bad_calls_are_told(kglink: Kglink, demo: Path, options: list[str], told
     assert told in kglink("eval", *options, code=code).err
 
 
+@pytest.mark.slow
 def test_documents_without_splits_are_all_judged(kglink: Kglink, demo_copy: Path) -> None:
     """As the README has it: notes of one's own say nothing of splits."""
     notes = demo_copy / "notes.jsonl"

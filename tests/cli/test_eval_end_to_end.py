@@ -159,6 +159,7 @@ def test_clusters_of_raw_texts(kglink: Kglink, demo: Path, workspace: Workspace)
     assert "B-cubed\t" in kglink(*EVAL, "--joint-only", "--clusters").out
 
 
+@pytest.mark.slow
 def test_the_tables(kglink: Kglink, demo: Path) -> None:
     result = json.loads(kglink(*EVAL, "--json").out)
     out = kglink(*EVAL).out

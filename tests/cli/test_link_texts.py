@@ -179,6 +179,7 @@ def test_lines_of_a_file_are_answered_one_by_one(
     assert "standard input, line 2" in ran.err
 
 
+@pytest.mark.slow
 def test_lines_are_answered_through_a_pipe_before_the_next_one_is_sent(demo: Path) -> None:
     command = [sys.executable, "-m", "kglink_cli", "-w", str(demo), "link", "-", "--lines"]
     with subprocess.Popen(

@@ -352,6 +352,7 @@ def test_a_killed_build_answers_by_names_and_goes_on(
         assert opened.build().encoded_rows == 9
 
 
+@pytest.mark.slow
 def test_what_needs_vectors_says_so_where_there_are_none(workspace: Path) -> None:
     with Workspace.open(workspace) as opened:
         list(opened.link("Mercury", wait=False))

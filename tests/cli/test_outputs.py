@@ -140,6 +140,7 @@ def test_a_disk_that_is_full_at_the_last_moment_is_told_in_words(
     assert [path.name for path in tmp_path.iterdir()] == ["out.txt"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["kb.jsonl", "links.html", "links.jsonl"])
 def test_a_full_disk_is_told_with_the_file(
     kglink: Kglink, demo: Path, tmp_path: Path, name: str

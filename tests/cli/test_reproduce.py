@@ -201,6 +201,7 @@ def test_a_table_is_made_once_and_then_only_read(
     assert "\t42.79\t" in shown
 
 
+@pytest.mark.slow
 def test_bad_records_that_the_data_are_known_to_have_are_counted(
     data: Path, workspaces: dict[str, Path], kglink: Kglink
 ) -> None:

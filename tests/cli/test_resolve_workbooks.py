@@ -124,6 +124,7 @@ def test_a_library_does_not_warn_of_parts_that_stay(kglink: Kglink, tmp_path: Pa
         assert uri.encode() in book.read("xl/worksheets/sheet1.xml")
 
 
+@pytest.mark.slow
 def test_a_large_workbook_is_never_whole_in_memory(tmp_path: Path) -> None:
     book = openpyxl.Workbook(write_only=True)
     sheet = book.create_sheet()
@@ -240,6 +241,7 @@ def test_a_parquet_file_keeps_its_types(kglink: Kglink, tmp_path: Path) -> None:
     assert pq.ParquetFile(out).metadata.row_group(0).column(0).compression == "ZSTD"
 
 
+@pytest.mark.slow
 def test_a_parquet_file_goes_through_pipes(tmp_path: Path, birds_to_resolve: Path) -> None:
     sunk = io.BytesIO()
     pq.write_table(pa.table({"bird": ["Heron"]}), sunk)

@@ -54,6 +54,7 @@ def test_a_border_is_typed_as_a_keyboard_gives_it(workspace: Workspace, tmp_path
     assert text[moved.start : moved.end] == "Cafe\u0301 Halley"
 
 
+@pytest.mark.slow
 def test_a_review_in_a_terminal(links: Path, workspace: Workspace) -> None:
     with Terminal(str(links), "--json", command=REVIEW) as terminal:
         shown = unstyled(terminal.expect("[q]uit"))
@@ -155,6 +156,7 @@ def test_killed_in_the_middle(links: Path, workspace: Workspace) -> None:
     assert CORRECTIONS in workspace.store.memory_sources()
 
 
+@pytest.mark.slow
 def test_ten_corrections_change_other_texts(
     demo_copy: Path, workspace: Workspace, kglink: Kglink, tmp_path: Path
 ) -> None:

@@ -55,6 +55,7 @@ def test_monitors_ask_by_head(server: Server) -> None:
         assert told.headers["content-length"] != "0"
 
 
+@pytest.mark.slow
 def test_what_an_attacker_tried(server: Server) -> None:
     lines = {"content-type": "application/x-ndjson"}
     assert server.ask("POST", "/corrections", b" " * 600_000, lines).status == 413

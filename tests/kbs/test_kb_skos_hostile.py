@@ -130,6 +130,7 @@ def test_markup_in_a_literal_takes_no_time_and_is_left_out() -> None:
     assert entity.description == ("A & B\n" * 50_000).strip()
 
 
+@pytest.mark.slow
 def test_prefixes_on_many_levels_take_no_memory() -> None:
     levels = 5_000
     opened = "".join(f'<skos:x><skos:y xmlns:a{i}="urn:{i}">' for i in range(levels))

@@ -115,6 +115,7 @@ marks = st.sampled_from(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None, derandomize=True, database=None,
           suppress_health_check=[HealthCheck.too_slow])  # fmt: skip
 @given(st.lists(marks | st.text(max_size=5), max_size=12), st.booleans())

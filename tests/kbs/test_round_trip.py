@@ -296,6 +296,7 @@ def test_golds_that_are_found_and_golds_that_are_not_both_survive(
         assert document.mentions[3].gold == (EntityId("target", "T1"),)
 
 
+@pytest.mark.slow
 @pytest.mark.realdata
 def test_the_english_wikipedia_survives(pair: Pair, kglink: Kglink, realdata: Path) -> None:
     (dump,) = (realdata / "wiki").glob("enwiki*.bz2")

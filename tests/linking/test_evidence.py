@@ -151,6 +151,7 @@ def test_a_removed_kb_leaves_memory_that_names_nothing(
     assert key != "isolde_heron"
 
 
+@pytest.mark.slow
 def test_memory_of_a_kb_holds_under_its_own_name_alone(
     demo_copy: Path, kglink: Kglink, tmp_path: Path
 ) -> None:

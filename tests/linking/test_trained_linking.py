@@ -291,6 +291,7 @@ def test_what_was_fitted_is_used_as_long_as_the_space_has_its_model(fitted_folde
         workspace.linker()
 
 
+@pytest.mark.slow
 def test_a_space_of_an_untrained_model_is_fitted_too(folder: Path) -> None:
     kept = folder / "spaces" / "plain" / SCORING_FILE
     with opened(folder, space__name="plain") as workspace:

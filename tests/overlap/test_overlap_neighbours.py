@@ -164,6 +164,7 @@ def test_a_cluster_that_was_stopped_goes_on_where_it_was(
             assert done[0].startswith("rows 0 ")
 
 
+@pytest.mark.slow
 def test_whatever_is_damaged_in_what_was_kept_begins_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

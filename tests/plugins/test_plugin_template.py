@@ -246,6 +246,7 @@ print(load_registry().guess_kb(Source.open_path("wines.txt").head).name)
     assert environment.ask(code) == "acme/wine-list\n"
 
 
+@pytest.mark.slow
 def test_the_tests_of_the_new_plugin_pass(environment: Environment) -> None:
     command = (str(environment.python), "-m", "pytest", "-q", "-p", "no:cacheprovider")
     done = environment.run(*command, "--kglink-contracts", cwd=environment.project)

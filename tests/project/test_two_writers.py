@@ -90,6 +90,7 @@ PAIRS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pair", PAIRS)
 def test_two_writers_lose_nothing(
     master: Path, tmp_path: Path, writers: Writers, pair: str

@@ -271,6 +271,7 @@ except KglinkError as error:
 """
 
 
+@pytest.mark.slow
 def test_millions_of_the_longest_ligature_are_refused_in_little_memory(tmp_path: Path) -> None:
     """U+FDFA folds into 18 letters: 29 kB of gzip hold ten million of them."""
     path = tmp_path / "a.jsonl.gz"
