@@ -12,7 +12,6 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from itertools import islice
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, NamedTuple, Protocol, Self
 
@@ -170,7 +169,6 @@ class RayWorkers:
 
     def start(self) -> None:
         """Connect to the cluster, and give it the job."""
-        _show_token()
         try:
             import ray
         except ImportError as error:
@@ -331,16 +329,6 @@ def _worker_class() -> type:
     return Worker
 
 
-def _show_token() -> None:
-    """Have Ray show its token to a cluster that is named by its address too.
-
-    A cluster without tokens takes it as well. Ray reads the variable when it is imported.
-    """
-    named = {"RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"} & os.environ.keys()
-    if named or (Path.home() / ".ray" / "auth_token").is_file():
-        os.environ.setdefault("RAY_AUTH_MODE", "token")
-
-
 def _connect(ray: Any) -> bool:
     """Connect to the cluster; whether that was done here, and not by who calls us."""
     if ray.is_initialized():
@@ -354,8 +342,8 @@ def _connect(ray: Any) -> bool:
         if port.isdecimal() and "/" not in host:  # Ray itself would try for minutes
             socket.create_connection((host.strip("[]"), int(port)), _PATIENCE).close()
             hint = (
-                "Something answers there. Both sides need one version of Ray, and its token if it "
-                "has one: RAY_AUTH_MODE=token, and ~/.ray/auth_token of the head on every node."
+                "Something answers there. Both sides need one version of Ray. If the cluster has a "
+                "token: export RAY_AUTH_MODE=token, and copy ~/.ray/auth_token of its head."
             )
         # Ray has no setting for this: it prints to stdout, into our JSON, that a node is lost.
         ray._private.worker._worker_logs_enabled = False
