@@ -70,7 +70,7 @@ def add_kb(
     options: shared.AdapterOptions = None,
     licence: str = Option("", help="The source's licence, for `doctor --licences`."),
     allow_shrink: bool = Option(
-        False, "--allow-shrink", help="Let an update remove most entities of the KB."
+        False, "--allow-shrink", help="Let an update remove most entities of the KB, more than ten."
     ),
     merge: bool = Option(False, "--merge", help="Add to the KB: what the source lacks stays."),
     defaults: bool = Option(False, "--defaults", help="Leave out the options kept the last time."),

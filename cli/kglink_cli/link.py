@@ -322,6 +322,9 @@ def _check(
             hint="Leave one of the two away.",
         )
     words = " ".join(sources).strip()
+    for one in sources:  # what is missing is told before vectors are made
+        if one != STDIN and " " not in words and not Path(one).exists():
+            Source.open_path(one)
     if " " in words and not any(one == STDIN or Path(one).exists() for one in sources):
         raise UsageError(
             f"there is no file {sources[0]!r}",

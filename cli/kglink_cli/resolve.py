@@ -93,6 +93,8 @@ def resolve(
     with open_workspace(context, flags) as workspace, reserved(workspace, output, sources):
         if column is not None:
             with workspace.open_source(names[0]) as source:
+                if output is None:
+                    _refuse_binary(source)
                 read = (column, *(known or ()))
                 _write_table(workspace, source, read, threshold, output, on_ray)
             return
@@ -131,7 +133,10 @@ def _check(
     on_ray: bool,
 ) -> None:
     why = ""
-    if not columns and on_ray:
+    table = next((one for one in names if _is_table(one)), "")
+    if not columns and table:
+        why = f"{table} is a table, and no --column is named"
+    elif not columns and on_ray:
         why = "--engine ray resolves a table, and no --column is named"
     elif not columns and output:
         why = "-o is where a table is written, and no --column is named"
@@ -143,6 +148,18 @@ def _check(
         why = f"--column resolves one column, and {len(columns)} were named"
     if why:
         raise UsageError(why, hint="kglink resolve --column NAME table.csv -o out.csv")
+
+
+def _refuse_binary(source: Source) -> None:
+    from kglink.sources.compression import PARQUET_MAGIC
+
+    is_text = not source.is_zip and not source.head.head.startswith(PARQUET_MAGIC)
+    if not is_text and sys.stdout.isatty():
+        raise UsageError(f"{source.label} is no text, to be shown here", hint="-o FILE writes it.")
+
+
+def _is_table(name: str) -> bool:
+    return name.lower().endswith((".csv", ".tsv", ".xlsx", ".parquet")) and Path(name).is_file()
 
 
 def _linker(workspace: Workspace) -> Linker:

@@ -16,6 +16,7 @@ from typing import IO, Any, BinaryIO, NamedTuple, cast
 
 from kglink.errors import KglinkError, RecordError, SourceError, UnknownNameError, UsageError
 from kglink.sources import Source, check_text
+from kglink.sources.compression import PARQUET_MAGIC
 from kglink.sources.encoding import (
     Dialect,
     bad_row,
@@ -462,6 +463,6 @@ def opened_table(source: Source, columns: Sequence[str]) -> TableFile:
     head = source.head.head
     if source.is_zip:
         return XlsxTable(source)
-    if head.startswith(b"PAR1"):
+    if head.startswith(PARQUET_MAGIC):
         return ParquetTable(source)
     return TextTable(source, columns)

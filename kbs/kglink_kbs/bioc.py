@@ -104,7 +104,7 @@ class BiocAdapter:
 
     def __init__(self, settings: BiocSettings) -> None:
         self._settings = settings
-        self._types = frozenset(listed(settings.types))
+        self._types = frozenset(listed(settings.types)) - {"all"}
         self._codes = [code.casefold() for code in listed(settings.codes)]
         self._read = frozenset({"type", "nil", "kb", "key", "confidence", "cluster", *self._codes})
 

@@ -81,7 +81,7 @@ class PubtatorAdapter:
 
     def __init__(self, settings: PubtatorSettings) -> None:
         self._settings = settings
-        self._types = frozenset(listed(settings.types))
+        self._types = frozenset(listed(settings.types)) - {"all"}
 
     def read(self, source: Source, problems: Problems) -> Iterator[Record]:
         """Yield a document for each block; relation rows and a seventh column are passed over."""

@@ -131,7 +131,7 @@ def _checked_header(source: Source, header: list[str]) -> list[str]:
 def _rows(
     source: Source, dialect: Dialect, problems: Problems, skipped: int
 ) -> Iterator[tuple[int, list[str]]]:
-    """The rows that are not blank, each with the number of its first line."""
+    """The rows with a cell that is not blank, each with the number of its first line."""
     # The limit is one of the whole process, and small; so it is only ever raised.
     csv.field_size_limit(max(csv.field_size_limit(), source.limits.max_line_bytes))
     header_seen, lines = False, _Lines(source, problems, skipped)
@@ -151,7 +151,7 @@ def _rows(
             raise SourceError(bad.message, hint=bad.hint)
         if bad:
             problems.report(bad)
-        elif isinstance(row, list) and row:
+        elif isinstance(row, list) and any(map(str.strip, row)):
             header_seen = True
             yield first, row
 

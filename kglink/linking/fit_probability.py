@@ -18,6 +18,8 @@ from kglink.linking.scoring import Calibration
 
 #: The number of mentions that the old probability counts as.
 _FORETOLD = 40
+#: The bias may rise only if this many different surfaces were answered wrongly.
+LEAST_WRONG = 5
 #: The standard errors that a new one must gain on other documents to be better.
 _LEAST_GAIN = 2.0
 
@@ -90,6 +92,9 @@ def _calibrated(foretold: Foretold, start: Calibration) -> Calibration:
 
     from scipy.optimize import minimize  # every `kglink link` would wait for it
 
-    bounds = [(0.0, None), (0.0, None), (0.0, None), (None, None)]
+    # Mentions that are all right do not show how weak a wrong answer's evidence is.
+    wrong = len(np.unique(foretold.words[foretold.true == 0]))
+    most_bias = None if wrong >= LEAST_WRONG else start.bias
+    bounds = [(0.0, None), (0.0, None), (0.0, None), (None, most_bias)]
     best = minimize(cost, first, jac=True, method="L-BFGS-B", bounds=bounds).x
     return Calibration(*best.round(4).tolist())

@@ -73,7 +73,7 @@ def not_utf8(where: str, line: bytes, position: int, file: str) -> RecordError:
 
 def convert_hint(file: str) -> str:
     """How to mend what is no UTF-8."""
-    own = "--encoding cp1252 (kglink add-kb, kglink link)"
+    own = "--encoding cp1252"
     return f"If it is Latin-1 or Windows-1252: {own}, or {convert('WINDOWS-1252', file)}"
 
 

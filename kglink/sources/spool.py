@@ -12,12 +12,10 @@ from pathlib import Path
 from typing import IO, BinaryIO
 
 from kglink.errors import SourceError
-from kglink.sources.compression import MAGIC_BYTES, ZIP_MAGIC, find_compression
+from kglink.sources.compression import MAGIC_BYTES, PARQUET_MAGIC, ZIP_MAGIC, find_compression
 from kglink.sources.encoding import check_text, marked_encoding
 from kglink.sources.values import SourceLimits
 
-#: How a Parquet file begins.
-_PARQUET = b"PAR1"
 _IN_MEMORY = 16 * 2**20
 _PIECE = 2**20
 
@@ -58,7 +56,7 @@ def spooled(stream: BinaryIO, name: str, limits: SourceLimits, folder: Path | No
             )
             copied = 0
             while data := stream.read(_PIECE):
-                if not copied and not data.startswith((ZIP_MAGIC, _PARQUET)):
+                if not copied and not data.startswith((ZIP_MAGIC, PARQUET_MAGIC)):
                     # One that no reader would take is refused after its first bytes.
                     compression = find_compression(name, data[:MAGIC_BYTES])
                     if not (compression or limits.encoding or marked_encoding(data)):

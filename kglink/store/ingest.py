@@ -59,7 +59,7 @@ from kglink.store.writers import (
 )
 
 #: An update that removes more entities than this, and more than half of all, is refused.
-MOST_GONE = 100
+MOST_GONE = 10
 
 _KB_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 #: What all KBs together are called where figures stand beside those of each KB.

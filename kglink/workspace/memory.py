@@ -364,7 +364,9 @@ def take_back(opened: Opened, correction: str, *, learnt: bool = True) -> Correc
             for mention in one.mentions
         }
         if correction not in said:
-            raise UnknownNameError("correction", correction, None, hint="It may be taken back.")
+            raise UnknownNameError(
+                "correction", correction, None, hint="Perhaps it was taken back already."
+            )
         changed, mention = said[correction]
         rest = tuple(one for one in changed.mentions if one != mention)
         if rest:

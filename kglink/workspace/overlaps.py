@@ -123,9 +123,8 @@ def two_kbs(store: Store, left: str | None, right: str | None) -> tuple[str, str
     else:
         names = [name for name, info in infos.items() if info.entities]
     if len(names) != 2:
-        raise UsageError(
-            "which two KBs?", hint=f"There is: {', '.join(names)}." if names else "There is none."
-        )
+        there = f"Name two of these: {', '.join(names)}." if names else "There is none."
+        raise UsageError("which two KBs?", hint=there)
     for name in names:
         if not infos[name].entities:
             raise UsageError(f"{name!r} has no entities", hint="kglink add-kb adds some.")

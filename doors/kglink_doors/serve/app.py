@@ -143,12 +143,7 @@ async def _answered(request: Request, error: Exception) -> Response:
             status, shape = status_of(error), error_shape(error)
             headers = {"retry-after": "1"} if isinstance(error, PASSING) else None
         case RequestValidationError():
-            first = error.errors()[0]
-            what = f"{'.'.join(map(str, first['loc'])) or 'the request'}: {first['msg']}"
-            fix = f"GET /openapi.json describes {asked}."
-            if first["loc"] == ("body",) and "json" not in request.headers.get("content-type", ""):
-                what, fix = "the body is not sent as JSON", "Send content-type: application/json."
-            status, shape = 422, {"error": what, "fix": fix}
+            status, shape = 422, _validation_shape(error, request, asked)
         case HTTPException():
             status, shape, headers = error.status_code, _http_shape(error, asked), error.headers
         case TimeoutError():
@@ -168,6 +163,19 @@ async def _answered(request: Request, error: Exception) -> Response:
             what = f"unexpected error: {type(error).__name__}"
             status, shape = 500, {"error": what, "fix": "This is a bug: see the log."}
     return JSONResponse(shape, status, headers=headers)
+
+
+def _validation_shape(
+    error: RequestValidationError, request: Request, asked: str
+) -> dict[str, Any]:
+    first = error.errors()[0]
+    what = f"{'.'.join(map(str, first['loc'])) or 'the request'}: {first['msg']}"
+    if first["type"] == "json_invalid":
+        what += f" ({first['ctx']['error']})"
+    fix = f"GET /openapi.json describes {asked}."
+    if first["loc"] == ("body",) and "json" not in request.headers.get("content-type", ""):
+        what, fix = "the body is not sent as JSON", "Send content-type: application/json."
+    return {"error": what, "fix": fix}
 
 
 def _http_shape(error: HTTPException, asked: str) -> dict[str, Any]:

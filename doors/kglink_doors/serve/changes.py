@@ -17,6 +17,7 @@ from kglink import Alias, Entity, EntityId
 from kglink.errors import UnknownNameError, UsageError
 from kglink.files.atomic import sync_file
 from kglink.records import CORRECTIONS
+from kglink.sources.encoding import checked_encoding
 from kglink.store.ingest import check_kb_name
 from kglink.workspace.memory import correct_and_tell
 from kglink_doors.serve.answers import Body, Here, Names, json_response
@@ -191,19 +192,21 @@ async def upload(
     file: Annotated[str, Query(max_length=255, description="The file's name: its ending.")],
     adapter: str = "",
     split: str = "",
+    encoding: str = "",
     *,
     merge: bool = False,
     allow_shrink: bool = False,
 ) -> Response:
     """Add or update a KB from the body, a file as `kglink add-kb` reads it; a job does it."""
     check_kb_name(kb)
+    checked_encoding(encoding)
     refuse_corrections(kb)
     name = f"file-{_NO_NAME.sub('_', file)[-100:]}"
     folder = here.jobs.draft()
     try:
         await _receive(request.stream(), folder / name)
         options: dict[str, object] = {"kb": kb, "file": name, "adapter": adapter}
-        options |= {"links_to": links_to, "split": split}
+        options |= {"links_to": links_to, "split": split, "encoding": encoding}
         options |= {"merge": merge, "allow_shrink": allow_shrink}
         job = here.jobs.add("add-kb", options, folder)
     except BaseException:

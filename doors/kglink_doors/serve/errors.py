@@ -90,8 +90,13 @@ def error_shape(error: KglinkError) -> dict[str, Any]:
     """An error as every route answers it."""
     if status_of(error) == FULL_DISK:
         return FULL_DISK_SHAPE
-    # What reads a source advises an option of the command line.
-    hint = "" if "--on-error" in error.hint else error.hint
+    hint = error.hint  # what reads a source advises options of the command line
+    if "--encoding" in hint:
+        hint = "If it is Latin-1 or Windows-1252: &encoding=cp1252. Else send it in UTF-8."
+    elif "--adapter" in hint:
+        hint = "Name its adapter: &adapter=NAME."
+    elif "--on-error" in hint:
+        hint = "Mend it in the file, and send it again."
     return {"error": error.message, "fix": hint}
 
 

@@ -22,6 +22,7 @@ from kglink import Progress, Workspace
 from kglink.errors import KglinkError, UnknownNameError
 from kglink.files.atomic import LockedError, file_lock, write_atomically
 from kglink.workspace.folder import SCRATCH_FOLDER
+from kglink.workspace.kbs import AddedKB
 from kglink_cli.report_page.page import page_of
 from kglink_doors.serve.errors import BusyError, error_shape, patiently
 
@@ -83,8 +84,16 @@ def _work(workspace: Workspace, job: Job) -> object:
 
     match job.kind:
         case "add-kb":
-            kb, source = options.pop("kb"), job.folder / options.pop("file")
-            added = again(partial(workspace.add_kb, kb, source, **options, progress=job.tell))
+            kb, file = options.pop("kb"), job.folder / options.pop("file")
+            encoding = options.pop("encoding", "")  # of jobs that an older server began: none
+
+            def add() -> AddedKB:
+                with workspace.open_source(file) as source:
+                    if encoding:
+                        source.read_as(encoding)
+                    return workspace.add_kb(kb, source, **options, progress=job.tell)
+
+            added = again(add)
             again(build)
             return added.as_json()
         case "learn":
