@@ -131,12 +131,14 @@ def add_kb(
             with display(reached):
                 added = read(allow_shrink=True)
         seconds = time.monotonic() - began
-        gone = workspace.store.count_gone_golds(name) if added.summary.entity_tally.removed else 0
+        is_less = added.summary.entity_tally.removed
+        gone = workspace.store.count_gone_golds(name) if is_less else 0
+        resting = workspace.store.count_resting(name) if is_less else 0
     if as_json:
         print_json(added.as_json())
     else:
         _print_summary(added, seconds)
-    tell_of_gone(gone)
+    tell_of_gone(gone, resting)
 
 
 def _print_summary(added: AddedKB, seconds: float) -> None:
@@ -322,13 +324,17 @@ def remove(
             typer.confirm(f"Remove {name} with {held}?", abort=True, err=True)
         workspace.remove_kb(name)
         gone = workspace.store.count_gone_golds(name)
+        resting = workspace.store.count_resting(name)
     rest = "; `kglink build` takes it out of the space" if info.entities else ""
     note("removed", f"{name} with {held}{rest}")
-    tell_of_gone(gone)
+    tell_of_gone(gone, resting)
 
 
-def tell_of_gone(golds: int) -> None:
-    """Tell of documents whose mentions meant entities that were removed."""
+def tell_of_gone(golds: int, verdicts: int) -> None:
+    """Tell of golds and verdicts whose entities were removed."""
+    if verdicts:
+        what = f"{counted(verdicts, 'verdict')} on overlaps of what was removed"
+        note("verdicts", f"{what}: kept, and shown again once it is back")
     if golds:
         what = f"{counted(golds, 'mention')} of documents meant what was removed"
         note("gold", f"{what}: nothing learns from it or is judged by it")

@@ -397,6 +397,14 @@ class Training:
     kbs: tuple[tuple[str, str], ...]
 
 
+def _too_few(correct: int, wrong: int) -> UsageError:
+    return UsageError(
+        f"{correct} pairs are judged correct and {wrong} wrong: too few to learn from",
+        hint=f"Judge at least {LEAST_VERDICTS} of each with `kglink overlap review KB KB`, "
+        "or import a list.",
+    )
+
+
 def train(
     tools: OverlapTools, *, prior: OverlapModel, progress: OnProgress = lambda _: None
 ) -> Training:
@@ -409,10 +417,12 @@ def train(
     values: list[Values] = []
     said: list[bool] = []
     rivals: list[Values] = []
+    known = [one for one in tools.store.overlaps(judged=True) if one.verdict != "unclear"]
+    correct = sum(one.verdict == "correct" for one in known)
+    if correct < LEAST_VERDICTS:  # weighing would change nothing
+        raise _too_few(correct, len(known) - correct)
     judged = dict.fromkeys(
-        (min(one.left.kb, one.right.kb), max(one.left.kb, one.right.kb))
-        for one in tools.store.overlaps(judged=True)
-        if one.verdict != "unclear"
+        (min(one.left.kb, one.right.kb), max(one.left.kb, one.right.kb)) for one in known
     )
     for left, right in judged:
         with open_search(tools, left, right, progress) as search:
@@ -431,11 +441,7 @@ def train(
     if wrong >= FEW_WRONG:
         rivals = []
     if correct < LEAST_VERDICTS or wrong + len(rivals) < LEAST_VERDICTS:
-        raise UsageError(
-            f"{correct} pairs are judged correct and {wrong} wrong: too few to learn from",
-            hint=f"Judge at least {LEAST_VERDICTS} of each with `kglink overlap review KB KB`, "
-            "or import a list.",
-        )
+        raise _too_few(correct, wrong)
     model = fit(
         [*values, *rivals],
         [*said, *(False for _ in rivals)],

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from typing import Any, get_args
 
-from sqlalchemy import bindparam, delete, exists, insert, select, tuple_, update
+from sqlalchemy import bindparam, delete, exists, func, insert, or_, select, tuple_, update
 from sqlalchemy.engine import Connection
 
 from kglink.errors import UsageError
@@ -20,7 +20,7 @@ from kglink.files.digest import text_digest
 from kglink.records import KB_SOURCE, EntityId, Judgement, Verdict
 from kglink.store.code_lookup import CodeLookup
 from kglink.store.database import Database, chunks, keys_by_kb, pages, rows_in
-from kglink.store.kbs import is_readable, kb_ids
+from kglink.store.kbs import entity_exists, is_readable, kb_ids
 from kglink.store.schema import entities, kbs, mappings, overlaps, store_state
 from kglink.store.values import json_of
 
@@ -89,6 +89,16 @@ class VerdictTable:
             texts = (left_text, right_text) if left_text and right_text else None
             return Judgement(verdict, source, texts) if verdict else None
         return None
+
+    def count_resting(self, kb: str) -> int:
+        """How many people's verdicts are of entities that this KB had and has no longer."""
+        gone = or_(
+            (o.left_kb == kb) & ~entity_exists(o.left_kb, o.left_key),
+            (o.right_kb == kb) & ~entity_exists(o.right_kb, o.right_key),
+        )
+        said = o.verdict.is_not(None), ~o.source.startswith(KB_SOURCE)
+        query = select(func.count()).select_from(overlaps).where(*said, gone)
+        return int(self._db.rows(query)[0][0])
 
     def put_back(self, left: EntityId, right: EntityId, before: Judgement | None) -> None:
         """Let stand of a pair what `judgement` said before; None: nothing."""

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from conftest import Kglink
 
+from kglink import EntityId, Workspace
 from kglink.linking.kinds import RETRIEVED
 
 Records = list[dict[str, Any]]
@@ -151,8 +152,16 @@ def test_mentions_of_what_was_removed_are_told(kglink: Kglink, here: Path) -> No
     kglink("add-kb", "birds", "birds.jsonl")
     kglink("add-kb", "notes", "notes.jsonl", "--links-to", "birds")
     write_jsonl(here / "birds.jsonl", birds[1:])
-    told = "1 mention of documents meant what was removed"
-    assert told in kglink("add-kb", "birds", "birds.jsonl").err
+    write_jsonl(here / "zoo.jsonl", birds)
+    kglink("add-kb", "zoo", "zoo.jsonl")
+    with Workspace.open(here) as workspace:
+        workspace.find_overlaps()
+        for name in ("heron", "owl"):
+            pair = EntityId("birds", name), EntityId("zoo", name)
+            workspace.store.set_verdict(*pair, "correct")
+    told = kglink("add-kb", "birds", "birds.jsonl").err
+    assert "1 mention of documents meant what was removed" in told
+    assert "1 verdict on overlaps of what was removed: kept" in told
     assert "2 mentions of documents meant" in kglink("kbs", "remove", "birds", "--yes").err
 
 

@@ -236,6 +236,7 @@ def test_an_output_belongs_to_a_table_and_is_not_the_table(kglink: Kglink, tmp_p
     table = tmp_path / "t.csv"
     assert "source itself" in kglink("resolve", "--column", "bird", table, "-o", table, code=2).err
     assert "no --column" in kglink("resolve", "Heron", "-o", tmp_path / "o.csv", code=2).err
+    assert "t.csv is a table, and no --column" in kglink("resolve", table, code=2).err
     assert "2 were named" in kglink("resolve", "--column", "bird", table, "x", code=2).err
     ran = kglink("resolve", "--column", "bird", table, "-o", tmp_path / "o.xlsx", code=2)
     assert "would be XLSX, and t.csv is text" in ran.err

@@ -179,6 +179,13 @@ def test_a_kb_comes_as_a_file(server: Server) -> None:
     told = server.job(bad.json["id"])
     assert told["state"] == "failed"
     assert told["answer"]["error"]
+    german = "id;name\nk;Käuzchen\n".encode("cp1252")
+    told = server.job(server.ask("PUT", "/kbs/owls?file=o.csv", german).json["id"])
+    assert "&encoding=cp1252" in told["answer"]["fix"]
+    read = server.ask("PUT", "/kbs/owls?file=o.csv&encoding=cp1252", german)
+    assert server.job(read.json["id"])["state"] == "done"
+    assert server.ask("GET", "/entities/owls/k").json["title"] == "Käuzchen"
+    assert server.ask("PUT", "/kbs/owls?file=o.csv&encoding=no", german).status == 400
     assert server.ask("PUT", "/kbs/bad?file=x.csv", b"").status == 400
     assert server.ask("PUT", "/kbs/Bad%20Name?file=x.csv", table).status == 400
     learnt = server.ask("POST", "/jobs", {"kind": "learn", "kb": "docs"})

@@ -152,6 +152,7 @@ def test_types_choose_mentions() -> None:
     )
     kinds = [found.type for found in read(data, types="T047, Disease")[0].mentions]
     assert kinds == ["Disease", "T191,T047"]
+    assert len(read(data, types="all")[0].mentions) == 3
 
 
 def test_documents_need_no_blank_line_between_them() -> None:

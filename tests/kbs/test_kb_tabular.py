@@ -138,7 +138,7 @@ def test_what_the_csv_module_writes_is_read_back(
 
 
 def test_a_bom_and_blank_lines_and_unnamed_columns() -> None:
-    assert read("\ufeff,id, title ,\n0,1, T ,x\n\n\n1,2,U,y\n") == [
+    assert read("\ufeff,id, title ,\n0,1, T ,x\n\n,,,\n, ,,\n1,2,U,y\n,,,\n") == [
         Entity("1", "T"),
         Entity("2", "U"),
     ]

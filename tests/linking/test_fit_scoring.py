@@ -184,6 +184,18 @@ def test_where_no_mention_means_nothing_nil_stays_as_it_was() -> None:
         assert scoring.presence_by_kb == {}
 
 
+def test_mentions_that_are_all_right_make_no_foreign_name_an_answer() -> None:
+    """They do not show how weak the evidence of a wrong answer is, a score of .3 here."""
+    facts = np.column_stack([np.full(60, 0.9), np.full(60, 0.5), np.zeros(60), np.ones(60)])
+    words = np.arange(60)
+    some = Foretold(facts, np.ones(60), words % 5, words)
+    start = PLAIN_SCORING.calibration
+    fitted = fit_calibration(some, start)
+    assert fitted.probability(0.9, 0.5, 0.0) > start.probability(0.9, 0.5, 0.0) + 0.05
+    assert fitted.bias <= start.bias
+    assert fitted.probability(0.3, 0.0, 0.0) < 2 * start.probability(0.3, 0.0, 0.0) < 0.5
+
+
 def test_few_mentions_make_good_probabilities_no_worse() -> None:
     """Probabilities that many mentions taught, fitted to ten more: others are foretold as well."""
     taught = fit_rankings(some_mean_nothing(14, 2000), PLAIN_SCORING)

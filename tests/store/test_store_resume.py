@@ -129,7 +129,7 @@ def test_a_bad_first_batch_leaves_no_trace(store: Store, url: str) -> None:
 def test_an_update_that_breaks_off_anywhere_is_seen_whole_or_not_at_all(
     store: Store, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, calls: int
 ) -> None:
-    first, second = job(), job(fingerprint="2")
+    first, second = job(), job(fingerprint="2", allow_shrink=True)
     few: list[Record] = [entity("1"), Document("d1", "text")]
     store.ingest(first, records(30))
     with monkeypatch.context() as patched:
