@@ -36,6 +36,7 @@ STDIN = "-"
 #: Rows between two looks at the progress.
 _SHOWN_EVERY = 64
 _BINARY = {".xlsx": "XLSX", ".xlsm": "XLSX", ".parquet": "Parquet", ".pq": "Parquet"}
+_TABLES = (".csv", ".tsv", *_BINARY)
 
 
 def resolve(
@@ -133,9 +134,9 @@ def _check(
     on_ray: bool,
 ) -> None:
     why = ""
-    table = next((one for one in names if _is_table(one)), "")
-    if not columns and table:
-        why = f"{table} is a table, and no --column is named"
+    tables = [one for one in names if one.lower().endswith(_TABLES) and Path(one).is_file()]
+    if not columns and tables:
+        why = f"{tables[0]} is a table, and no --column is named"
     elif not columns and on_ray:
         why = "--engine ray resolves a table, and no --column is named"
     elif not columns and output:
@@ -156,10 +157,6 @@ def _refuse_binary(source: Source) -> None:
     is_text = not source.is_zip and not source.head.head.startswith(PARQUET_MAGIC)
     if not is_text and sys.stdout.isatty():
         raise UsageError(f"{source.label} is no text, to be shown here", hint="-o FILE writes it.")
-
-
-def _is_table(name: str) -> bool:
-    return name.lower().endswith((".csv", ".tsv", ".xlsx", ".parquet")) and Path(name).is_file()
 
 
 def _linker(workspace: Workspace) -> Linker:
