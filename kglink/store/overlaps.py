@@ -220,7 +220,7 @@ class OverlapTable:
 
         A pair judged wrong is none whatever its probability, one judged correct always is.
         """
-        wanted = set(ids)
+        wanted = list(ids)
         if not wanted:
             return {}
         with self._db.read() as connection:
