@@ -164,7 +164,7 @@ def test_links_are_clustered_as_the_documents_say(
     assert "each mention is answered alone" in ran.err
     err = kglink("link", "-", "--cluster", stdin=text).err
     assert "chosen by kglink fit --cluster: each mention is answered alone" in err
-    assert "taken for what others mean" not in err
+    assert "others changed the answer of" not in err
     with Workspace.open(flags={"link.clusterer": "kglink/mentions"}) as workspace:
         choice = workspace.kept_clusterer_choice()
         assert choice is not None
@@ -173,11 +173,11 @@ def test_links_are_clustered_as_the_documents_say(
         write_choice(folder, choice.model_copy(update={"settings": directed, "helps": True}))
     err = kglink("link", "-", "--cluster", stdin=text).err
     assert "chosen by kglink fit --cluster: mode directed, neighbours 4" in err
-    assert "taken for what others mean" in err
+    assert "others changed the answer of" in err
     monkeypatch.setenv("KGLINK_LINK_CLUSTERER_SETTINGS", '{"mode": "independent"}')
     err = kglink("link", "-", "--cluster", stdin=text).err
     assert "link.clusterer_settings: mode independent" in err
-    assert "taken for what others mean" not in err
+    assert "others changed the answer of" not in err
 
 
 def test_documents_without_answers_choose_nothing(kglink: Kglink, demo_copy: Path) -> None:
