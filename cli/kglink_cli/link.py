@@ -322,14 +322,14 @@ def _check(
             hint="Leave one of the two away.",
         )
     words = " ".join(sources).strip()
-    for one in sources:  # what is missing is told before vectors are made
-        if one != STDIN and " " not in words and not Path(one).exists():
-            Source.open_path(one)
-    if " " in words and not any(one == STDIN or Path(one).exists() for one in sources):
+    missing = [one for one in sources if one != STDIN and not Path(one).exists()]
+    if " " in words and len(missing) == len(sources):
         raise UsageError(
             f"there is no file {sources[0]!r}",
             hint=f"If it is the text: echo {shlex.quote(words)} | kglink link -",
         )
+    if missing:  # told before vectors are made
+        Source.open_path(missing[0])
 
     streamed = lines and sources == [STDIN]
     if streamed and output:

@@ -36,7 +36,7 @@ class Backend(ABC):
     """One kind of database."""
 
     words: Mapping[str, str]
-    """Fills the placeholders in statements of `kglink.store.migrations`."""
+    """Its words for what statements of `kglink.store.migrations` leave open."""
     is_shared = False
     """Whether other programs may have tables beside ours, of other names."""
 
