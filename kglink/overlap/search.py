@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, combinations
@@ -417,13 +417,14 @@ def train(
     values: list[Values] = []
     said: list[bool] = []
     rivals: list[Values] = []
-    known = [one for one in tools.store.overlaps(judged=True) if one.verdict != "unclear"]
-    correct = sum(one.verdict == "correct" for one in known)
-    if correct < LEAST_VERDICTS:  # weighing would change nothing
-        raise _too_few(correct, len(known) - correct)
-    judged = dict.fromkeys(
-        (min(one.left.kb, one.right.kb), max(one.left.kb, one.right.kb)) for one in known
-    )
+    judged, known = Counter[tuple[str, str]](), 0
+    for one in tools.store.overlaps(judged=True):
+        if one.verdict != "unclear":
+            known += 1
+            left, right = sorted((one.left.kb, one.right.kb))
+            judged[left, right] += one.verdict == "correct"
+    if (correct := judged.total()) < LEAST_VERDICTS:  # weighing would change nothing
+        raise _too_few(correct, known - correct)
     for left, right in judged:
         with open_search(tools, left, right, progress) as search:
             verdicts = search.verdicts()
@@ -436,8 +437,7 @@ def train(
                     said.append(verdict == "correct")
                 elif verdict is None and (pair.left in lefts or pair.right in rights):
                     rivals.append(pair.evidence)
-    correct = sum(said)
-    wrong = len(said) - correct
+    correct, wrong = sum(said), said.count(False)
     if wrong >= FEW_WRONG:
         rivals = []
     if correct < LEAST_VERDICTS or wrong + len(rivals) < LEAST_VERDICTS:
