@@ -110,7 +110,9 @@ def atomic_path(path: Path) -> Iterator[Path]:
     """
     _mode_of(path)  # What must not be replaced is refused before it is written.
     with _locked_draft(path, is_folder=False) as draft:
+        mode = stat.S_IMODE(draft.stat().st_mode)
         yield draft
+        draft.chmod(mode)  # a library may have put a file of its own there, for its user alone
         replace_file(draft, path)
 
 
@@ -136,10 +138,11 @@ def atomic_folder(path: Path) -> Iterator[Path]:
 def replace_folder(draft: Path, path: Path) -> None:
     """Sync a folder and put it in the place of ``path``, of the same file system.
 
-    On Linux nobody ever finds ``path`` missing. Where the system or the file system cannot swap
-    folders, `recover_folder` restores what an interrupted replacement left.
+    Whoever may list the folder may read its files. On Linux nobody ever finds ``path`` missing.
+    Where the system or the file system cannot swap folders, `recover_folder` restores what an
+    interrupted replacement left.
     """
-    sync_tree(draft)
+    sync_tree(draft, mode=stat.S_IMODE(draft.stat().st_mode) & 0o666)
     recover_folder(path)
     spare, kept = _draft_name(path), _kept(path)
     draft.rename(spare)  # the draft's own name must never stand for the old folder
@@ -195,11 +198,16 @@ def sync_file(path: Path) -> None:
         os.close(descriptor)
 
 
-def sync_tree(path: Path) -> None:
-    """Sync all files and folders below a folder, and last the folder itself."""
+def sync_tree(path: Path, *, mode: int = 0) -> None:
+    """Sync all files and folders below a folder, and last the folder itself.
+
+    Files get the rights of ``mode`` besides their own: some libraries write for their user alone.
+    """
     for folder, _, names in os.walk(path, topdown=False):
         for name in names:
-            sync_file(Path(folder, name))
+            file = Path(folder, name)
+            file.chmod(stat.S_IMODE(file.stat().st_mode) | mode)
+            sync_file(file)
         sync_file(Path(folder))
 
 

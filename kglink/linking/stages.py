@@ -6,9 +6,10 @@ sees all mentions of a run at once, so that an easy mention in one text helps a 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import islice, pairwise
 
 from kglink.errors import PluginError, UsageError, errors_of
 from kglink.plugins import Clusterer, OffersSettings, Reranker
@@ -31,7 +32,7 @@ class Stage:
             return []
         heads = self._heads(rankings)
         with errors_of(self.name):
-            answers = self.plugin.rank(heads)
+            answers = list(self.plugin.rank(heads))
         return self._merged(rankings, heads, answers)
 
     def alternatives(
@@ -58,10 +59,19 @@ class Stage:
             raise self._broken(f"{len(heads)} rankings were given, {len(answers)} came back")
         merged = []
         for asked, head, answer in zip(rankings, heads, answers, strict=True):
-            if {one.id for one in answer.candidates} != {one.id for one in head.candidates}:
+            if answer.mention != head.mention:
+                raise self._broken("the rankings came back in another order than they were given")
+            if sorted(one.id for one in answer.candidates) != sorted(
+                one.id for one in head.candidates
+            ):
                 raise self._broken("other candidates came back than were given")
+            scores = [one.score for one in answer.candidates]
+            if not all(map(math.isfinite, scores)):
+                raise self._broken(f"the scores {scores} are not all finite numbers")
+            if any(before < after for before, after in pairwise(scores)):
+                raise self._broken(f"candidates with the scores {scores} are not best first")
             # What the stage was not given stays behind what it was: no score there may be higher.
-            least = min((one.score for one in answer.candidates), default=0.0)
+            least = min(scores, default=0.0)
             tail = asked.candidates[self.depth :]
             behind = (replace(one, score=min(one.score, least)) for one in tail)
             merged.append(Ranking(asked.mention, (*answer.candidates, *behind), answer.note))
@@ -69,7 +79,8 @@ class Stage:
 
     def _broken(self, what: str) -> PluginError:
         return PluginError(
-            f"{self.name}: {what}", hint="A stage returns each candidate of each ranking once."
+            f"{self.name}: {what}",
+            hint="A stage returns each candidate of each ranking once, best first.",
         )
 
 
