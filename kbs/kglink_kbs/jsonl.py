@@ -30,8 +30,7 @@ from kglink.text.printable import printable_json
 from kglink_kbs.annotations import DocumentFields, DocumentMaker
 from kglink_kbs.entities import CODES, Descriptions, EntityFields, EntityMaker
 from kglink_kbs.json_stream import JsonWalk, is_array, json_objects
-from kglink_kbs.keys import choose_key
-from kglink_kbs.spellings import ENTITY, NOT_READ, Shapes, find_fields
+from kglink_kbs.spellings import ENTITY, Shapes, find_fields
 from kglink_kbs.values import (
     BadValue,
     described,
@@ -261,22 +260,15 @@ class JsonAdapter:
     def _choose_key(self, objects: list[dict[str, Any]], problems: Problems) -> None:
         """Which of several fields that are named like a key is it in the first entities."""
         entities = [one for one in objects if not is_exported(one) and not self._is_document(one)]
-        chosen, own = self._settings.chosen(), self._settings.chosen_codes()
+        chosen = self._settings.chosen()
         names = dict.fromkeys(name for one in entities for name in one)
-        fields = find_fields(names, ENTITY, chosen)
-        taken = {path[0] for field, path in fields.items() if field not in ("key", "url")}
-        columns = {
-            name: [value_text(one.get(name)) for one in entities]
-            for name in names
-            if name not in taken
-        }
-        titled, key = "title" in fields, chosen.get("key", "")
-        choice = choose_key(columns, titled=titled, chosen=key, by_ending=False)
-        codes = own or choice.codes
-        self._codes = () if NOT_READ in (*codes, chosen.get("aliases")) else codes
-        if choice.key and not key:
+        columns = {name: [value_text(one.get(name)) for one in entities] for name in names}
+        named = {field: path[0] for field, path in find_fields(names, ENTITY, chosen).items()}
+        choice = self._settings.key_among(columns, named, by_ending=False)
+        self._codes = choice.codes
+        if choice.key and "key" not in chosen:
             self._shapes = Shapes({**ENTITY, "key": (choice.key, *ENTITY["key"])}, chosen)
-            choice._replace(codes=self._codes).tell(problems)
+            choice.tell(problems)
 
     def _is_document(self, fields: dict[str, Any]) -> bool:
         form = self._documents.form(fields)

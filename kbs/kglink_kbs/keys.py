@@ -16,6 +16,7 @@ from kglink_kbs.spellings import (
     ENTITY,
     ID_KEYS,
     MODEL_WORDS,
+    NOT_READ,
     NUMBER_KEYS,
     TRADE_KEYS,
     fold_name,
@@ -109,6 +110,8 @@ def choose_key(
             folded = article  # model numbers come last
         return not has_own, ranks[name], tied, places.get(folded, len(places))
 
+    if chosen == NOT_READ:
+        return KeyChoice()
     key = chosen or min(ranks, key=order, default="")
     own = ranks.pop(key, None)
     typed = (Rank.ARTICLE, Rank.CODE, Rank.TRADE)
