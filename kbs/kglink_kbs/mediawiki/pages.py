@@ -27,11 +27,6 @@ def refuse_declarations(parser: XMLParserType, label: str) -> None:
     parser.EntityDeclHandler = refuse
 
 
-def what_expat_says(error: expat.ExpatError) -> str:
-    """The words for an error code."""
-    return expat.ErrorString(error.code) or "unknown error"
-
-
 _WANTED = frozenset({"title", "ns", "id", "text", "model"})
 _ROOT, _END = b"<mediawiki>", b"</mediawiki>"
 _PAGE_END = b"</page>"
@@ -185,7 +180,7 @@ def _one(data: bytes, offset: int, label: str, limit: int) -> list[RawPage | Bad
         title = title_in(data)
         return [
             BadPage(
-                f"no well-formed XML: {what_expat_says(error)}",
+                f"no well-formed XML: {expat.ErrorString(error.code)}",
                 f"{label}, page {title!r}, {place}" if title else f"{label}, {place}",
                 _DAMAGED,
             )

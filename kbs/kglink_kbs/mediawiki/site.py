@@ -21,7 +21,7 @@ from kglink_kbs.mediawiki.languages import (
     NAMESPACE_ALIASES,
     SISTER_PROJECTS,
 )
-from kglink_kbs.mediawiki.pages import refuse_declarations, what_expat_says
+from kglink_kbs.mediawiki.pages import refuse_declarations
 from kglink_kbs.values import unescaped
 
 _URL_SAFE = "/:;@$!*(),~"
@@ -85,7 +85,7 @@ def read_site(header: bytes, label: str) -> Site:
         parser.Parse(header, False)
     except expat.ExpatError as error:
         raise SourceError(
-            f"{label} is no well-formed XML: {what_expat_says(error)} "
+            f"{label} is no well-formed XML: {expat.ErrorString(error.code)} "
             f"(line {error.lineno:,}, byte {parser.ErrorByteIndex:,} of the unpacked file)",
             hint="Export or download it again.",
         ) from error
