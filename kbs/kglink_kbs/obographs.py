@@ -110,17 +110,15 @@ def _term(name: str, address: str, fields: dict[str, Any], meta: dict[str, Any])
         term.synonyms.append((scope, synonym.get("val")))
     term.xrefs = [curie(_text(xref, "val").strip()) for xref in objects_of(meta, "xrefs")]
     for value in objects_of(meta, "basicPropertyValues"):
-        match _text(value, "pred"):
-            case _ if "val" not in value:
-                continue
-            case pred if pred == _NAMESPACE:
-                term.namespace = term.namespace or _text(value, "val")
-            case pred if pred == _ALTERNATIVE_ID:
-                term.alt_ids.append(curie(_text(value, "val").strip()))
-            case pred if pred.endswith(_EXACT_MATCH):
-                term.xrefs.append(curie(_text(value, "val").strip()))
-            case _:
-                pass
+        pred = _text(value, "pred")
+        if "val" not in value:
+            continue
+        if pred == _NAMESPACE:
+            term.namespace = term.namespace or _text(value, "val")
+        elif pred == _ALTERNATIVE_ID:
+            term.alt_ids.append(curie(_text(value, "val").strip()))
+        elif pred.endswith(_EXACT_MATCH):
+            term.xrefs.append(curie(_text(value, "val").strip()))
     subsets = list_of(meta.get("subsets"), "subsets")
     term.subsets = [local_name(subset) for subset in subsets if isinstance(subset, str)]
     return term
