@@ -93,6 +93,8 @@ def choose_key(
     ``titled``: another column holds the title, so that one called Model may be a code.
     ``by_ending``: a name that ends like that of a key counts.
     """
+    if chosen == NOT_READ:
+        return KeyChoice()
     ranks: dict[str, Rank] = {}
     for name, cells in islice(columns.items(), _MOST_COLUMNS):
         rank = _rank(name, cells, titled=titled, by_ending=by_ending)
@@ -110,8 +112,6 @@ def choose_key(
             folded = article  # model numbers come last
         return not has_own, ranks[name], tied, places.get(folded, len(places))
 
-    if chosen == NOT_READ:
-        return KeyChoice()
     key = chosen or min(ranks, key=order, default="")
     own = ranks.pop(key, None)
     typed = (Rank.ARTICLE, Rank.CODE, Rank.TRADE)
