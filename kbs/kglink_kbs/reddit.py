@@ -88,14 +88,6 @@ _HINTS: dict[Kind, str] = {
 }
 
 
-def read_annotations(source: Source, tier: Tier, problems: Problems) -> Iterator[Annotation]:
-    """The rows of an annotation file; bad ones go to ``problems``."""
-    lines = (line for line in source.lines(problems) if line.text and not line.text.isspace())
-    places = ((source.where(line.number), line) for line in lines)
-    make = partial(_annotation, source, tier)
-    return good_ones(places, make, problems)
-
-
 def _annotation(source: Source, tier: Tier, line: Line) -> Annotation:
     columns = line.text.split("\t")
     if len(columns) != _COLUMNS:
@@ -184,9 +176,12 @@ class RedditAdapter:
     ) -> Iterator[Document]:
         waiting: defaultdict[str, list[Annotation]] = defaultdict(list)
         for tier, file in files.items():
-            if file.bytes_total:
-                for annotation in read_annotations(file, tier, problems):
-                    waiting[annotation.id].append(annotation)
+            if not file.bytes_total:
+                continue
+            lines = (line for line in file.lines(problems) if line.text.strip())
+            places = ((file.where(line.number), line) for line in lines)
+            for annotation in good_ones(places, partial(_annotation, file, tier), problems):
+                waiting[annotation.id].append(annotation)
         for text in read_texts(texts, kind, problems):
             if found := waiting.pop(text.id, None):
                 yield from self._split(f"{kind}/{text.id}", _mentions(text, found, problems), text)
