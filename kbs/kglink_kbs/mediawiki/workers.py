@@ -60,9 +60,8 @@ def done(plan: Plan, reader: ChunkReader, job: Job, data: bytes) -> Job:
     """Do one job and answer; what is written goes to the plan's folder."""
     with keeping(plan):
         if job["do"] == "read":
-            about, sections = reader.read(job, data)
-            write_sections(plan.chunk(job["chunk"]), sections)
-            return {"chunk": job["chunk"], "about": about}
+            write_sections(plan.chunk(job["chunk"]), reader.read(job, data))
+            return {"chunk": job["chunk"]}
         resolver = PartResolver(plan, job["chunks"], job["groups"])
         match job["do"]:
             case "ask":
@@ -91,9 +90,8 @@ class ReadJob:
 
     def do(self, given: tuple[Job, bytes]) -> Job:
         """The answer to a job that reads, with the packed sections."""
-        about, sections = self._reader.read(*given)
-        packed = b"".join(packed_sections(sections))
-        return {"chunk": given[0]["chunk"], "about": about, "packed": packed}
+        packed = b"".join(packed_sections(self._reader.read(*given)))
+        return {"chunk": given[0]["chunk"], "packed": packed}
 
 
 @contextmanager
