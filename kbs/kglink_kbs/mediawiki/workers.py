@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from queue import SimpleQueue
-from typing import IO, Any, BinaryIO, ClassVar, Self, cast
+from typing import IO, Any, ClassVar, Self
 
 from kglink.errors import KglinkError, SourceError
 from kglink_kbs.mediawiki.chunk import ChunkReader
@@ -36,7 +36,7 @@ _LENGTHS = struct.Struct("<QQ")
 Job = dict[str, Any]
 
 
-def send(stream: BinaryIO, head: Job, data: bytes = b"") -> None:
+def send(stream: IO[bytes], head: Job, data: bytes = b"") -> None:
     """Write one message."""
     packed = json.dumps(head).encode()
     stream.write(_LENGTHS.pack(len(packed), len(data)) + packed)
@@ -44,7 +44,7 @@ def send(stream: BinaryIO, head: Job, data: bytes = b"") -> None:
     stream.flush()
 
 
-def receive(stream: BinaryIO) -> tuple[Job, bytes] | None:
+def receive(stream: IO[bytes]) -> tuple[Job, bytes] | None:
     """Read one message; None at the end, and for a part of one: its sender was killed."""
     lengths = stream.read(_LENGTHS.size)
     if len(lengths) < _LENGTHS.size:
@@ -166,7 +166,7 @@ class Workers:
                 stdout=subprocess.PIPE,
             )
             self._started.append(process)
-            send(cast("IO[bytes]", process.stdin), self._plan.as_json())  # type: ignore[arg-type]  # JSON is a job
+            send(_pipe(process.stdin), self._plan.as_json())
             self._idle.put(process)
         return self._threads.submit(self._do, job, data)
 
@@ -186,8 +186,8 @@ class Workers:
     def _do(self, job: Job, data: bytes) -> Job:
         process = self._idle.get()
         try:
-            send(_pipe(process.stdin), job, data)  # type: ignore[arg-type]  # a pipe
-            answer = receive(_pipe(process.stdout))  # type: ignore[arg-type]  # a pipe
+            send(_pipe(process.stdin), job, data)
+            answer = receive(_pipe(process.stdout))
         except OSError:
             answer = None
         if answer is None:
