@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from functools import partial
 from typing import Any
 
@@ -147,27 +147,23 @@ def _listed(source: Source, name: str) -> Iterator[tuple[int, object]]:
         walk = JsonWalk(source, stream, _HINT)
         if walk.sign() != "{":
             raise walk.broken("an object is wanted")
-        # The lists ``name`` of the object that begins here: one graph, or all of a file's graphs.
-        for member in walk.members():
-            if member == "graphs" and walk.sign() == "[":
-                for _ in walk.items():
-                    if walk.sign() == "{":
-                        for inner in walk.members():
-                            yield from _of_member(walk, name, inner)
-                    else:
-                        walk.skip()
-            else:
-                yield from _of_member(walk, name, member)
+        yield from _of_object(walk, name, {name, "graphs"})
         walk.end()
 
 
-def _of_member(walk: JsonWalk, name: str, member: str) -> Iterator[tuple[int, object]]:
-    """The items of a graph's member, if it is the list ``name``."""
-    if member == name and walk.sign() == "[":
+def _of_object(walk: JsonWalk, name: str, lists: Set[str]) -> Iterator[tuple[int, object]]:
+    """The items of the list ``name`` in one graph, or in all graphs of a file."""
+    for member in walk.members():
+        if member not in lists or walk.sign() != "[":
+            walk.skip()
+            continue
         for _ in walk.items():
-            yield walk.line, walk.value()
-    else:
-        walk.skip()
+            if member == name:
+                yield walk.line, walk.value()
+            elif walk.sign() == "{":
+                yield from _of_object(walk, name, {name})
+            else:
+                walk.skip()
 
 
 def _text(fields: dict[str, Any], name: str) -> str:
