@@ -55,27 +55,24 @@ class _ShortHeaders(Compat32):
 def document(source: Source, settings: TextSettings) -> Document:
     """The subject and the body of a mail."""
     with source.open() as stream:
-        raw = stream.read(4 * source.limits.max_text_chars).removeprefix(codecs.BOM_UTF8)
-    if not _HEADER.match(raw):
+        content = stream.read(4 * source.limits.max_text_chars).removeprefix(codecs.BOM_UTF8)
+    if not _HEADER.match(content):
         raise SourceError(
             f"{source.label} begins with no header of a mail",
             hint="Save the mail as .eml, or read the file as plain text: --input text.",
         )
     try:
-        mail = message_from_bytes(raw, policy=_ShortHeaders())
-        subject = _decoded(_subject(mail))
+        mail = message_from_bytes(content, policy=_ShortHeaders())
+        raw = next((value for name, value in mail.raw_items() if name.lower() == "subject"), "")
+        # Letters of a subject that nobody encoded are UTF-8, or nearly.
+        written = str(raw).encode("utf-8", errors="surrogateescape")
+        subject = _decoded(_of_charset(written, ""))
         body = "\n\n".join(filter(None, (_text(one, settings) for one in _bodies(mail))))
     except RecursionError as error:
         raise SourceError(
             f"{source.label}: its parts are nested too deeply", hint="No program writes that."
         ) from error
     return document_of_parts(source, "mail", [("subject", subject), ("body", body)], title=subject)
-
-
-def _subject(mail: Message) -> str:
-    """The subject as it stands in the mail; letters that nobody encoded are UTF-8, or nearly."""
-    raw = next((value for name, value in mail.raw_items() if name.lower() == "subject"), "")
-    return _of_charset(str(raw).encode("utf-8", errors="surrogateescape"), "")
 
 
 def _bodies(mail: Message) -> Iterator[Message]:
