@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Set
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, NamedTuple
@@ -164,7 +165,11 @@ class Titles:
         return space.key, f"{space.name}:{_initial(rest.strip(), space.case_sensitive)}"
 
     def _read(self, raw: str) -> Target:
-        text = _spaced(_decoded(raw).partition("#")[0])
+        text = unescaped(raw)
+        if "%" in text:
+            with suppress(UnicodeDecodeError):
+                text = unquote_to_bytes(text).decode("utf-8")
+        text = _spaced(text.partition("#")[0])
         plain = text.lstrip(": ")
         if not plain:
             return _TEXT
@@ -228,17 +233,6 @@ def _namespaces(site: Site) -> dict[str, Namespace]:
     spaces |= {_folded(space.name): space for space in site.namespaces if space.key != MAIN}
     spaces.pop("", None)
     return spaces
-
-
-def _decoded(raw: str) -> str:
-    if "&" in raw:
-        raw = unescaped(raw)
-    if "%" in raw:
-        try:
-            raw = unquote_to_bytes(raw).decode("utf-8")
-        except UnicodeDecodeError:
-            return raw
-    return raw
 
 
 def _spaced(text: str) -> str:
