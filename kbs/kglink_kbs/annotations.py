@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 from kglink.plugins import PluginSettings
 from kglink.records import Document, EntityId, Mention, Split
-from kglink.sources import Problems
+from kglink.sources import Problems, Source
 from kglink_kbs.spellings import ANSWER, DOCUMENT, LISTED_MENTION, SINGLE_MENTION, Shapes, value_at
 from kglink_kbs.values import (
     BadValue,
@@ -277,14 +277,13 @@ class DocumentMaker:
         return "bare"
 
     def make(
-        self, record: Mapping[str, Any], form: Form, *, line: int, place: str, problems: Problems
+        self, record: Mapping[str, Any], source: Source, line: int, problems: Problems
     ) -> Document | None:
-        """The document of ``record``, which has ``form``; its bad mentions go to ``problems``.
+        """The document of the ``record`` on a line; its bad mentions go to ``problems``.
 
-        None if all mentions of the record are bad. ``place`` names the record in messages, and
-        ``line`` becomes part of its id if it has none.
+        None if all mentions of the record are bad. One without an id is named after its line.
         """
-        values = self._shapes.values(record)
+        form, values = self.form(record), self._shapes.values(record)
         found: list[Mention] = []
         meta: dict[str, object] = {}
         if len(self._parts) > 1:
@@ -298,6 +297,7 @@ class DocumentMaker:
             if form == "single":
                 found.append(self._placed(text, record, self._single))
             elif isinstance(listed, list):
+                place = source.where(line)
                 found.extend(self._mentions(text, listed, place, problems, self._listed))
                 if listed and not found:
                     return None
@@ -305,7 +305,7 @@ class DocumentMaker:
         if split not in _SPLITS:
             raise BadValue(f"the split {split!r} is none of train, dev and test")
         return Document(
-            id=key_text(values.get("id"), "id") or f"{place.removesuffix(f', line {line}')}:{line}",
+            id=key_text(values.get("id"), "id") or f"{source.label}:{line}",
             text=text,
             mentions=in_order(found),
             title=one_line(values.get("title"), "title"),

@@ -233,8 +233,7 @@ class JsonAdapter:
             if is_exported(fields):
                 return exported_record(fields)
             if self._is_document(fields):
-                place, form = source.where(line), self._documents.form(fields)
-                return self._documents.make(fields, form, line=line, place=place, problems=problems)
+                return self._documents.make(fields, source, line, problems)
             codes = [value_text(fields.get(name)) for name in self._codes]
             values = {**self._shapes.values(fields), CODES: codes}
             return descriptions.mended(self._entities.make(values, fields))
