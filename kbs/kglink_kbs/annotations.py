@@ -6,12 +6,11 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import chain, count
 from typing import Any, Literal, NamedTuple
 
 from kglink.plugins import PluginSettings
 from kglink.records import Document, EntityId, Mention, Split
-from kglink.sources import Problems
+from kglink.sources import Problems, Source
 from kglink_kbs.spellings import ANSWER, DOCUMENT, LISTED_MENTION, SINGLE_MENTION, Shapes, value_at
 from kglink_kbs.values import (
     BadValue,
@@ -278,14 +277,13 @@ class DocumentMaker:
         return "bare"
 
     def make(
-        self, record: Mapping[str, Any], form: Form, *, line: int, place: str, problems: Problems
+        self, record: Mapping[str, Any], source: Source, line: int, problems: Problems
     ) -> Document | None:
-        """The document of ``record``, which has ``form``; its bad mentions go to ``problems``.
+        """The document of the ``record`` on a line; its bad mentions go to ``problems``.
 
-        None if all mentions of the record are bad. ``place`` names the record in messages, and
-        ``line`` becomes part of its id if it has none.
+        None if all mentions of the record are bad. One without an id is named after its line.
         """
-        values = self._shapes.values(record)
+        form, values = self.form(record), self._shapes.values(record)
         found: list[Mention] = []
         meta: dict[str, object] = {}
         if len(self._parts) > 1:
@@ -297,10 +295,9 @@ class DocumentMaker:
             text = exact_text(values.get("text"), "text")
             listed = values.get("mentions") or [] if form == "listed" else []
             if form == "single":
-                span = _span(self._single.values(record))
-                offsets = character_offsets(text, span, self._settings.offsets)
-                found.append(self._placed(text, span, offsets, record, self._single))
+                found.append(self._placed(text, record, self._single))
             elif isinstance(listed, list):
+                place = source.where(line)
                 found.extend(self._mentions(text, listed, place, problems, self._listed))
                 if listed and not found:
                     return None
@@ -308,7 +305,7 @@ class DocumentMaker:
         if split not in _SPLITS:
             raise BadValue(f"the split {split!r} is none of train, dev and test")
         return Document(
-            id=key_text(values.get("id"), "id") or f"{place.removesuffix(f', line {line}')}:{line}",
+            id=key_text(values.get("id"), "id") or f"{source.label}:{line}",
             text=text,
             mentions=in_order(found),
             title=one_line(values.get("title"), "title"),
@@ -384,34 +381,34 @@ class DocumentMaker:
     def _mentions(
         self, text: str, listed: list[object], place: str, problems: Problems, shapes: Shapes
     ) -> Iterator[Mention]:
-        spans = list[tuple[int, int]]()
+        ends = set[int]()
         for item in listed:
             with suppress(BadValue):  # it is told below
-                spans.append(_span(self._listed.values(_object(item))))
-        offsets = character_offsets(text, chain.from_iterable(spans), self._settings.offsets)
-
-        def mention(item: object) -> Mention:
-            record = _object(item)
-            return self._placed(text, _span(self._listed.values(record)), offsets, record, shapes)
-
-        places = (f"{place}, mention {number}" for number in count(1))
-        return good_ones(zip(places, listed, strict=False), mention, problems)
+                ends.update(_span(shapes.values(_object(item))))
+        offsets = character_offsets(text, ends, self._settings.offsets)
+        return good_ones(
+            ((f"{place}, mention {number}", item) for number, item in enumerate(listed, 1)),
+            lambda item: self._placed(text, _object(item), shapes, offsets),
+            problems,
+        )
 
     def _placed(
         self,
         text: str,
-        span: tuple[int, int],
-        offsets: Mapping[int, int],
         record: Mapping[str, object],
         shapes: Shapes,
+        offsets: Mapping[int, int] | None = None,
     ) -> Mention:
-        """The mention at ``span``, once its offsets and its surface have been checked."""
-        said = shapes.values(record).get("surface")
+        """The mention of ``record``, once its span and its surface have been checked."""
+        values = shapes.values(record)
+        span = _span(values)
+        if offsets is None:
+            offsets = character_offsets(text, span, self._settings.offsets)
         hint = (
             f"Offsets are half-open and count {self._settings.offsets} from 0; --set offsets=utf16 "
             "or bytes where another program counted them so."
         )
-        place = checked_span(text, offsets, span, said, hint)
+        place = checked_span(text, offsets, span, values.get("surface"), hint)
         return self._annotated(*place, record, shapes)
 
     def _annotated(

@@ -9,7 +9,7 @@ import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from pathlib import PurePosixPath
 from typing import IO, BinaryIO, cast
@@ -36,13 +36,11 @@ def opened_files(source: Source) -> Iterator[dict[str, Source]]:
     if source.is_folder:
         yield {file.name: file for file in source.files()}
         return
-    with ExitStack() as closing:
-        raw = closing.enter_context(_seekable(source))
-        try:
-            archive = closing.enter_context(zipfile.ZipFile(cast("IO[bytes]", raw)))
-        except _BROKEN as error:
-            raise _damaged(source.label, error) from error
-        yield dict(_members(source, archive))
+    with _seekable(source) as raw:
+        with _told(source.label):
+            archive = zipfile.ZipFile(raw)
+        with archive:
+            yield dict(_members(source, archive))
 
 
 def archive_names(head: SourceHead) -> list[str]:
@@ -64,12 +62,14 @@ def archive_names(head: SourceHead) -> list[str]:
     return [head.head[at : at + size].decode("utf-8", errors="replace") for at, size in sizes]
 
 
-def _seekable(source: Source) -> BinaryIO:
+@contextmanager
+def _seekable(source: Source) -> Iterator[IO[bytes]]:
     """The archive's bytes; one that is compressed once more is unpacked to a temporary file."""
     if source.is_zip:
-        return source.open_raw()
-    with ExitStack() as undo:
-        spool = undo.enter_context(tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY))
+        with source.open_raw() as raw:
+            yield raw
+        return
+    with tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY) as spool:
         with source.open() as stream:
             if stream.read(len(_MAGIC)) != _MAGIC:
                 raise SourceError(
@@ -78,8 +78,7 @@ def _seekable(source: Source) -> BinaryIO:
                 )
             spool.write(_MAGIC)
             shutil.copyfileobj(stream, spool)
-        undo.pop_all()
-    return cast("BinaryIO", spool)
+        yield spool
 
 
 def _members(source: Source, archive: zipfile.ZipFile) -> Iterator[tuple[str, Source]]:
@@ -107,10 +106,8 @@ def _opened(source: Source, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> 
     if info.flag_bits & _ENCRYPTED or info.compress_type not in _READABLE:
         how = "encrypted" if info.flag_bits & _ENCRYPTED else "packed in an unusual way"
         raise SourceError(f"{label} is {how}", hint="Unpack the archive and name the folder.")
-    try:
+    with _told(label):
         stream = archive.open(info)
-    except _BROKEN as error:
-        raise _damaged(label, error) from error
     return cast("BinaryIO", _Member(stream, label, info.compress_size, source.limits))
 
 
@@ -127,18 +124,14 @@ class _Member:
     def seek(self, place: int) -> int:
         """Go to a place counted from the start."""
         if place != self._place:
-            try:
+            with _told(self._label):
                 self._place = self._stream.seek(place)
-            except _BROKEN as error:
-                raise _damaged(self._label, error) from error
         return self._place
 
     def read(self, size: int) -> bytes:
         """The next bytes; fewer than ``size`` at the end alone."""
-        try:
+        with _told(self._label):
             data = self._stream.read(size)
-        except _BROKEN as error:
-            raise _damaged(self._label, error) from error
         self._place += len(data)
         self._lines += data.count(b"\n")
         self._limits.check_growth(self._label, self._packed, self._place, lines=self._lines)
@@ -149,8 +142,13 @@ class _Member:
         self._stream.close()
 
 
-def _damaged(label: str, error: Exception) -> SourceError:
-    return SourceError(
-        f"{label} is damaged: {error or type(error).__name__}",
-        hint="Copy or download the archive again; unzip -t FILE checks it.",
-    )
+@contextmanager
+def _told(label: str) -> Iterator[None]:
+    """Say in our words that an archive, or a file in it, is damaged."""
+    try:
+        yield
+    except _BROKEN as error:
+        raise SourceError(
+            f"{label} is damaged: {str(error) or type(error).__name__}",
+            hint="Copy or download the archive again; unzip -t FILE checks it.",
+        ) from error

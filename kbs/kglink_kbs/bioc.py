@@ -334,15 +334,9 @@ class _Documents:
             raise SourceError(f"{where}: a document of more than {most:,} bytes", hint=HINT)
 
 
-def _fields_of(element: Element) -> _Fields:
-    """What an element holds, in the shape that it has in JSON."""
-    fields: _Fields = {"infons": {}}
-    _fill(fields, element)
-    return fields
-
-
-def _fill(fields: _Fields, element: Element) -> None:
-    """Put in what an element holds, within tags that BioC does not know too."""
+def _fields_of(element: Element, known: _Fields | None = None) -> _Fields:
+    """What an element holds, in the shape that it has in JSON; unknown tags say nothing."""
+    fields: _Fields = {"infons": {}} if known is None else known
     for part in element:
         if part.tag in _NODES:
             fields.setdefault(f"{part.tag}s", []).append(_fields_of(part))
@@ -353,7 +347,8 @@ def _fill(fields: _Fields, element: Element) -> None:
         elif part.tag in ("id", "text", "offset"):
             fields[part.tag] = "".join(part.itertext())
         else:
-            _fill(fields, part)
+            _fields_of(part, fields)
+    return fields
 
 
 # ------------------------------------------------------------------------------------ writing

@@ -78,7 +78,7 @@ class BlinkAdapter:
                 return self._entity(fields, row=line - 1)
             if self._settings.world not in ("", fields.get("world")):
                 return None
-            return self._document(fields, split, line, file.where(line), problems)
+            return self._document(fields, split, file, line, problems)
 
         lines = ((file.where(one[0]), one) for one in json_objects(file, problems))
         return good_ones(lines, record, problems)
@@ -102,17 +102,15 @@ class BlinkAdapter:
 
     # ---------------------------------------------------------------------------- mentions
     def _document(
-        self, fields: dict[str, Any], split: Split, line: int, place: str, problems: Problems
+        self, fields: dict[str, Any], split: Split, file: Source, line: int, problems: Problems
     ) -> Document | None:
-        label = self._label(fields, place)
+        label = self._label(fields, file.where(line))
         if label is not None:
             # Rows and titles are those of a world; the setting says that all are of one.
             world = "" if self._settings.world else one_line(fields.get("world"), "world")
             label = {"kb": world, "key": label} if world else [label]
         rest = {name: value for name, value in fields.items() if name not in _LABELS}
-        document = self._documents.make(
-            rest | {"gold": label}, "contexts", line=line, place=place, problems=problems
-        )
+        document = self._documents.make(rest | {"gold": label}, file, line, problems)
         return document and replace(document, split=document.split or split)
 
     def _label(self, fields: Mapping[str, object], place: str) -> object:

@@ -130,12 +130,12 @@ def _pages(
         if isinstance(action, dict) and len(fields) == 1:
             if key:
                 problems.refuse(lone, waiting, hint)
-            key, waiting = _id(action, place, problems), place
+            key, waiting = next(good_ones([(place, action)], _id, problems), ""), place
         elif key:
             yield place, (key, fields)
             key = ""
         elif isinstance(fields.get("_source"), dict):
-            if inner := _id(fields, place, problems):
+            for inner in good_ones([(place, fields)], _id, problems):
                 yield place, (inner, fields["_source"])
         else:
             before = 'Before each page stands a line such as {"index":{"_id":"12"}}.'
@@ -144,14 +144,10 @@ def _pages(
         problems.refuse(lone, waiting, hint)
 
 
-def _id(action: Mapping[str, Any], place: str, problems: Problems) -> str:
-    key = ""
-    try:
-        key = key_text(action.get("_id"), "_id")
-        if not key:
-            problems.refuse("an id line without _id", place)
-    except BadValue as bad:
-        problems.report(bad.at(place))
+def _id(action: Mapping[str, Any]) -> str:
+    key = key_text(action.get("_id"), "_id")
+    if not key:
+        raise BadValue("an id line without _id")
     return key
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
 from typing import get_args
@@ -13,8 +13,8 @@ from pydantic import Field
 from kglink.plugins import PluginSettings
 from kglink.records import Alias, AliasKind, Entity
 from kglink.sources import Problems
-from kglink_kbs.keys import is_code_name
-from kglink_kbs.spellings import ALIAS, ENTITY, Shapes
+from kglink_kbs.keys import KeyChoice, choose_key, ends_like, is_code_name
+from kglink_kbs.spellings import ALIAS, ENTITY, NOT_READ, Shapes, folded_names
 from kglink_kbs.texts.html import html_text
 from kglink_kbs.texts.plain import TextSettings
 from kglink_kbs.values import (
@@ -68,9 +68,20 @@ class EntityFields(PluginSettings):
         """The fields that are set."""
         return {field: name for field in ENTITY if (name := getattr(self, field))}
 
-    def chosen_codes(self) -> tuple[str, ...]:
-        """The fields of other codes, if they are set."""
-        return tuple(listed(self.codes))
+    def key_among(
+        self, columns: Mapping[str, Sequence[str]], named: Mapping[str, str], by_ending: bool
+    ) -> KeyChoice:
+        """The key among columns with their first cells, and the codes that are names.
+
+        It is none of the fields that are ``named`` already; the address of a page may be both.
+        """
+        taken = {name for field, name in named.items() if field not in ("key", "url")}
+        free = {name: cells for name, cells in columns.items() if name not in taken}
+        endings = folded_names(ENTITY["title"])
+        titled = "title" in named or (by_ending and any(ends_like(name, endings) for name in free))
+        choice = choose_key(free, titled=titled, chosen=self.key, by_ending=by_ending)
+        codes = tuple(listed(self.codes)) or choice.codes
+        return choice._replace(codes=() if NOT_READ in (*codes, self.aliases) else codes)
 
 
 class EntityMaker:

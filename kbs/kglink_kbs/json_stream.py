@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, BinaryIO
 
 from kglink.errors import RecordError, SourceError
@@ -174,6 +175,15 @@ class JsonWalk:
             yield name
             if self._separated("}"):
                 return
+
+    def begun(self) -> dict[str, Any]:
+        """The object that begins here, as far as it goes; a last name may have lost its value."""
+        fields: dict[str, Any] = {}
+        with suppress(SourceError):
+            for name in self.members():
+                fields[name] = None
+                fields[name] = self.value()
+        return fields
 
     def items(self) -> Iterator[None]:
         """Stops once before each item of the list that begins here."""

@@ -6,11 +6,13 @@ A record that `kglink export` wrote is read to the letter: nothing is guessed.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict
+from itertools import islice
 from typing import Any, Literal, TextIO, TypeVar, cast, get_args
 
+from kglink.errors import SourceError
 from kglink.records import (
     Alias,
     AliasKind,
@@ -27,9 +29,8 @@ from kglink.sources import Problems, Source, SourceHead
 from kglink.text.printable import printable_json
 from kglink_kbs.annotations import DocumentFields, DocumentMaker
 from kglink_kbs.entities import CODES, Descriptions, EntityFields, EntityMaker
-from kglink_kbs.json_stream import is_array, json_objects
-from kglink_kbs.keys import choose_key
-from kglink_kbs.spellings import ENTITY, NOT_READ, Shapes, find_fields
+from kglink_kbs.json_stream import JsonWalk, is_array, json_objects
+from kglink_kbs.spellings import ENTITY, Shapes, find_fields
 from kglink_kbs.values import (
     BadValue,
     described,
@@ -197,9 +198,6 @@ def _said(**fields: object) -> dict[str, object]:
     return {name: value for name, value in fields.items() if value}
 
 
-_SPACED = {
-    signs: re.compile(rf"\s*[{re.escape(signs)}]\s*") for signs in ("{", "[", ":", ",}", ",]")
-}
 #: Objects by which a format is guessed: 64 KiB may hold 20,000 empty ones.
 _ENOUGH = 500
 #: What a record with a text and neither mentions nor spans is.
@@ -225,17 +223,17 @@ class JsonAdapter:
 
     def read(self, source: Source, problems: Problems) -> Iterator[Record]:
         """The records of ``source``; bad ones go to ``problems``."""
-        first = map(self._shapes.values, head_objects(source.head))
-        descriptions = Descriptions((one.get("description") for one in first), problems)
-        self._choose_key(head_objects(source.head), problems)
+        first = head_objects(source.head)
+        texts = (one.get("description") for one in map(self._shapes.values, first))
+        descriptions = Descriptions(texts, problems)
+        self._choose_key(first, problems)
 
         def record(one: tuple[int, dict[str, Any]]) -> Record | None:
             line, fields = one
             if is_exported(fields):
                 return exported_record(fields)
             if self._is_document(fields):
-                place, form = source.where(line), self._documents.form(fields)
-                return self._documents.make(fields, form, line=line, place=place, problems=problems)
+                return self._documents.make(fields, source, line, problems)
             codes = [value_text(fields.get(name)) for name in self._codes]
             values = {**self._shapes.values(fields), CODES: codes}
             return descriptions.mended(self._entities.make(values, fields))
@@ -261,22 +259,15 @@ class JsonAdapter:
     def _choose_key(self, objects: list[dict[str, Any]], problems: Problems) -> None:
         """Which of several fields that are named like a key is it in the first entities."""
         entities = [one for one in objects if not is_exported(one) and not self._is_document(one)]
-        chosen, own = self._settings.chosen(), self._settings.chosen_codes()
+        chosen = self._settings.chosen()
         names = dict.fromkeys(name for one in entities for name in one)
-        fields = find_fields(names, ENTITY, chosen)
-        taken = {path[0] for field, path in fields.items() if field not in ("key", "url")}
-        columns = {
-            name: [value_text(one.get(name)) for one in entities]
-            for name in names
-            if name not in taken
-        }
-        titled, key = "title" in fields, chosen.get("key", "")
-        choice = choose_key(columns, titled=titled, chosen=key, by_ending=False)
-        codes = own or choice.codes
-        self._codes = () if NOT_READ in (*codes, chosen.get("aliases")) else codes
-        if choice.key and not key:
+        columns = {name: [value_text(one.get(name)) for one in entities] for name in names}
+        named = {field: path[0] for field, path in find_fields(names, ENTITY, chosen).items()}
+        choice = self._settings.key_among(columns, named, by_ending=False)
+        self._codes = choice.codes
+        if choice.key and "key" not in chosen:
             self._shapes = Shapes({**ENTITY, "key": (choice.key, *ENTITY["key"])}, chosen)
-            choice._replace(codes=self._codes).tell(problems)
+            choice.tell(problems)
 
     def _is_document(self, fields: dict[str, Any]) -> bool:
         form = self._documents.form(fields)
@@ -341,64 +332,21 @@ def document_share(objects: list[dict[str, Any]]) -> float:
 
 def head_objects(head: SourceHead) -> list[dict[str, Any]]:
     """The first objects in a source's beginning, up to one that is broken."""
-    try:
-        text = head.head.decode("utf-8-sig", errors="ignore")
-        objects = _array_objects(text) if is_array(head.head) else _line_objects(text)
-    except (ValueError, RecursionError):
-        return []
-    return objects[:_ENOUGH] if all(isinstance(one, dict) for one in objects) else []
+    objects = list(islice(_first_values(head), _ENOUGH))
+    return objects if all(isinstance(one, dict) for one in objects) else []
 
 
-def _line_objects(text: str) -> list[dict[str, Any]]:
-    *lines, last = text.split("\n")
-    values = []
-    for line in filter(str.strip, lines):
-        try:
-            values.append(json.loads(line))
-        except ValueError:
-            if not values:
-                raise
-            break  # who reads the source says which line is broken
-    if not values:  # one line so far: whole, or longer than the beginning
-        return [_begun_object(last)]
-    return values
-
-
-def _begun_object(text: str) -> dict[str, Any]:
-    """The fields of an object that may not be whole; the last may have lost its value."""
-    decoder = json.JSONDecoder()
-    fields: dict[str, Any] = {}
-    place = _past(text, 0, "{")
-    while text[place : place + 1] == '"':
-        try:
-            name, place = decoder.raw_decode(text, place)
-            fields[name] = None
-            fields[name], place = decoder.raw_decode(text, _past(text, place, ":"))
-            place = _past(text, place, ",}")
-        except json.JSONDecodeError:
-            break
-    return fields
-
-
-def _past(text: str, place: int, signs: str) -> int:
-    """The place behind one of ``signs`` and the white space on both sides of it."""
-    found = _SPACED[signs].match(text, place)
-    if not found:
-        raise ValueError(f"none of {signs} at {place}")
-    return found.end()
-
-
-def _array_objects(text: str) -> list[dict[str, Any]]:
-    decoder = json.JSONDecoder()
-    values: list[Any] = []
-    place = _past(text, 0, "[")
-    while text[place : place + 1] == "{":
-        try:
-            value, place = decoder.raw_decode(text, place)
-        except json.JSONDecodeError:
-            if not values:
-                return [_begun_object(text[place:])]
-            break
-        values.append(value)
-        place = _past(text, place, ",]")
-    return values
+def _first_values(head: SourceHead) -> Iterator[Any]:
+    """What a source begins with; a single line, or the first of an array, may be cut short."""
+    text = head.head.decode("utf-8-sig", errors="ignore")
+    lines = [line for line in text.split("\n")[:-1] if line.strip()]
+    with suppress(SourceError, ValueError, RecursionError):  # who reads the source says what it is
+        if lines and not is_array(head.head):
+            yield from map(json.loads, lines)
+            return
+        source = Source.from_bytes(text.encode())
+        walk = JsonWalk(source, source.open(), "")
+        for number, _ in enumerate(walk.items() if is_array(head.head) else [None]):
+            if walk.sign() != "{":
+                return
+            yield walk.value() if number else walk.begun()

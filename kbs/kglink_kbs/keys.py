@@ -16,6 +16,7 @@ from kglink_kbs.spellings import (
     ENTITY,
     ID_KEYS,
     MODEL_WORDS,
+    NOT_READ,
     NUMBER_KEYS,
     TRADE_KEYS,
     fold_name,
@@ -92,6 +93,8 @@ def choose_key(
     ``titled``: another column holds the title, so that one called Model may be a code.
     ``by_ending``: a name that ends like that of a key counts.
     """
+    if chosen == NOT_READ:
+        return KeyChoice()
     ranks: dict[str, Rank] = {}
     for name, cells in islice(columns.items(), _MOST_COLUMNS):
         rank = _rank(name, cells, titled=titled, by_ending=by_ending)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from functools import partial
 from typing import Any
 
@@ -110,17 +110,15 @@ def _term(name: str, address: str, fields: dict[str, Any], meta: dict[str, Any])
         term.synonyms.append((scope, synonym.get("val")))
     term.xrefs = [curie(_text(xref, "val").strip()) for xref in objects_of(meta, "xrefs")]
     for value in objects_of(meta, "basicPropertyValues"):
-        match _text(value, "pred"):
-            case _ if "val" not in value:
-                continue
-            case pred if pred == _NAMESPACE:
-                term.namespace = term.namespace or _text(value, "val")
-            case pred if pred == _ALTERNATIVE_ID:
-                term.alt_ids.append(curie(_text(value, "val").strip()))
-            case pred if pred.endswith(_EXACT_MATCH):
-                term.xrefs.append(curie(_text(value, "val").strip()))
-            case _:
-                pass
+        pred = _text(value, "pred")
+        if "val" not in value:
+            continue
+        if pred == _NAMESPACE:
+            term.namespace = term.namespace or _text(value, "val")
+        elif pred == _ALTERNATIVE_ID:
+            term.alt_ids.append(curie(_text(value, "val").strip()))
+        elif pred.endswith(_EXACT_MATCH):
+            term.xrefs.append(curie(_text(value, "val").strip()))
     subsets = list_of(meta.get("subsets"), "subsets")
     term.subsets = [local_name(subset) for subset in subsets if isinstance(subset, str)]
     return term
@@ -149,27 +147,23 @@ def _listed(source: Source, name: str) -> Iterator[tuple[int, object]]:
         walk = JsonWalk(source, stream, _HINT)
         if walk.sign() != "{":
             raise walk.broken("an object is wanted")
-        # The lists ``name`` of the object that begins here: one graph, or all of a file's graphs.
-        for member in walk.members():
-            if member == "graphs" and walk.sign() == "[":
-                for _ in walk.items():
-                    if walk.sign() == "{":
-                        for inner in walk.members():
-                            yield from _of_member(walk, name, inner)
-                    else:
-                        walk.skip()
-            else:
-                yield from _of_member(walk, name, member)
+        yield from _of_object(walk, name, {name, "graphs"})
         walk.end()
 
 
-def _of_member(walk: JsonWalk, name: str, member: str) -> Iterator[tuple[int, object]]:
-    """The items of a graph's member, if it is the list ``name``."""
-    if member == name and walk.sign() == "[":
+def _of_object(walk: JsonWalk, name: str, lists: Set[str]) -> Iterator[tuple[int, object]]:
+    """The items of the list ``name`` in one graph, or in all graphs of a file."""
+    for member in walk.members():
+        if member not in lists or walk.sign() != "[":
+            walk.skip()
+            continue
         for _ in walk.items():
-            yield walk.line, walk.value()
-    else:
-        walk.skip()
+            if member == name:
+                yield walk.line, walk.value()
+            elif walk.sign() == "{":
+                yield from _of_object(walk, name, {name})
+            else:
+                walk.skip()
 
 
 def _text(fields: dict[str, Any], name: str) -> str:

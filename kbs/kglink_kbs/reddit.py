@@ -38,14 +38,6 @@ _QUERY = re.compile(r"\?\w+=.*", re.DOTALL)
 _ENCODED = re.compile(r"%[0-9A-Fa-f]{2}")
 
 
-class Text(NamedTuple):
-    """A post or comment without the white space at its ends, and the line on which it begins."""
-
-    line: int
-    id: str
-    text: str
-
-
 class Annotation(NamedTuple):
     """A row of an annotation file; ``place`` is its own for messages."""
 
@@ -58,27 +50,26 @@ class Annotation(NamedTuple):
     end: int
 
 
-def read_texts(source: Source, kind: Kind, problems: Problems) -> Iterator[Text]:
-    """The texts of ``posts.tsv`` or ``comments.tsv``, the line breaks in them kept."""
+def read_texts(source: Source, kind: Kind, problems: Problems) -> Iterator[tuple[str, str]]:
+    """Id and text of each record of ``posts.tsv`` or ``comments.tsv``, its line breaks kept."""
     limit = source.limits.max_line_bytes
-    open_text: Text | None = None
-    pieces, size = list[str](), 0
+    id_, pieces, first, size = "", list[str](), 0, 0
     for number, line in source.lines(problems):
         if begun := _BEGINS[kind].fullmatch(line):
-            if open_text:
-                yield open_text._replace(text="\n".join(pieces).strip())
-            open_text, pieces, size = Text(number, begun[1], ""), [begun[2]], len(begun[2])
-        elif open_text and size <= limit:
+            if id_:
+                yield id_, "\n".join(pieces).strip()
+            id_, pieces, first, size = begun[1], [begun[2]], number, len(begun[2])
+        elif id_ and size <= limit:
             pieces.append(line)
             size += len(line) + 1
             if size > limit:
                 reason = f"a text of more than {limit:,} characters is cut"
-                problems.refuse(reason, source.where(open_text.line))
-        elif not open_text and line.strip():
+                problems.refuse(reason, source.where(first))
+        elif not id_ and line.strip():
             reason = f"not the beginning of a {kind}: {shortened(line)}"
             problems.refuse(reason, source.where(number), _HINTS[kind])
-    if open_text:
-        yield open_text._replace(text="\n".join(pieces).strip())
+    if id_:
+        yield id_, "\n".join(pieces).strip()
 
 
 _HINTS: dict[Kind, str] = {
@@ -86,14 +77,6 @@ _HINTS: dict[Kind, str] = {
     "comment": "A comment is its id, its full name (t1_...), a reference, subreddit and text, "
     "separated by tabs.",
 }
-
-
-def read_annotations(source: Source, tier: Tier, problems: Problems) -> Iterator[Annotation]:
-    """The rows of an annotation file; bad ones go to ``problems``."""
-    lines = (line for line in source.lines(problems) if line.text and not line.text.isspace())
-    places = ((source.where(line.number), line) for line in lines)
-    make = partial(_annotation, source, tier)
-    return good_ones(places, make, problems)
 
 
 def _annotation(source: Source, tier: Tier, line: Line) -> Annotation:
@@ -184,19 +167,22 @@ class RedditAdapter:
     ) -> Iterator[Document]:
         waiting: defaultdict[str, list[Annotation]] = defaultdict(list)
         for tier, file in files.items():
-            if file.bytes_total:
-                for annotation in read_annotations(file, tier, problems):
-                    waiting[annotation.id].append(annotation)
-        for text in read_texts(texts, kind, problems):
-            if found := waiting.pop(text.id, None):
-                yield from self._split(f"{kind}/{text.id}", _mentions(text, found, problems), text)
+            if not file.bytes_total:
+                continue
+            lines = (line for line in file.lines(problems) if line.text.strip())
+            places = ((file.where(line.number), line) for line in lines)
+            for annotation in good_ones(places, partial(_annotation, file, tier), problems):
+                waiting[annotation.id].append(annotation)
+        for id_, text in read_texts(texts, kind, problems):
+            if found := waiting.pop(id_, None):
+                yield from self._split(f"{kind}/{id_}", text, _mentions(text, found, problems))
         for missing in waiting.values():
             for annotation in missing:
                 reason = f"the annotated {kind} is not in {texts.label}"
                 problems.leave_out(RecordError(reason, where=annotation.place))
 
     # ------------------------------------------------------------------------------ splits
-    def _split(self, name: str, mentions: list[Mention], text: Text) -> Iterator[Document]:
+    def _split(self, name: str, text: str, mentions: list[Mention]) -> Iterator[Document]:
         """The documents that a text makes: one, or two where its tiers go apart."""
         gold = [mention for mention in mentions if mention.quality == "gold"]
         how = self._settings.split
@@ -212,7 +198,7 @@ class RedditAdapter:
             parts = [(name, mentions, "")]
         for id_, chosen, split in parts:
             if chosen:
-                yield Document(id_, text.text, tuple(chosen), split=split)
+                yield Document(id_, text, tuple(chosen), split=split)
 
     def _drawn(self, name: str) -> Split:
         """Train or dev: drawn for each text by itself, so that others cannot move it."""
@@ -238,11 +224,11 @@ def _by_name(source: Source, found: Mapping[str, Source]) -> dict[str, Source]:
 
 
 # ---------------------------------------------------------------------------------- mentions
-def _mentions(text: Text, found: Iterable[Annotation], problems: Problems) -> list[Mention]:
+def _mentions(text: str, found: Iterable[Annotation], problems: Problems) -> list[Mention]:
     """The mentions of a text; of one place, the best tier's, with all titles that it names."""
     places: dict[tuple[int, int], tuple[Tier, dict[str, None]]] = {}
     for annotation in sorted(found, key=lambda item: TIERS.index(item.tier)):
-        start = _start(text.text, annotation)
+        start = _start(text, annotation)
         if start is None:
             problems.leave_out(RecordError(_NOWHERE, where=annotation.place))
             continue
@@ -254,7 +240,7 @@ def _mentions(text: Text, found: Iterable[Annotation], problems: Problems) -> li
             titles[annotation.title] = None
     return [
         Mention(
-            *(start, end, text.text[start:end]),
+            *(start, end, text[start:end]),
             tuple(EntityId("", title) for title in titles),
             quality=tier,
         )

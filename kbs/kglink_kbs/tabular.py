@@ -29,9 +29,9 @@ from kglink.sources.encoding import (
     without_separator,
 )
 from kglink_kbs.entities import CODES, Descriptions, EntityFields, EntityMaker
-from kglink_kbs.keys import NO_CODE, KeyChoice, Rank, choose_key, ends_like
+from kglink_kbs.keys import NO_CODE, Rank, ends_like
 from kglink_kbs.spellings import ENTITY, NOT_READ, find_fields, folded_names
-from kglink_kbs.values import BadValue, checked, good_ones
+from kglink_kbs.values import BadValue, checked, good_ones, listed
 
 #: The setting of a separator that is found by what the cells hold.
 GUESSED = "auto"
@@ -272,50 +272,36 @@ def find_columns(
     """The columns of the table ``label``, told to ``problems``; ``sample`` are its first rows."""
     names = [name for name in header if name]
     chosen = settings.chosen()
-    asked = [*chosen.values(), *settings.chosen_codes()]
+    asked = [*chosen.values(), *listed(settings.codes)]
     unknown = [name for name in asked if name not in names and name != NOT_READ]
     if unknown:
         also = f" Unknown as well: {', '.join(map(repr, unknown[1:]))}." if unknown[1:] else ""
         raise UnknownNameError(f"column of {label}", unknown[0], names, hint=also.strip())
     named = {field: path[0] for field, path in find_fields(names, ENTITY, chosen).items()}
     columns = {name: [row[at].strip() for row in sample] for at, name in enumerate(header) if name}
-    choice = _chosen_key(columns, named, chosen)
+    choice = settings.key_among(columns, named, by_ending=True)
     if choice.key:
         named["key"] = choice.key
-    codes = settings.chosen_codes() or choice.codes
-    codes = () if NOT_READ in (*codes, chosen.get("aliases")) else codes
     of_others = (name for name, rank in choice.others.items() if rank != Rank.WEAK)
-    taken = {*named.values(), *codes, *of_others}
+    taken = {*named.values(), *choice.codes, *of_others}
     free = {name: cells for name, cells in columns.items() if name not in taken}
     guessed = _guessed(free, named, chosen)
     found = named | guessed
     _refuse_missing(label, names, found)
     places = {field: header.index(name) for field, name in found.items()}
     signs, unsplit = _separators(places, sample, settings.separator)
-    if not chosen.get("key"):
-        choice._replace(codes=tuple(codes)).tell(problems)
+    if "key" not in chosen:
+        choice.tell(problems)
     unsure = {*guessed, *(["key"] if choice.guessed else [])}
-    _tell(header, found, unsure, signs, [one for one in codes if one != choice.key], problems)
+    aliases = [name for name in choice.codes if name != choice.key]
+    _tell(header, found, unsure, signs, aliases, problems)
     for field, (sign, cells) in unsplit.items():
         problems.tell(
             "not split",
             f"{_sign_name(sign)} stands in {cells} of the first cells of {found[field]}: "
             f"--set separator='{sign}' splits them",
         )
-    return Columns(places, signs, [header.index(name) for name in codes])
-
-
-def _chosen_key(
-    columns: Mapping[str, Sequence[str]], named: Mapping[str, str], chosen: Mapping[str, str]
-) -> KeyChoice:
-    """The key among the columns that are no other field; the address of a page may be both."""
-    if chosen.get("key") == NOT_READ:
-        return KeyChoice()
-    taken = {name for field, name in named.items() if field not in ("key", "url")}
-    free = {name: cells for name, cells in columns.items() if name not in taken}
-    endings = folded_names(ENTITY["title"])
-    titled = "title" in named or any(ends_like(name, endings) for name in free)
-    return choose_key(free, titled=titled, chosen=chosen.get("key", ""))
+    return Columns(places, signs, [header.index(name) for name in choice.codes])
 
 
 # ------------------------------------------------------------------------------- by content

@@ -12,7 +12,7 @@ from pydantic import Field, field_validator
 from kglink.errors import SourceError
 from kglink.plugins import PluginSettings
 from kglink.records import Alias, Entity, Record
-from kglink.sources import Problems, Source, SourceHead, check_text
+from kglink.sources import Problems, Source, SourceHead
 from kglink_kbs.values import BadValue, good_ones, listed, one_line, plain_text, shortened
 
 _INSTANCE_OF, _SUBCLASS_OF = "P31", "P279"
@@ -160,7 +160,6 @@ class WikidataAdapter:
 
     def read(self, source: Source, problems: Problems) -> Iterator[Record]:
         """Yield the entities of ``source`` in their order."""
-        check_text(source.label, source.head.head, source.file)
         leaves_out = line_filter(self._settings)
         count = 0
 

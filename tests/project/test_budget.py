@@ -55,7 +55,7 @@ MOST: dict[str, Size] = {
     # Wikis as they are: subpages by the tails that repeat, prose in templates, types from boxes
     # and categories.
     # Pieces of dumps are parsed where the scratch folder is not seen. Long names have bounds.
-    "kbs/kglink_kbs": Size(10_586, 50, 113),
+    "kbs/kglink_kbs": Size(10_466, 50, 111),
     # Proxies, monitors, unknown parameters.
     # Clients that have gone; unknown arguments of tools; why a body is no JSON.
     "doors/kglink_doors": Size(3_057, 16, 38),

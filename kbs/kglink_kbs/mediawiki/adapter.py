@@ -174,9 +174,8 @@ class _Reading:
                 if "packed" in answer:
                     with keeping(plan):
                         write_packed(plan.chunk(number), [answer["packed"]])
-                for known in range(told, number):
+                for known in range(told, number + 1):
                     self._tell(_about(plan, known))
-                self._tell(answer["about"])
                 told = number + 1
         for known in range(told, count):
             self._tell(_about(plan, known))

@@ -102,8 +102,8 @@ class ChunkReader:
             "category": plan.settings.categories or CATEGORY in plan.settings.namespaces,
         }
 
-    def read(self, job: Mapping[str, Any], data: bytes) -> tuple[dict[str, Any], list[bytes]]:
-        """What there is to tell about a chunk of pages, and the sections of its file.
+    def read(self, job: Mapping[str, Any], data: bytes) -> list[bytes]:
+        """The sections of the file of a chunk of pages.
 
         A document is in it if its lot is below the ``bound``: only then can it still be chosen.
         """
@@ -163,8 +163,8 @@ class _Chunk:
         else:
             self._left_out["page that is no wikitext"] += 1
 
-    def sections(self) -> tuple[dict[str, Any], list[bytes]]:
-        """What the leading process gets, and the sections of the chunk's file."""
+    def sections(self) -> list[bytes]:
+        """The sections of the chunk's file; the first tells what was found."""
         plan = self._plan
         for (title, anchor), count in self._links.items():
             line = f"{title}\t{anchor}\t{count}"
@@ -179,7 +179,7 @@ class _Chunk:
         }
         sections = self._out.packed()
         sections[ABOUT] = json.dumps(about).encode()
-        return about, sections
+        return sections
 
     def _article(self, page: RawPage, ns: int, title: str) -> None:
         text = without_opaque(page.text)

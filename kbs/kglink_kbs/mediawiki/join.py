@@ -11,7 +11,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kglink.records import Alias, Document, Entity, EntityId, Mention, Record
 from kglink_kbs.mediawiki.kinds import TypeNames
@@ -163,16 +163,6 @@ class _Joined:
     described: str = ""
 
 
-class _Row(NamedTuple):
-    key: str
-    title: str
-    description: str
-    type: str
-    url: str
-    template: str = ""
-    categories: str = ""
-
-
 #: By the number of a chunk and of an entity in it.
 Found = dict[tuple[int, int], _Joined]
 _NOTHING = _Joined()
@@ -194,25 +184,26 @@ class Emitter:
         drawn = json_rows(read_section(file, DOCUMENTS))
         texts = {number: text for number, lot, *text in drawn if lot <= self._largest_lot}
         for number, values in enumerate(json_rows(read_section(file, ENTITIES))):
-            row = _Row(*values)
+            key, title = values[:2]
             joined = found.get((chunk, number), _NOTHING)
             if joined.is_part:
                 self.left_out["subpage"] += 1
                 continue
-            yield self._entity(row, joined)
+            yield self._entity(values, joined)
             if number in texts:
                 words, spans = texts[number]
                 mentions = tuple(
                     Mention(start, end, words[start:end], (EntityId("", joined.golds[place]),))
                     for place, (start, end) in enumerate(spans)
-                    if joined.golds.get(place, row.key) != row.key
+                    if joined.golds.get(place, key) != key
                 )
                 if mentions:
-                    yield Document(row.key, words, mentions, row.title)
+                    yield Document(key, words, mentions, title)
                 else:
                     self.left_out["text without a link to an entity"] += 1
 
-    def _entity(self, row: _Row, joined: _Joined) -> Entity:
+    def _entity(self, values: list[Any], joined: _Joined) -> Entity:
+        key, title, description, type_, url, template, categories = values
         settings = self._plan.settings
         least = settings.min_anchor_count
         anchors = [
@@ -222,11 +213,11 @@ class Emitter:
         ]
         anchors.sort(key=lambda alias: (-alias.count, alias.surface))
         return Entity(
-            row.key,
-            row.title,
-            row.description or joined.described if settings.sentences else "",
-            row.type or self._types.name(row.template, row.categories),
-            row.url,
+            key,
+            title,
+            description or joined.described if settings.sentences else "",
+            type_ or self._types.name(template, categories),
+            url,
             float(sum(joined.anchors.values())),
             settings.language,
             (*(Alias(title, "redirect") for title in sorted(set(joined.redirects))), *anchors),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, NoReturn, Self
 from xml.parsers import expat
 
@@ -25,11 +26,6 @@ def refuse_declarations(parser: XMLParserType, label: str) -> None:
 
     parser.StartDoctypeDeclHandler = refuse
     parser.EntityDeclHandler = refuse
-
-
-def what_expat_says(error: expat.ExpatError) -> str:
-    """The words for an error code."""
-    return expat.ErrorString(error.code) or "unknown error"
 
 
 _WANTED = frozenset({"title", "ns", "id", "text", "model"})
@@ -185,7 +181,7 @@ def _one(data: bytes, offset: int, label: str, limit: int) -> list[RawPage | Bad
         title = title_in(data)
         return [
             BadPage(
-                f"no well-formed XML: {what_expat_says(error)}",
+                f"no well-formed XML: {expat.ErrorString(error.code)}",
                 f"{label}, page {title!r}, {place}" if title else f"{label}, {place}",
                 _DAMAGED,
             )
@@ -202,23 +198,17 @@ _MOST_HEADER = 8 * 2**20
 _HEAD_OF_PAGE = 2**16
 
 
+@dataclass
 class Export:
     """An export as it is read; where it is cut depends on its bytes alone."""
 
-    def __init__(
-        self,
-        stream: BinaryIO,
-        label: str,
-        *,
-        piece_bytes: int,
-        max_page_bytes: int,
-        report: Callable[[BadPage], None],
-    ) -> None:
-        self._stream = stream
-        self._label = label
-        self._piece_bytes = piece_bytes
-        self._max_page_bytes = max_page_bytes
-        self._report = report
+    stream: BinaryIO
+    label: str
+    piece_bytes: int
+    max_page_bytes: int
+    report: Callable[[BadPage], None]
+
+    def __post_init__(self) -> None:
         self._held = bytearray()
         self._offset = 0
         self._header: bytes | None = None
@@ -227,7 +217,7 @@ class Export:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._stream.close()
+        self.stream.close()
 
     def header(self) -> bytes:
         """Everything before the first page."""
@@ -235,7 +225,7 @@ class Export:
             while not (found := _PAGE.search(self._held)) and self._more():
                 if len(self._held) > _MOST_HEADER:
                     raise SourceError(
-                        f"{self._label}: no page in the first {_MOST_HEADER:,} bytes",
+                        f"{self.label}: no page in the first {_MOST_HEADER:,} bytes",
                         hint="A MediaWiki export has its pages right behind <siteinfo>.",
                     )
             end = self._held.find(_END)
@@ -255,9 +245,9 @@ class Export:
             end = self._held.rfind(_PAGE_END, searched)
             if end >= 0:
                 offset = self._offset
-                yield self._label, offset, self._take(end + len(_PAGE_END))
+                yield self.label, offset, self._take(end + len(_PAGE_END))
                 searched = 0
-            elif len(self._held) > self._max_page_bytes:
+            elif len(self._held) > self.max_page_bytes:
                 self._skip_page()
                 searched = 0
             else:
@@ -267,7 +257,7 @@ class Export:
         self._check_end()
 
     def _more(self) -> bool:
-        data = self._stream.read(self._piece_bytes)
+        data = self.stream.read(self.piece_bytes)
         self._held += data
         return bool(data)
 
@@ -280,7 +270,7 @@ class Export:
     def _skip_page(self) -> None:
         """Read past a page that is too large, without holding more than a piece of it."""
         title = title_in(bytes(self._held[:_HEAD_OF_PAGE]))
-        self._report(too_large(title, self._max_page_bytes, self._label))
+        self.report(too_large(title, self.max_page_bytes, self.label))
         while (end := self._held.find(_PAGE_END)) < 0:
             self._take(max(0, len(self._held) - len(_PAGE_END)))
             if not self._more():
@@ -291,12 +281,12 @@ class Export:
         end = self._held.find(_END)
         if end >= 0:
             if self._held[:end].strip():
-                self._report(no_page(self._offset, self._label))
+                self.report(no_page(self._offset, self.label))
             return
         title = title_in(bytes(self._held[:_HEAD_OF_PAGE]))
         place = f"in page {title!r}" if title else "between two pages"
         raise SourceError(
-            f"{self._label} is cut short: it ends {place}, at byte "
+            f"{self.label} is cut short: it ends {place}, at byte "
             f"{self._offset + len(self._held):,} of the unpacked file",
             hint="An export ends with </mediawiki>; copy or download it again.",
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Set
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, NamedTuple
@@ -21,7 +22,7 @@ from kglink_kbs.mediawiki.languages import (
     NAMESPACE_ALIASES,
     SISTER_PROJECTS,
 )
-from kglink_kbs.mediawiki.pages import refuse_declarations, what_expat_says
+from kglink_kbs.mediawiki.pages import refuse_declarations
 from kglink_kbs.values import unescaped
 
 _URL_SAFE = "/:;@$!*(),~"
@@ -85,7 +86,7 @@ def read_site(header: bytes, label: str) -> Site:
         parser.Parse(header, False)
     except expat.ExpatError as error:
         raise SourceError(
-            f"{label} is no well-formed XML: {what_expat_says(error)} "
+            f"{label} is no well-formed XML: {expat.ErrorString(error.code)} "
             f"(line {error.lineno:,}, byte {parser.ErrorByteIndex:,} of the unpacked file)",
             hint="Export or download it again.",
         ) from error
@@ -164,7 +165,11 @@ class Titles:
         return space.key, f"{space.name}:{_initial(rest.strip(), space.case_sensitive)}"
 
     def _read(self, raw: str) -> Target:
-        text = _spaced(_decoded(raw).partition("#")[0])
+        text = unescaped(raw)
+        if "%" in text:
+            with suppress(UnicodeDecodeError):
+                text = unquote_to_bytes(text).decode("utf-8")
+        text = _spaced(text.partition("#")[0])
         plain = text.lstrip(": ")
         if not plain:
             return _TEXT
@@ -228,17 +233,6 @@ def _namespaces(site: Site) -> dict[str, Namespace]:
     spaces |= {_folded(space.name): space for space in site.namespaces if space.key != MAIN}
     spaces.pop("", None)
     return spaces
-
-
-def _decoded(raw: str) -> str:
-    if "&" in raw:
-        raw = unescaped(raw)
-    if "%" in raw:
-        try:
-            raw = unquote_to_bytes(raw).decode("utf-8")
-        except UnicodeDecodeError:
-            return raw
-    return raw
 
 
 def _spaced(text: str) -> str:

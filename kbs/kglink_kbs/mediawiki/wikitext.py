@@ -218,8 +218,7 @@ def prose(text: str, titles: Titles, language: str = "") -> str:
 
 def _without_brackets(text: str) -> str:
     """``text`` without references, templates and tables."""
-    if "<" in text:
-        text = without_asides(text)
+    text = without_asides(text)
     if "{" in text or "<" in text:
         text = without_braces(written_out(text))
     return text

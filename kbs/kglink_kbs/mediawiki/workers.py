@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from queue import SimpleQueue
-from typing import IO, Any, BinaryIO, ClassVar, Self, cast
+from typing import IO, Any, ClassVar, Self
 
 from kglink.errors import KglinkError, SourceError
 from kglink_kbs.mediawiki.chunk import ChunkReader
@@ -36,7 +36,7 @@ _LENGTHS = struct.Struct("<QQ")
 Job = dict[str, Any]
 
 
-def send(stream: BinaryIO, head: Job, data: bytes = b"") -> None:
+def send(stream: IO[bytes], head: Job, data: bytes = b"") -> None:
     """Write one message."""
     packed = json.dumps(head).encode()
     stream.write(_LENGTHS.pack(len(packed), len(data)) + packed)
@@ -44,7 +44,7 @@ def send(stream: BinaryIO, head: Job, data: bytes = b"") -> None:
     stream.flush()
 
 
-def receive(stream: BinaryIO) -> tuple[Job, bytes] | None:
+def receive(stream: IO[bytes]) -> tuple[Job, bytes] | None:
     """Read one message; None at the end, and for a part of one: its sender was killed."""
     lengths = stream.read(_LENGTHS.size)
     if len(lengths) < _LENGTHS.size:
@@ -60,9 +60,8 @@ def done(plan: Plan, reader: ChunkReader, job: Job, data: bytes) -> Job:
     """Do one job and answer; what is written goes to the plan's folder."""
     with keeping(plan):
         if job["do"] == "read":
-            about, sections = reader.read(job, data)
-            write_sections(plan.chunk(job["chunk"]), sections)
-            return {"chunk": job["chunk"], "about": about}
+            write_sections(plan.chunk(job["chunk"]), reader.read(job, data))
+            return {"chunk": job["chunk"]}
         resolver = PartResolver(plan, job["chunks"], job["groups"])
         match job["do"]:
             case "ask":
@@ -91,9 +90,8 @@ class ReadJob:
 
     def do(self, given: tuple[Job, bytes]) -> Job:
         """The answer to a job that reads, with the packed sections."""
-        about, sections = self._reader.read(*given)
-        packed = b"".join(packed_sections(sections))
-        return {"chunk": given[0]["chunk"], "about": about, "packed": packed}
+        packed = b"".join(packed_sections(self._reader.read(*given)))
+        return {"chunk": given[0]["chunk"], "packed": packed}
 
 
 @contextmanager
@@ -168,7 +166,7 @@ class Workers:
                 stdout=subprocess.PIPE,
             )
             self._started.append(process)
-            send(cast("IO[bytes]", process.stdin), self._plan.as_json())  # type: ignore[arg-type]  # JSON is a job
+            send(_pipe(process.stdin), self._plan.as_json())
             self._idle.put(process)
         return self._threads.submit(self._do, job, data)
 
@@ -188,8 +186,8 @@ class Workers:
     def _do(self, job: Job, data: bytes) -> Job:
         process = self._idle.get()
         try:
-            send(_pipe(process.stdin), job, data)  # type: ignore[arg-type]  # a pipe
-            answer = receive(_pipe(process.stdout))  # type: ignore[arg-type]  # a pipe
+            send(_pipe(process.stdin), job, data)
+            answer = receive(_pipe(process.stdout))
         except OSError:
             answer = None
         if answer is None:

@@ -55,27 +55,24 @@ class _ShortHeaders(Compat32):
 def document(source: Source, settings: TextSettings) -> Document:
     """The subject and the body of a mail."""
     with source.open() as stream:
-        raw = stream.read(4 * source.limits.max_text_chars).removeprefix(codecs.BOM_UTF8)
-    if not _HEADER.match(raw):
+        content = stream.read(4 * source.limits.max_text_chars).removeprefix(codecs.BOM_UTF8)
+    if not _HEADER.match(content):
         raise SourceError(
             f"{source.label} begins with no header of a mail",
             hint="Save the mail as .eml, or read the file as plain text: --input text.",
         )
     try:
-        mail = message_from_bytes(raw, policy=_ShortHeaders())
-        subject = _decoded(_subject(mail))
+        mail = message_from_bytes(content, policy=_ShortHeaders())
+        raw = next((value for name, value in mail.raw_items() if name.lower() == "subject"), "")
+        # Letters of a subject that nobody encoded are UTF-8, or nearly.
+        written = str(raw).encode("utf-8", errors="surrogateescape")
+        subject = _decoded(_of_charset(written, ""))
         body = "\n\n".join(filter(None, (_text(one, settings) for one in _bodies(mail))))
     except RecursionError as error:
         raise SourceError(
             f"{source.label}: its parts are nested too deeply", hint="No program writes that."
         ) from error
     return document_of_parts(source, "mail", [("subject", subject), ("body", body)], title=subject)
-
-
-def _subject(mail: Message) -> str:
-    """The subject as it stands in the mail; letters that nobody encoded are UTF-8, or nearly."""
-    raw = next((value for name, value in mail.raw_items() if name.lower() == "subject"), "")
-    return _of_charset(str(raw).encode("utf-8", errors="surrogateescape"), Message())
 
 
 def _bodies(mail: Message) -> Iterator[Message]:
@@ -100,7 +97,7 @@ def _bodies(mail: Message) -> Iterator[Message]:
 
 def _text(part: Message, settings: TextSettings) -> str:
     content = part.get_payload(decode=True)
-    text = _of_charset(content if isinstance(content, bytes) else b"", part)
+    text = _of_charset(content if isinstance(content, bytes) else b"", part.get_content_charset(""))
     if part.get_content_type() == "text/html":
         return html_text(text, settings).text
     return text.replace("\r\n", "\n").strip()
@@ -115,9 +112,8 @@ def sniff(head: SourceHead) -> float:
     return 0.9 if begins and head.name.lower().endswith(".eml") else 0.0
 
 
-def _of_charset(content: bytes, part: Message) -> str:
+def _of_charset(content: bytes, named: str) -> str:
     """The text of some bytes; where they are not of the character set that they claim, nearly."""
-    named = part.get_content_charset("")
     for charset in (_MEANT.get(named, named), "utf-8"):
         try:
             if charset and codecs.lookup(charset).name.replace("-", "_") not in _NO_CHARSETS:
@@ -135,10 +131,6 @@ def _decoded(header: str) -> str:
         return " ".join(header.split())
     words = []
     for piece, charset in pieces:
-        if isinstance(piece, bytes):
-            part = Message()
-            part.add_header("Content-Type", "text/plain", charset=charset or "utf-8")
-            words.append(_of_charset(piece, part))
-        else:
-            words.append(piece)
+        is_text = isinstance(piece, str)
+        words.append(piece if is_text else _of_charset(piece, (charset or "").lower()))
     return " ".join("".join(words).split())
