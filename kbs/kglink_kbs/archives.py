@@ -37,7 +37,7 @@ def opened_files(source: Source) -> Iterator[dict[str, Source]]:
         yield {file.name: file for file in source.files()}
         return
     with _seekable(source) as raw:
-        with _told(source.label):
+        with _naming_damage(source.label):
             archive = zipfile.ZipFile(raw)
         with archive:
             yield dict(_members(source, archive))
@@ -106,7 +106,7 @@ def _opened(source: Source, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> 
     if info.flag_bits & _ENCRYPTED or info.compress_type not in _READABLE:
         how = "encrypted" if info.flag_bits & _ENCRYPTED else "packed in an unusual way"
         raise SourceError(f"{label} is {how}", hint="Unpack the archive and name the folder.")
-    with _told(label):
+    with _naming_damage(label):
         stream = archive.open(info)
     return cast("BinaryIO", _Member(stream, label, info.compress_size, source.limits))
 
@@ -124,13 +124,13 @@ class _Member:
     def seek(self, place: int) -> int:
         """Go to a place counted from the start."""
         if place != self._place:
-            with _told(self._label):
+            with _naming_damage(self._label):
                 self._place = self._stream.seek(place)
         return self._place
 
     def read(self, size: int) -> bytes:
         """The next bytes; fewer than ``size`` at the end alone."""
-        with _told(self._label):
+        with _naming_damage(self._label):
             data = self._stream.read(size)
         self._place += len(data)
         self._lines += data.count(b"\n")
@@ -143,7 +143,7 @@ class _Member:
 
 
 @contextmanager
-def _told(label: str) -> Iterator[None]:
+def _naming_damage(label: str) -> Iterator[None]:
     """Say in our words that an archive, or a file in it, is damaged."""
     try:
         yield

@@ -86,6 +86,13 @@ class TestWikipediaContract(KBAdapterContract):
     )
 
 
+def test_of_several_scripts_the_first_is_read() -> None:
+    text = "A是-{zh-hans:计算机; zh-hant:電腦}-。[[B|-{zh-hans:乙; zh-hant:亿}-]]。"
+    found = read(export(page(1, "A", text), page(2, "B", "b")), documents=10, language="zh")
+    assert entities(found)["1"].description == documents(found)["1"].text == "A是计算机。乙。"
+    assert Alias("乙", "anchor") in entities(found)["2"].aliases
+
+
 def test_the_second_product_is_texts_with_their_links_as_gold() -> None:
     found = documents(read(SAMPLE, documents=100))
     lantern, ada = (

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import time
 
 import pytest
@@ -270,7 +271,8 @@ pieces = st.lists(
           suppress_health_check=[HealthCheck.too_slow])  # fmt: skip
 @given(pieces)
 def test_whatever_comes_the_places_are_exact(parts: list[str]) -> None:
-    found = cleaned("".join(parts))
+    # Expat refuses what XML cannot hold before a page comes here.
+    found = cleaned(re.sub("[\x00-\x08\x0b\x0c\x0e-\x1f]", "", "".join(parts)))
     assert found.text == found.text.strip()
     assert not any(sign < " " and sign != "\n" for sign in found.text)
     at = 0

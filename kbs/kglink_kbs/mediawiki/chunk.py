@@ -23,7 +23,6 @@ from kglink_kbs.mediawiki.kinds import (
     sort_page,
 )
 from kglink_kbs.mediawiki.languages import CATEGORY, MAIN
-from kglink_kbs.mediawiki.markup import without_opaque
 from kglink_kbs.mediawiki.pages import BadPage, RawPage, read_pages
 from kglink_kbs.mediawiki.plan import (
     ABOUT,
@@ -39,6 +38,7 @@ from kglink_kbs.mediawiki.wikitext import (
     find_links,
     first_sentences,
     link_pattern,
+    prepared,
     prose,
 )
 
@@ -182,7 +182,7 @@ class _Chunk:
         return sections
 
     def _article(self, page: RawPage, ns: int, title: str) -> None:
-        text = without_opaque(page.text)
+        text = prepared(page.text)
         self._links.update(find_links(text, self._reader.titles, self._reader.pattern))
         end = text.find("\n==")
         lead = text[:end] if end >= 0 else text

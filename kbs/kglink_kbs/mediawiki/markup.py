@@ -32,12 +32,6 @@ _HIDE = dict(zip(_SIGNS, map(chr, (*range(0x0E, 0x1C), 0x05, 0x06)), strict=True
 _SHOW = {hidden: sign for sign, hidden in _HIDE.items()}
 _SIGN = re.compile(f"[{re.escape(_SIGNS)}]")
 _HIDDEN = re.compile("[\x05\x06\x0e-\x1b]")
-_NOT_IN_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f]")
-
-
-def without_controls(text: str) -> str:
-    """``text`` without the control characters that the cleaner uses as marks."""
-    return text if text.isprintable() else _NOT_IN_XML.sub("", text)
 
 
 def literal(text: str) -> str:

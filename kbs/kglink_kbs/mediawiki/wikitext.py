@@ -14,7 +14,6 @@ from kglink_kbs.mediawiki.markup import (
     literal_back,
     without_asides,
     without_braces,
-    without_controls,
     without_opaque,
     written_out,
 )
@@ -190,7 +189,7 @@ class CleanText(NamedTuple):
 
 def prepared(wikitext: str) -> str:
     """``wikitext`` without comments, literal stretches protected: what links are read from."""
-    return in_one_variant(without_opaque(without_controls(wikitext)))
+    return in_one_variant(without_opaque(wikitext))
 
 
 def clean_prepared(text: str, titles: Titles, language: str = "") -> CleanText:
