@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import tomllib
 from collections.abc import Callable, Sequence
@@ -192,7 +193,7 @@ def print_finetuned(done: Finetuned) -> None:
 
 
 def read_changes(pairs: Sequence[str], seed: int | None = None) -> dict[str, Any]:
-    """``train.epochs=2`` as a recipe's file would say it, values as in TOML."""
+    """``train.epochs=2`` as a recipe's file would say it."""
     values: dict[str, Any] = {}
     for pair in pairs:
         key, equals, text = pair.partition("=")
@@ -206,15 +207,24 @@ def read_changes(pairs: Sequence[str], seed: int | None = None) -> dict[str, Any
             inner = inner.setdefault(name, {})
             if not isinstance(inner, dict):
                 raise UsageError(f"--set {pair!r}: {name!r} was given a value already")
-        try:  # a number, a truth, a list as TOML writes them; anything else is a text
-            inner[names[-1]] = tomllib.loads(f"value = {text.strip()}")["value"]
-        except tomllib.TOMLDecodeError:
-            inner[names[-1]] = text.strip()
+        try:
+            inner[names[-1]] = _value(text.strip())
         except RecursionError as error:
             raise UsageError(f"--set {text.strip()[:40]}...: nested too deeply") from error
     if seed is not None:
         values["seed"] = seed
     return values
+
+
+def _value(text: str) -> Any:
+    """A number, a truth, a list or a table as TOML or JSON writes it; anything else is a text."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        try:
+            return json.loads(text) if text.startswith("{") else text
+        except ValueError:
+            return text
 
 
 def _detector_text(detector: DetectorReport) -> str:

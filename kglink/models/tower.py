@@ -18,12 +18,12 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - the name that torch's documentation uses
 from torch import Tensor, nn
 
-from kglink.errors import ConfigError, UsageError
+from kglink.errors import ConfigError, PluginError, UsageError, errors_of
 from kglink.models.document_inputs import without_marks
 from kglink.models.hardware import Hardware
 from kglink.models.inputs import IdArray
 from kglink.models.settings import Pooling
-from kglink.plugins import Encoded
+from kglink.plugins import Encoded, Scorer
 
 #: What states are held in; with int8 the linear layers alone are rounded.
 DTYPES = {
@@ -247,6 +247,23 @@ def encoded(
     lengths = batch.lengths.index_select(0, batch.rows).unsqueeze(1)
     mask = torch.arange(longest, device=lengths.device) < lengths
     return Encoded(padded.view(texts, longest, -1), mask)
+
+
+def scored(scorer: Scorer, mentions: Encoded, entities: Encoded) -> Tensor:
+    """The scores of all mentions with all entities, by a scorer which may be anybody's."""
+    name = f"scorer {type(scorer).__name__}"
+    with errors_of(name):
+        scores = scorer.score(mentions, entities)
+        shape = tuple(scores.shape)
+    wanted = len(mentions.states), len(entities.states)
+    if shape != wanted:
+        raise PluginError(
+            f"{name} gave scores of the shape {shape} for {wanted[0]} mentions and "
+            f"{wanted[1]} entities",
+            hint="A scorer gives a matrix with a row for each mention and a column for each "
+            "entity.",
+        )
+    return scores
 
 
 def join(parts: Sequence[Encoded]) -> Encoded:

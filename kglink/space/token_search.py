@@ -30,6 +30,7 @@ from kglink.models.runtime import (
     maxima,
     single_threaded_workers,
 )
+from kglink.models.tower import scored
 from kglink.plugins import Encoded, RowRange, Scorer, SumOfMaxRule, TokenScorer
 from kglink.processor import cpu_flags
 from kglink.space.token_lists import TokenLists
@@ -195,7 +196,7 @@ def scored_blocks(
             part = slice(first, min(first + _PADDED_MENTIONS, count))
             mentions = _padded(texts_between(queries, part.start, part.stop), device)
             with torch.no_grad():
-                scores = scorer.score(mentions, entities).float()
+                scores = scored(scorer, mentions, entities).float()
             scores = scores.masked_fill(~entities.mask.any(dim=1), -torch.inf)
             yield part, some, scores.cpu().numpy()
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from kglink.arrays import BoolArray, IntArray
+from kglink.models.tower import scored
 from kglink.plugins import Encoded, RowRange, Scorer
 from kglink.training.data import TrainingData
 from kglink.training.recipe import StageSection
@@ -180,14 +181,14 @@ def column_scores(scorer: Scorer, mentions: Encoded, entities: Encoded, columns:
     places = torch.from_numpy(columns.places).to(device)
     masked = torch.from_numpy(columns.masked).to(device)
     if places.ndim == 1:
-        scores = scorer.score(mentions, entities)
+        scores = scored(scorer, mentions, entities)
         if len(places) != scores.shape[1] or not bool(
             (places == torch.arange(len(places), device=device)).all()
         ):
             scores = scores.index_select(1, places)
     elif mentions.states.shape[1] == entities.states.shape[1] == 1:
         # One vector each: all against all is the cheapest way to the few that are wanted.
-        scores = scorer.score(mentions, entities).gather(1, places.clamp(min=0))
+        scores = scored(scorer, mentions, entities).gather(1, places.clamp(min=0))
     else:
         scores = own_scores(scorer, mentions, take(entities, places.clamp(min=0)))
     return scores.masked_fill(masked, -torch.inf)
@@ -211,7 +212,7 @@ def own_scores(scorer: Scorer, mentions: Encoded, candidates: Encoded) -> Tensor
 
     def one(states: Tensor, mask: Tensor, others: Tensor, other_mask: Tensor) -> Tensor:
         own = Encoded(states.unsqueeze(0), mask.unsqueeze(0))
-        return scorer.score(own, Encoded(others, other_mask)).squeeze(0)
+        return scored(scorer, own, Encoded(others, other_mask)).squeeze(0)
 
-    scored: Tensor = torch.func.vmap(one, chunk_size=chunk)(*mentions, *candidates)
-    return scored
+    rows: Tensor = torch.func.vmap(one, chunk_size=chunk)(*mentions, *candidates)
+    return rows

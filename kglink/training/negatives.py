@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from kglink.arrays import FloatArray, IntArray
+from kglink.errors import PluginError, errors_of
 from kglink.files.atomic import atomic_file
 from kglink.files.tables import PickedStrings, RowTable, map_array
 from kglink.models.cross_encoder import CrossEncoder, written_pair
@@ -59,6 +60,7 @@ class Negatives:
         self._teacher = teacher
         self._k = section.negatives
         self._sampler = sampler
+        self._name = f"sampler {section.sampler!r}"
         self._group = group
         everything = RowRange(0, len(data.pool))
         self._rows = everything if section.negatives_from == "all" else group.rows
@@ -123,7 +125,7 @@ class Negatives:
 
         surfaces = PickedStrings(data.train.surfaces, batch.mentions)
         asked = SamplerBatch(gold, excluded=others, scores=score, surfaces=surfaces)
-        return self._sampler.sample(pool, asked, self._k, rng)
+        return self._drawn(pool, asked, rng)
 
     def mixed(self, batch: MentionBatch, scorer: Scorer, pair: SidePair) -> Tensor | None:
         """Scores of each gold and of the sampler's mixed negatives; None if it mixes none."""
@@ -133,7 +135,8 @@ class Negatives:
         masked = known_rows(batch.excluded, batch.entities) & ~positive
         device = pair[0].states.device
         cells = [torch.from_numpy(one).to(device) for one in (positive, masked)]
-        return self._sampler.mix(scorer, *pair, cells[0], cells[1], self._k)
+        with errors_of(self._name):
+            return self._sampler.mix(scorer, *pair, cells[0], cells[1], self._k)
 
     def mine(
         self,
@@ -204,13 +207,15 @@ class Negatives:
             texts = self._data.train.tokens.take(items[part].tolist())
             vectors.append(pool.mention_vectors(as_ids(texts)))
         batch = self._batch(items, things, excluded)._replace(vectors=np.concatenate(vectors))
-        positives = sampler.positives(known, batch, rng)
+        with errors_of(self._name):
+            positives = sampler.positives(known, batch, rng)
         found = np.full((len(items), 1 + self._k), -1, np.int64)
         found[:, 0] = positives.rows
         for part in self._parts(known):
             progress(Progress(step, part.start, len(items)))
             wanted = np.arange(len(items))[part]
-            found[part, 1:] = sampler.negatives(known, batch, wanted, self._k)
+            with errors_of(self._name):
+                found[part, 1:] = sampler.negatives(known, batch, wanted, self._k)
         progress(Progress(step, len(items), len(items)))
         # Their numbers among the group's rows and items become those among all.
         inside = (found >= 0) & (found < len(known))
@@ -251,8 +256,31 @@ class Negatives:
         return (slice(at, at + size) for at in range(0, len(self._group.items), size))
 
     def _ask(self, pool: SamplerPool, batch: SamplerBatch, rng: np.random.Generator) -> IntArray:
-        drawn = self._sampler.sample(pool, batch, self._k, rng)
+        drawn = self._drawn(pool, batch, rng)
         return np.where(drawn >= 0, drawn + self._rows.start, -1)
+
+    def _drawn(self, pool: SamplerPool, batch: SamplerBatch, rng: np.random.Generator) -> IntArray:
+        """What the sampler, which may be anybody's, draws for each mention, as rows of the pool."""
+        with errors_of(self._name):
+            drawn = np.asarray(self._sampler.sample(pool, batch, self._k, rng))
+        wanted = len(batch.gold), self._k
+        if drawn.shape != wanted or drawn.dtype.kind not in "iu":
+            raise self._broken(f"gave {drawn.dtype} numbers of the shape {drawn.shape}, "
+                               f"not integers of the shape {wanted}")  # fmt: skip
+        if drawn.size and not -1 <= drawn.min() <= drawn.max() < len(pool):
+            rows = f"{drawn.min()} to {drawn.max()}"
+            raise self._broken(f"drew rows {rows} of a pool of {len(pool)}")
+        for at, own in enumerate(drawn.tolist()):
+            if forbidden := batch.forbidden(at).intersection(own):
+                raise self._broken(f"drew {min(forbidden)}, which is forbidden for mention {at}")
+        return drawn
+
+    def _broken(self, what: str) -> PluginError:
+        return PluginError(
+            f"{self._name} {what}",
+            hint="A sampler gives for each mention k rows of the pool that are not forbidden, -1 "
+            "where none is left.",
+        )
 
     def _batch(
         self,

@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 
 from kglink.arrays import IntArray
-from kglink.errors import ConfigError, TrainingError
+from kglink.errors import ConfigError, PluginError, TrainingError, errors_of
 from kglink.models.bi_encoder import BiEncoder, Pair, ViewMode
 from kglink.models.hardware import Hardware
-from kglink.models.tower import join, split
+from kglink.models.tower import join, scored, split
 from kglink.models.transformation import Ascent
 from kglink.plugins import (
     Encoded,
@@ -260,19 +260,33 @@ class PairTask(Task[StageSection | OverlapSection, StepItems]):
                 if mixed is not None:
                     positive = torch.zeros_like(mixed, dtype=torch.bool)
                     positive[:, 0] = True
-                    return self._objective.loss(mixed.float(), positive)
+                    return self._loss(mixed.float(), positive)
             if columns is None:  # the negatives are chosen from the batch, by its scores
                 with torch.no_grad():
-                    known = scorer.score(mentions, entities).float().cpu().numpy()
+                    known = scored(scorer, mentions, entities).float().cpu().numpy()
                 columns = own_columns(batch, negatives.among(batch, known, rng))
             scores = column_scores(scorer, mentions, entities, columns).float()
             positive = torch.from_numpy(columns.positive).to(scores.device)
             by_teacher = negatives.taught(batch)
             if by_teacher is None:
-                return self._objective.loss(scores, positive)
-            taught = cast("TaughtObjective", self._objective)
-            return taught.loss(scores, positive, torch.from_numpy(by_teacher).to(scores.device))
+                return self._loss(scores, positive)
+            return self._loss(scores, positive, torch.from_numpy(by_teacher).to(scores.device))
 
+        return loss
+
+    def _loss(self, scores: Tensor, positive: Tensor, *by_teacher: Tensor) -> Tensor:
+        """The loss of scores, by an objective which may be anybody's."""
+        name = f"objective {self.section.objective!r}"
+        objective = cast("TaughtObjective", self._objective)
+        with errors_of(name):
+            loss = objective.loss(scores, positive, *by_teacher)
+            is_scalar = loss.ndim == 0
+        if not is_scalar or scores.requires_grad > loss.requires_grad:
+            what = "without a gradient" if is_scalar else f"of the shape {tuple(loss.shape)}"
+            raise PluginError(
+                f"{name} gave a loss {what}",
+                hint="A loss is one number, from which gradients reach the scores.",
+            )
         return loss
 
     def _overlaps(self, part: IntArray, weight: float) -> list[float]:
@@ -289,8 +303,8 @@ class PairTask(Task[StageSection | OverlapSection, StepItems]):
             states, mask = pair.entities
             half = len(pairs)
             lefts, rights = Encoded(states[:half], mask[:half]), Encoded(states[half:], mask[half:])
-            scores = tools.scorer.score(lefts, rights).float()
-            return self._objective.loss(scores.masked_fill(masked, -torch.inf), right)
+            scores = scored(tools.scorer, lefts, rights).float()
+            return self._loss(scores.masked_fill(masked, -torch.inf), right)
 
         return self._backward(Texts((), ()), pairs.T.ravel(), loss, weight)
 

@@ -26,6 +26,8 @@ from kglink.training.recipe import DEFAULT_RECIPE, Recipe, section_of
 
 _SUFFIX = ".toml"
 _MOST_PARENTS = 8
+#: How the table of a plugin's settings is called, behind the key that names the plugin.
+_OF_PLUGIN = "_settings"
 _OFFERED = re.compile(r"[a-z0-9][a-z0-9._-]*/[a-z0-9][a-z0-9._-]*")
 #: Recipes by name, their values nested as in a file.
 Known = Mapping[str, Mapping[str, Any]]
@@ -130,6 +132,8 @@ def _refusal(error: ErrorDetails, origin: str) -> KglinkError:
         elif error["type"] == "extra_forbidden":
             where = f" in [{'.'.join(place[:at])}]" if at else ""
             return UnknownNameError(f"key{where} of {origin}", part, fields)
+    if place and place[-1] in ("str", "int", "float", "bool"):
+        place.pop()  # pydantic's name for one of the types that a value may have
     reason = error["msg"].removeprefix("Value error, ")
     shown = "" if isinstance(error["input"], dict) else f" = {error['input']!r}"
     return ConfigError(f"{origin}: {'.'.join(place)}{shown}: {reason}", hint=hint)
@@ -196,10 +200,18 @@ def _recipes_of(module: PluginModule) -> Known:
 
 
 def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Nested values, those of ``above`` before those of ``below``."""
+    """Nested values, those of ``above`` before those of ``below``.
+
+    Settings of a plugin go where ``above`` names another plugin, or an empty table of settings.
+    """
     whole = dict(below)
+    for key, value in above.items():
+        now, before = (str(name).removeprefix("kglink/") for name in (value, below.get(key)))
+        if f"{key}{_OF_PLUGIN}" in below and now != before:
+            del whole[f"{key}{_OF_PLUGIN}"]
     for key, value in above.items():
         old = whole.get(key)
         both = isinstance(old, Mapping) and isinstance(value, Mapping)
+        both = both and bool(value or not key.endswith(_OF_PLUGIN))
         whole[key] = merged(old, value) if both else value  # type: ignore[arg-type]  # just asked
     return whole
