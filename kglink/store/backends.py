@@ -271,6 +271,8 @@ class SQLite(Backend):
             sqlite3.SQLITE_TOOBIG: ("takes no text of a gigabyte", "Split the record."),
         }
         hints[sqlite3.SQLITE_LOCKED] = hints[sqlite3.SQLITE_BUSY]
+        if getattr(error.orig, "sqlite_errorname", "") in _NO_ROOM:
+            code = sqlite3.SQLITE_FULL
         if str(error.orig).startswith("Could not decode"):  # the driver's own, without a code
             return StoreError(f"the store {self.where} is damaged: no UTF-8", hint=RESTORE)
         if code not in hints:
@@ -281,8 +283,10 @@ class SQLite(Backend):
 
 RIGHTS = "Check the rights of file and folder, and whether their disk may be written."
 _AFTER_FULL = (
-    "Make room on that disk and run the same command again: all batches written so far are kept."
+    "Make room on that disk and run the same command again: what was written before is kept."
 )
+#: A reader too needs room, for what it shares with writers.
+_NO_ROOM = ("SQLITE_IOERR_SHMSIZE", "SQLITE_IOERR_SHMMAP")
 RESTORE = "Restore it from a copy, or remove it and add the KBs again."
 
 
@@ -308,7 +312,12 @@ class PostgreSQL(Backend):
         del create
         try:
             # Positional parameters on both, so that a bulk write takes the same tuples.
-            engine = create_engine(self.url, paramstyle="format", max_overflow=-1)
+            engine = create_engine(
+                self.url,
+                paramstyle="format",
+                max_overflow=-1,
+                pool_pre_ping=True,  # the server may have been restarted since
+            )
         except ModuleNotFoundError as error:
             raise StoreError(
                 f"no driver for {self.where}: {error.name} is missing",

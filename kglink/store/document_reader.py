@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from sqlalchemy import case, func, select
+from sqlalchemy import Integer, case, cast, func, select
 from sqlalchemy.engine import Connection
 
 from kglink.records import CodeMapping, Document, EntityId, Mention
@@ -114,9 +114,10 @@ def read_mentions_of(connection: Connection, entity: EntityId, limit: int) -> Me
     count, in_documents = connection.execute(counted.select_from(meant)).one()
     here = (m.document_id == meant.c.document_id) & (m.position == meant.c.mention)
     begin = case((m.start > AROUND, m.start - AROUND), else_=0)
+    window = begin + 1, m.end + AROUND - begin  # PostgreSQL counts characters by small integers
     query = (
         select(kbs.c.name, d.key, m.start, m.end, m.surface, begin)
-        .add_columns(func.substr(d.text, begin + 1, m.end + AROUND - begin))
+        .add_columns(func.substr(d.text, *(cast(one, Integer) for one in window)))
         .join_from(meant, mentions, here)
         .join(documents, d.id == m.document_id)
         .join(kbs, kbs.c.id == d.kb_id)

@@ -65,6 +65,22 @@ def test_a_document_comes_back_whole(linked: Store) -> None:
     assert (info.entities, info.documents, info.mentions) == (0, 1, 4)
 
 
+def test_the_mentions_of_an_entity_are_shown_in_their_texts(linked: Store) -> None:
+    text = "x" * 90 + TEXT + "y" * 90
+    at = 90 + EMILE
+    meant = Mention(at, at + 5, "Émile", (EntityId("hp", "7"),))
+    linked.ingest(
+        job("docs"), [Document("1", text, (meant,)), Document("2", TEXT, (mention("hp:7"),))]
+    )
+    found = linked.mentions_of(EntityId("hp", "7"), 10)
+    assert (found.mentions, found.documents) == (2, 2)
+    shown = [(one.document, one.left, one.surface, one.right) for one in found.examples]
+    assert shown == [
+        ("1", text[at - 60 : at], "Émile", text[at + 5 : at + 65]),
+        ("2", TEXT[:EMILE], "Émile", "."),
+    ]
+
+
 def test_documents_are_filtered_by_kb_and_split(store: Store) -> None:
     texts = [Document(f"{n:03}", "text", split="train" if n % 2 else "") for n in range(200)]
     store.ingest(job("b", split="test"), texts)

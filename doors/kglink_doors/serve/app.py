@@ -109,8 +109,9 @@ def _add_states(app: FastAPI) -> None:
 
     @app.get("/ready", tags=["server"])
     def ready(here: answers.Here) -> Response:
-        """Whether texts are linked at once: there is a space, and it can be read."""
+        """Whether texts are linked at once: space and store can be read."""
         space = here.workspace.space()
+        here.workspace.store.state()
         return answers.json_response({"status": "ready", "kbs": list(space.kbs())})
 
     @app.get("/metrics", tags=["server"])
