@@ -14,7 +14,7 @@ import re
 from array import array
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import islice, pairwise
 from math import isfinite, nan
 from pathlib import Path
 from sys import float_info
@@ -95,7 +95,7 @@ def is_run(line: str) -> bool:
 def read_run(path: Path) -> Iterator[tuple[int, Place, list[EntityId], list[float]]]:
     """The first line's number, the mention, its entities and their scores, for each query.
 
-    As TREC's tools have it, entities are ordered by their scores; equal ones by rank.
+    Entities are ordered by their scores, equal ones by rank. (trec_eval takes those by name.)
     """
     first: dict[Place, int] = {}
     found: dict[Place, list[tuple[float, int, EntityId | None]]] = {}
@@ -250,12 +250,12 @@ def read_candidates(
     once: dict[EntityId, EntityId] = {}  # each id once, however often it is listed
     lists: dict[Place, Listed] = {}
     wanted = {
-        Place.of(docs, document, one)
+        Place.of(docs, document, one): one.surface
         for docs, some in documents.items()
         for document in some
         for one in document.mentions
     }
-    for number, place, ids, scores in _lines(path, documents):
+    for number, place, ids, scores, said in _lines(path, documents):
         if place.docs not in documents:
             continue
         if place not in wanted:
@@ -266,12 +266,20 @@ def read_candidates(
                 'Name the split that the file was written for with --split ("": all), or write it '
                 "again: the documents may have changed.",
             )
+        if said not in ("", wanted[place]):
+            raise unreadable(
+                path,
+                f"line {number}: the mention is {said!r}, and {wanted[place]!r} stands there",
+                "Write the file again (`kglink candidates`): the documents may have changed.",
+            )
         if place in lists:
             raise unreadable(path, f"line {number}: the mention stands there twice", HINT)
         if other := next((one for one in ids if one.kb not in known), None):
             raise unknown_kb(f"{path}, line {number}", other, known)
         if len(set(ids)) < len(ids):
-            raise unreadable(path, f"line {number} names a candidate twice", HINT)
+            ((twice, _),) = Counter(ids).most_common(1)
+            why = f"the mention of line {number} has the candidate {str(twice)!r} twice"
+            raise unreadable(path, why, "Leave out all but the first, as `kglink candidates` does.")
         lists[place] = Listed(tuple(once.setdefault(one, one) for one in ids), array("d", scores))
     judged = [place for place, _, _ in judged_places(documents, kbs)]
     if missing := sorted(place for place in judged if place not in lists):
@@ -291,11 +299,15 @@ def read_candidates(
 
 def _lines(
     path: Path, documents: Mapping[str, Sequence[Document]]
-) -> Iterator[tuple[int, Place, list[EntityId], Sequence[float]]]:
-    """The number of each line, its mention, and its candidates with their scores."""
+) -> Iterator[tuple[int, Place, list[EntityId], Sequence[float], str]]:
+    """The number of each line, its mention, and its candidates with their scores.
+
+    At last the words of the mention; empty where the line does not say them.
+    """
     kind = kind_of(path)
     if kind == "run":
-        yield from read_run(path)
+        for one in read_run(path):
+            yield *one, ""
         return
     if kind is None:
         raise unreadable(path, "it holds no rankings of given mentions", HINT)
@@ -310,11 +322,13 @@ def _lines(
             if bad := next((one for one in names if not all(EntityId.parse(one))), None):
                 raise unreadable(path, f"line {number}: {bad!r} is no entity", HINT)
             ids = list(map(EntityId.parse, names))
-            yield number, place, ids, _scores(path, number, record, len(ids))
+            words = record.get("mention")
+            said = words if isinstance(words, str) else ""
+            yield number, place, ids, _scores(path, number, record, len(ids)), said
         elif listed := places.get(str(record.get("mention_id"))):
             # a world is a KB, and its lists stay in it
             keys = _named(path, number, record, ZESHEL_LIST)
-            yield number, listed, [EntityId(listed.docs, one) for one in keys], ()
+            yield number, listed, [EntityId(listed.docs, one) for one in keys], (), ""
 
 
 def _named(path: Path, number: int, record: Mapping[str, Any], name: str) -> list[str]:
@@ -329,8 +343,18 @@ def _scores(path: Path, number: int, record: Mapping[str, Any], count: int) -> S
     numbers = isinstance(scores, list | tuple) and all(
         type(one) in (int, float) and abs(one) <= float_info.max for one in scores
     )
-    if not numbers or (scores and len(scores) != count):
-        raise unreadable(path, f"line {number} has not a score for each candidate", HINT)
+    if not numbers:
+        raise unreadable(path, f"line {number} has scores that are no numbers", HINT)
+    if scores and len(scores) != count:
+        why = f"line {number} has {count} candidates and {len(scores)} scores"
+        raise unreadable(path, why, HINT)
+    if any(before < after for before, after in pairwise(scores)):
+        why = f"line {number}: candidates stand best first, and their scores rise"
+        raise unreadable(
+            path,
+            why,
+            "Order them by their scores, as `kglink candidates` does, or leave the scores out.",
+        )
     return scores
 
 
@@ -349,7 +373,10 @@ def kind_of(path: Path) -> Kind | None:
         return None
     if not isinstance(record, dict):
         return None
-    return "zeshel" if ZESHEL_LIST in record else "candidates" if "candidates" in record else None
+    if ZESHEL_LIST in record:
+        return "zeshel"
+    is_ranking = "candidates" in record or record.keys() >= set(Place._fields)
+    return "candidates" if is_ranking else None
 
 
 def _zeshel_places(path: Path, documents: Mapping[str, Sequence[Document]]) -> dict[str, Place]:

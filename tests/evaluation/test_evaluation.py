@@ -169,7 +169,10 @@ class Backwards:
 
     def rank(self, rankings: Sequence[Ranking]) -> list[Ranking]:
         self.asked += rankings
-        return [replace(one, candidates=one.candidates[::-1]) for one in rankings]
+        return [
+            replace(one, candidates=tuple(replace(c, score=-c.score) for c in one.candidates[::-1]))
+            for one in rankings
+        ]
 
 
 def test_a_reranker_orders_the_first_ten_of_each_pool() -> None:

@@ -20,6 +20,7 @@ from kglink.files.atomic import (
     LockedError,
     atomic_file,
     atomic_folder,
+    atomic_path,
     file_lock,
     is_locked,
     recover_folder,
@@ -66,6 +67,22 @@ def test_a_file_that_fails_half_way_leaves_the_old_one_and_nothing_else(tmp_path
         write_half()
     assert path.read_text() == "old"
     assert names_in(tmp_path) == ["facts.json"]
+
+
+def test_what_a_library_writes_for_its_user_alone_can_be_read_by_all(tmp_path: Path) -> None:
+    def write(path: Path) -> None:
+        private = path.with_name("private")
+        private.touch(mode=0o600)
+        private.replace(path)
+
+    with atomic_path(tmp_path / "file") as draft:
+        write(draft)
+    with atomic_folder(tmp_path / "folder") as draft:
+        write(draft / "file")
+    usual = tmp_path / "usual"
+    usual.touch()
+    modes = {path.stat().st_mode for path in (usual, tmp_path / "file", tmp_path / "folder/file")}
+    assert len(modes) == 1
 
 
 def test_the_mode_of_an_existing_file_is_kept_and_a_new_one_follows_the_umask(

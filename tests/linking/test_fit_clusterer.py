@@ -47,7 +47,10 @@ class Swaps:
             yield (
                 {"way": way},
                 [
-                    replace(one, candidates=one.candidates[::-1])
+                    replace(
+                        one,
+                        candidates=tuple(replace(c, score=-c.score) for c in one.candidates[::-1]),
+                    )
                     if one.mention.document in documents
                     else one
                     for one in rankings

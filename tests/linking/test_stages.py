@@ -207,6 +207,30 @@ def test_a_stage_that_loses_or_makes_candidates_is_named() -> None:
         def rank(self, rankings: Sequence[Ranking]) -> list[Ranking]:
             return []
 
+    class Answering:
+        def __init__(self, *scores: float, twice: bool = False) -> None:
+            self._scores, self._twice = scores, twice
+
+        def rank(self, rankings: Sequence[Ranking]) -> list[Ranking]:
+            return [self._ranked(one) for one in rankings]
+
+        def _ranked(self, one: Ranking) -> Ranking:
+            own = (*one.candidates, *one.candidates[: self._twice])
+            scored = zip(own, self._scores, strict=True)
+            return replace(one, candidates=tuple(replace(c, score=s) for c, s in scored))
+
+    class Swapping:
+        def rank(self, rankings: Sequence[Ranking]) -> list[Ranking]:
+            return list(rankings[::-1])
+
+    for broken, told in (
+        (Answering(float("nan"), 1.0), "are not all finite numbers"),
+        (Answering(1.0, 2.0), "are not best first"),
+        (Answering(2.0, 1.0, 1.0, twice=True), "other candidates came back"),
+        (Swapping(), "in another order"),
+    ):
+        with pytest.raises(PluginError, match=told):
+            Stage("acme/x", broken, 5).rank([ranking("a", 1, 2), ranking("b", 1, 2)])
     with pytest.raises(PluginError, match="acme/x: other candidates came back"):
         Stage("acme/x", Losing(), 5).rank([ranking("a", 1, 2)])
     with pytest.raises(PluginError, match="acme/x: 1 rankings were given, 0 came back"):

@@ -234,6 +234,15 @@ def test_a_model_that_would_be_searched_otherwise_than_trained_is_refused(
         load_recipe("default", {"model": model})
 
 
+def test_settings_go_with_the_plugin_that_they_are_for() -> None:
+    assert load_recipe("small").train.objective_settings
+    changed = load_recipe("small", {"train": {"objective": "bce"}})
+    assert changed.train.objective_settings == {}
+    changed = load_recipe("small", {"train": {"objective": "kglink/nce"}})
+    assert changed.train.objective_settings == load_recipe("small").train.objective_settings
+    assert not load_recipe("small", {"train": {"objective_settings": {}}}).train.objective_settings
+
+
 def test_changes_of_the_first_training_are_those_of_the_second() -> None:
     changes = {"train": {"epochs": 1, "learning_rate": 1e-4}, "again": {"learning_rate": 2e-4}}
     by_name = chosen_recipe("blink/zeshel-base-hard", changes)

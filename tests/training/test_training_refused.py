@@ -7,10 +7,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
-from kglink.errors import KglinkError, ModelError, TrainingError, UnknownNameError, UsageError
+from kglink.errors import (
+    KglinkError,
+    ModelError,
+    PluginError,
+    TrainingError,
+    UnknownNameError,
+    UsageError,
+)
 from kglink.plugins import load_registry
 from kglink.store import Store
 from kglink.training import Recipe
@@ -108,6 +116,26 @@ def test_too_little_memory_to_search_the_pool_gives_advice(
 
 def _hungry(*_: object, **__: object) -> Done:
     raise torch.OutOfMemoryError("CUDA out of memory")
+
+
+@pytest.mark.parametrize(
+    ("method", "answer", "told"),
+    [
+        ("samplers.mixed.MixedP.sample", np.zeros((1, 40), int), "of the shape"),
+        ("samplers.mixed.MixedP.sample", None, "gave object numbers"),
+        ("scorers.DualScorer.score", torch.zeros(3), "scorer DualScorer gave scores of the shape"),
+        ("scorers.DualScorer.score", None, "scorer DualScorer failed with AttributeError"),
+        ("objectives.Nce.loss", torch.zeros(2), "objective 'nce' gave a loss of the shape"),
+        ("objectives.Nce.loss", torch.zeros(()), "objective 'nce' gave a loss without a gradient"),
+        ("objectives.Nce.loss", 0.5, "objective 'nce' failed with AttributeError"),
+    ],
+)
+def test_a_broken_plugin_is_named(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, answer: Any, told: str
+) -> None:
+    monkeypatch.setattr(f"kglink_plugins.{method}", lambda *_: answer)
+    with pytest.raises(PluginError, match=told):
+        run(tmp_path / "run")
 
 
 def test_what_cannot_be_trained_is_said_in_words(
