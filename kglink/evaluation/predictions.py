@@ -68,6 +68,8 @@ def read_predictions(
         for name in text.ids:
             by_id.setdefault(name, []).append(text)
     documents = [one for one in records if isinstance(one, Document)]
+    if records and not documents:
+        raise unfit(label, "it holds no texts with mentions", "As `kglink link --format jsonl`.")
     named = {document.id: document for document in documents if document.id in by_id}
     found: dict[str, list[Document]] = {}
     for document in documents:
