@@ -53,23 +53,13 @@ def read_predictions(
     ``judged``, then in the others; a code that none of them has is an entity of no KB.
     """
     label = str(path)
-    with Source.open_path(path) as source, _without_advice_for_kbs():
-        name = registry.guess_kb(source.head).name
-        reader = registry.create("kb", name)
-        read = reader.read
-        if isinstance(reader, ReadsAnswers):
-            by_name = {id_: text.text for text in texts for id_ in text.ids}
-            read = partial(reader.answers, texts=by_name)
-        records = list(read_records(name, read, source, Problems("stop")))
+    documents = _documents(path, registry, texts)
     by_id: dict[str, list[AnnotatedText]] = {}
     by_text: dict[str, list[AnnotatedText]] = {}
     for text in texts:
         by_text.setdefault(_spaced(text.text), []).append(text)
         for name in text.ids:
             by_id.setdefault(name, []).append(text)
-    documents = [one for one in records if isinstance(one, Document)]
-    if records and not documents:
-        raise unfit(label, "it holds no texts with mentions", "As `kglink link --format jsonl`.")
     named = {document.id: document for document in documents if document.id in by_id}
     found: dict[str, list[Document]] = {}
     for document in documents:
@@ -95,6 +85,23 @@ def read_predictions(
                 own.setdefault((answer.start, answer.end), answer)
         answers.append([own[place] for place in sorted(own)])
     return answers
+
+
+def _documents(path: Path, registry: Registry, texts: Sequence[AnnotatedText]) -> list[Document]:
+    """The documents of a file, in any format that an adapter reads."""
+    with Source.open_path(path) as source, _without_advice_for_kbs():
+        name = registry.guess_kb(source.head).name
+        reader = registry.create("kb", name)
+        read = reader.read
+        if isinstance(reader, ReadsAnswers):
+            by_name = {id_: text.text for text in texts for id_ in text.ids}
+            read = partial(reader.answers, texts=by_name)
+        records = list(read_records(name, read, source, Problems("stop")))
+    documents = [one for one in records if isinstance(one, Document)]
+    if records and not documents:
+        hint = "Write them with their texts, as `kglink link --format jsonl` does."
+        raise unfit(str(path), "it holds no texts with mentions", hint)
+    return documents
 
 
 def unfit(label: str, why: str, hint: str = "") -> UsageError:

@@ -8,14 +8,12 @@ of brackets, and only in a text that has ``[[`` at all. ``]]`` outside a mark is
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from typing import NamedTuple
 
-from kglink.errors import RecordError, UsageError
+from kglink.errors import RecordError
 from kglink.records import Span
 
 _TOKEN = re.compile(r"(?P<slashes>(?<!\\)\\++)(?=[\[\]])|\[\[|\]\]|[\r\n]")
-_SLASHES_OR_BRACKET = re.compile(r"\\+|[\[\]]")
 _HINT = r"Write a mention as [[like this]] on one line, and brackets that are none as \[[."
 
 
@@ -24,29 +22,6 @@ def parse_marked(text: str) -> tuple[str, list[Span]]:
     if "[[" not in text:
         return text, []
     return _Parser(text).parse()
-
-
-def mark(text: str, spans: Sequence[Span]) -> str:
-    """The text with its spans marked: what `parse_marked` reads back as the same."""
-    if not spans and "[[" not in text:
-        return text
-    pieces: list[str] = []
-    place = 0
-    for span in spans:
-        where = f"span [{span.start}, {span.end})"
-        if not place <= span.start < span.end <= len(text):
-            raise UsageError(
-                f"{where} does not fit in a text of {len(text)} characters after position {place}",
-                hint="Give spans in reading order that neither overlap nor are empty.",
-            )
-        surface = text[span.start : span.end]
-        if not surface.strip() or "\n" in surface or "\r" in surface:
-            raise UsageError(f"{where} is blank or runs over a line break", hint=_HINT)
-        pieces += [_escaped(text[place : span.start], ahead="["), "[["]
-        pieces += [_escaped(text[span.start : span.end], ahead="]", inside=True), "]]"]
-        place = span.end
-    pieces.append(_escaped(text[place:], ahead=""))
-    return "".join(pieces)
 
 
 class _Open(NamedTuple):
@@ -108,17 +83,3 @@ class _Parser:
     def _error(self, message: str, place: int) -> RecordError:
         line = self._text.count("\n", 0, place) + 1
         return RecordError(message, where=f"character {place + 1} (line {line})", hint=_HINT)
-
-
-def _escaped(piece: str, ahead: str, *, inside: bool = False) -> str:
-    """Escape what `parse_marked` would take for a mark; ``ahead`` is the bracket that follows."""
-    whole = piece + ahead
-
-    def escape(found: re.Match[str]) -> str:
-        following = whole[found.end() : found.end() + 1]
-        if found[0].startswith("\\"):
-            return found[0] * 2 if following in {"[", "]"} else found[0]
-        mistaken = found[0] == following and (following == "[" or inside)
-        return f"\\{found[0]}" if mistaken else found[0]
-
-    return _SLASHES_OR_BRACKET.sub(escape, piece)

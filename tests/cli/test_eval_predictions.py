@@ -328,6 +328,7 @@ def twice(lines: list[str]) -> list[str]:
         ("answers.jsonl", lambda lines: "".join(lines).encode("utf-16-le"), "UTF-16"),
         ("answers.jsonl", lambda lines: "", "is empty"),
         ("answers.jsonl", lambda lines: "Ada Lovelace\n", "no KB adapter knows this format"),
+        ("answers.jsonl", lambda lines: '{"key": "1", "title": "heron"}\n', "it holds no texts"),
         ("answers.nif", lambda lines: "".join(lines)[:-30], "is not valid Turtle"),
         ("answers.nif", lambda lines: lines[:4], "no context in"),
         ("answers.nif", lambda lines: "".join(lines).encode("utf-16-le"), "UTF-16"),
