@@ -328,7 +328,6 @@ def twice(lines: list[str]) -> list[str]:
         ("answers.jsonl", lambda lines: "".join(lines).encode("utf-16-le"), "UTF-16"),
         ("answers.jsonl", lambda lines: "", "is empty"),
         ("answers.jsonl", lambda lines: "Ada Lovelace\n", "no KB adapter knows this format"),
-        ("answers.jsonl", lambda lines: '{"key": "1", "title": "heron"}\n', "it holds no texts"),
         ("answers.nif", lambda lines: "".join(lines)[:-30], "is not valid Turtle"),
         ("answers.nif", lambda lines: lines[:4], "no context in"),
         ("answers.nif", lambda lines: "".join(lines).encode("utf-16-le"), "UTF-16"),
@@ -369,6 +368,14 @@ def test_a_file_that_is_wrong_gives_no_figure(
     ran = kglink(*EVAL, "--predictions", path, code=1 if told in UNREADABLE else 2)
     assert told in ran.err
     assert ran.out == ""
+
+
+def test_a_table_of_entities_is_no_file_of_predictions(
+    kglink: Kglink, demo: Path, tmp_path: Path
+) -> None:
+    table = tmp_path / "table.csv"
+    table.write_text("id,title\n1,heron\n")
+    assert "it holds no texts" in kglink(*EVAL, "--predictions", table, code=2).err
 
 
 @pytest.mark.parametrize(
