@@ -28,6 +28,8 @@ import difflib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
+#: How to mend a missing right.
+RIGHTS = "Check the rights of file and folder, and whether their disk may be written."
 #: A list of what exists helps only while it can be read at a glance.
 MOST_NAMES = 20
 #: What libraries say where Python would raise a MemoryError.

@@ -135,6 +135,15 @@ class SpaceFolder:
                 problems.append(error.message)
         return problems
 
+    def unreadable(self) -> list[Path]:
+        """The files and folders of the space, less drafts, that this user may not read."""
+        return [
+            path
+            for folder, folders, files in os.walk(self.path)
+            for path in (Path(folder, name) for name in sorted([*folders, *files]))
+            if not path.name.startswith(".") and not os.access(path, os.R_OK)
+        ]
+
     @contextlib.contextmanager
     def writing(self, replaces: Collection[str] = ()) -> Iterator[None]:
         """Be the only writer of the space; what cannot be written becomes a `SpaceError`.

@@ -24,7 +24,7 @@ from sqlalchemy.engine import URL, Connection
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.sql.dml import Insert
 
-from kglink.errors import StoreError, UsageError
+from kglink.errors import RIGHTS, StoreError, UsageError
 from kglink.files.atomic import LockedError, file_lock
 
 BUSY_SECONDS = 30.0
@@ -279,7 +279,6 @@ class SQLite(Backend):
         return StoreError(f"the store {self.where} {what}", hint=hint)
 
 
-RIGHTS = "Check the rights of file and folder, and whether their disk may be written."
 _AFTER_FULL = (
     "Make room on that disk and run the same command again: all batches written so far are kept."
 )

@@ -222,6 +222,11 @@ def _space_checks(opened: Opened) -> Iterator[Check]:
     root = opened.folder / SPACES_FOLDER
     for name in space_names(root):
         folder = SpaceFolder(root, name)
+        if denied := folder.unreadable():
+            for path in denied:
+                fix = "Check the rights of file and folder."
+                yield Check("space", "bad", f"{name}: {path} may not be read", fix)
+            continue
         damage = folder.damage()
         for file in damage:
             hint = "Run `kglink build`; if that does not help, `kglink build --fresh`."
@@ -239,7 +244,9 @@ def _space_checks(opened: Opened) -> Iterator[Check]:
                 )
                 yield Check("space", "note", f"{name}: not in the store: {gone}", fix)
             yield from _model_checks(opened, folder)
-    if not opened.joint_space.is_current() and any(info.entities for info in opened.store.kbs()):
+    space = opened.joint_space
+    is_known = space.folder.unreadable() or space.is_current()
+    if not is_known and any(info.entities for info in opened.store.kbs()):
         name = opened.settings.space.name
         yield Check("space", "note", f"{name} is older than the store", "Run `kglink build`.")
 
