@@ -25,6 +25,7 @@ RunWarning                  a warning, no error: a training run that cannot be r
 from __future__ import annotations
 
 import difflib
+import errno
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
@@ -114,6 +115,18 @@ def errors_of(plugin: str) -> Iterator[None]:
             raise
         hint = "This is a mistake of the plugin: --debug shows where."
         raise PluginError(f"{plugin} failed with {reason_of(error)}", hint=hint) from error
+
+
+@contextmanager
+def told_rights(what: str, kind: type[KglinkError] = KglinkError) -> Iterator[None]:
+    """A missing right becomes an error which says that ``what`` may not be written."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise
+        where = f"{error.filename}: " if error.filename else ""
+        raise kind(f"{what} may not be written: {where}{error.strerror}", hint=RIGHTS) from error
 
 
 class SourceError(KglinkError):

@@ -11,7 +11,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from kglink.errors import KBBusyError, UnknownNameError, UsageError
+from kglink.errors import KBBusyError, UnknownNameError, UsageError, told_rights
 from kglink.evaluation.annotated import annotation_of, merged_texts, nil_places, with_nil
 from kglink.evaluation.retrieval import check_annotated, check_documents
 from kglink.files.atomic import file_lock
@@ -395,7 +395,8 @@ def learn_corrections(opened: Opened) -> None:
 def _changing(opened: Opened) -> Iterator[None]:
     """Nobody else corrects meanwhile, in this process or another; linkers go on."""
     busy = KBBusyError("another correction is being learnt", hint="Try again.")
-    with file_lock(opened.folder / ".corrections.lock", busy, wait=_WAIT_S):
+    lock = opened.folder / ".corrections.lock"
+    with told_rights(f"workspace {opened.folder}"), file_lock(lock, busy, wait=_WAIT_S):
         yield
 
 

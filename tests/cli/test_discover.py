@@ -16,9 +16,10 @@ from kglink.linking.discovery import Discovery
 from kglink.text.fold import fold
 from kglink.workspace import Workspace
 from kglink.workspace.discover import Promoted
-from kglink.workspace.discoveries import names_of_discoveries
+from kglink.workspace.discoveries import changing, names_of_discoveries
 from kglink.workspace.folder import PROMOTED
 from review_support import Terminal
+from rights import as_a_plain_user
 
 LETTERS = ROOT / "docs" / "examples" / "harbour-letters"
 TITLES = {"Alwyn Teague", "Carrick Roads Passage Company", "Dr Ottilie Pemberthy"}
@@ -313,3 +314,13 @@ def test_what_an_earlier_version_found_is_still_read(world: Path) -> None:
         assert (known.title, known.examples[0].surface) == ("Zorbanek", "Zorbanek")
         (document,) = workspace.link("Zorbanek spoke.")
     assert document.id
+
+
+def test_a_workspace_that_may_not_be_written_is_told(tmp_path: Path) -> None:
+    with changing(tmp_path):
+        pass
+    (lock,) = tmp_path.iterdir()
+    lock.chmod(0o400)
+    with pytest.raises(KglinkError, match=f"workspace {tmp_path} may not be written: ") as caught:
+        as_a_plain_user(lambda: changing(tmp_path).__enter__())
+    assert "Check the rights of file and folder" in caught.value.hint
