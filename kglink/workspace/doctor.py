@@ -25,9 +25,9 @@ from kglink.models.opening import MINILM_NAMES
 from kglink.plugins import Plugin, load_registry
 from kglink.processor import cpu_flags
 from kglink.space.folder import SpaceFolder, space_names
+from kglink.store.kbs import IN_MEMORY
 from kglink.workspace.folder import SCRATCH_FOLDER, SPACES_FOLDER, find_workspace, folder_size
 from kglink.workspace.joint_space import encoder_of, own_encoder
-from kglink.workspace.kbs import IN_MEMORY
 from kglink.workspace.opened import Opened
 from kglink.workspace.trust import asks_of, trust_command
 
