@@ -25,7 +25,7 @@ from kglink.linking.fit_clusterer import (
     write_choice,
 )
 from kglink.linking.pipeline import BATCH_MENTIONS, Linker
-from kglink.linking.scoring import Scoring
+from kglink.linking.scoring import Scoring, keeping
 from kglink.plugins import Detector
 from kglink.records import CORRECTIONS, Document, EntityId, Mention, OnProgress, Progress, Ranking
 from kglink.store.memory import Places, Unmarked
@@ -196,6 +196,8 @@ def fit_clusterer(
     documents = judged_documents(opened, names, split)
     setup = replace(opened.link_setup(), link=without_auto(opened.settings.link))
     space, link = setup.space, setup.link
+    with keeping(space.folder.path):
+        pass  # what may not be written is told before the work
     alone = setup.changed(clusterer="")
     clustered = setup.changed(clusterer=link.clusterer or CLUSTERER)
     search = setup.search()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from kglink.linking.discovery import Discovery
 from kglink.text.fold import fold
 from kglink.workspace import Workspace
 from kglink.workspace.discover import Promoted
-from kglink.workspace.discoveries import changing, names_of_discoveries
+from kglink.workspace.discoveries import names_of_discoveries
 from kglink.workspace.folder import PROMOTED
 from review_support import Terminal
 from rights import as_a_plain_user
@@ -316,11 +317,17 @@ def test_what_an_earlier_version_found_is_still_read(world: Path) -> None:
     assert document.id
 
 
-def test_a_workspace_that_may_not_be_written_is_told(tmp_path: Path) -> None:
-    with changing(tmp_path):
-        pass
-    (lock,) = tmp_path.iterdir()
+def test_a_workspace_that_may_not_be_written_is_told_before_texts_are_read(world: Path) -> None:
+    def texts() -> Iterator[str]:
+        pytest.fail("a text was read")
+        yield ""
+
+    def discover() -> None:
+        with Workspace.open(world) as workspace:
+            workspace.discover(texts())
+
+    (lock,) = world.glob(".discover*.lock")
     lock.chmod(0o400)
-    with pytest.raises(KglinkError, match=f"workspace {tmp_path} may not be written: ") as caught:
-        as_a_plain_user(lambda: changing(tmp_path).__enter__())
+    with pytest.raises(KglinkError, match=f"workspace {world} may not be written: ") as caught:
+        as_a_plain_user(discover)
     assert "Check the rights of file and folder" in caught.value.hint
