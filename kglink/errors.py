@@ -25,9 +25,12 @@ RunWarning                  a warning, no error: a training run that cannot be r
 from __future__ import annotations
 
 import difflib
+import errno
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
+#: How to mend a missing right.
+RIGHTS = "Check the rights of file and folder, and whether their disk may be written."
 #: A list of what exists helps only while it can be read at a glance.
 MOST_NAMES = 20
 #: What libraries say where Python would raise a MemoryError.
@@ -112,6 +115,18 @@ def errors_of(plugin: str) -> Iterator[None]:
             raise
         hint = "This is a mistake of the plugin: --debug shows where."
         raise PluginError(f"{plugin} failed with {reason_of(error)}", hint=hint) from error
+
+
+@contextmanager
+def told_rights(what: str, kind: type[KglinkError] = KglinkError) -> Iterator[None]:
+    """A missing right becomes an error which says that ``what`` may not be written."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise
+        where = f"{error.filename}: " if error.filename else ""
+        raise kind(f"{what} may not be written: {where}{error.strerror}", hint=RIGHTS) from error
 
 
 class SourceError(KglinkError):

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from kglink.errors import UsageError
-from kglink.files.atomic import file_lock, replace_file
+from kglink.files.atomic import file_lock, hidden_beside, replace_file
 from kglink.files.digest import bytes_digest, text_digest
 from kglink.records import LinkedDocument, TextInput
 from kglink.workspace.outputs import (
@@ -110,8 +110,7 @@ def reserved(workspace: Workspace, output: Path | None, sources: Sequence[str]) 
     target = output.resolve()
     with ExitStack() as held:
         try:
-            lock = target.with_name(f".{target.name}.lock")
-            held.enter_context(file_lock(lock, busy, remove=True))
+            held.enter_context(file_lock(hidden_beside(target, "lock"), busy, remove=True))
         except OSError as error:
             raise cannot_write(output, error) from error
         yield
@@ -201,7 +200,7 @@ def opened_draft(
     """The hidden file in which the same run keeps what it has done before its output is whole."""
     target = output.resolve()  # A link is written through: the file that it names is replaced.
     fingerprint = text_digest(json.dumps(made_by, sort_keys=True, default=str), size=8)
-    draft = target.with_name(f".{target.name}.{fingerprint}.partial")
+    draft = hidden_beside(target, f"{fingerprint}.partial")
     try:
         raw = _our_own(draft)
     except OSError as error:
@@ -218,7 +217,8 @@ def opened_draft(
 def remove_drafts(output: Path) -> None:
     """Remove all drafts: nobody can want those of other settings or texts beside the output."""
     target = output.resolve()
-    for stale in target.parent.glob(f".{glob.escape(target.name)}.{'[0-9a-f]' * 16}.partial"):
+    start = glob.escape(hidden_beside(target, "").name)
+    for stale in target.parent.glob(f"{start}{'[0-9a-f]' * 16}.partial"):
         stale.unlink()
 
 

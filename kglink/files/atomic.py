@@ -13,6 +13,7 @@ import contextlib
 import ctypes
 import errno
 import fcntl
+import hashlib
 import os
 import re
 import secrets
@@ -84,8 +85,18 @@ def _acquired(path: Path, deadline: float, busy: Exception) -> int:
 
 
 _DRAFT = re.compile(r"\..*\.kglink-[0-9a-f]{8}", re.DOTALL)
+#: File systems take 255 bytes, of which endings of ours need some.
 _LONGEST_NAME = 200
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
+
+
+def hidden_beside(path: Path, ending: str) -> Path:
+    """A hidden file beside ``path``, named after it; of a long name it has the start and a hash."""
+    name = path.name
+    if len(whole := os.fsencode(name)) > _LONGEST_NAME:
+        start = whole[:_LONGEST_NAME].decode(errors="ignore")
+        name = f"{start}.{hashlib.blake2b(whole, digest_size=4).hexdigest()}"
+    return path.with_name(f".{name}.{ending}")
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
@@ -264,8 +275,7 @@ def _new_draft(path: Path, *, is_folder: bool) -> tuple[Path, int]:
 
 
 def _draft_name(path: Path) -> Path:
-    name = os.fsencode(path.name)[:_LONGEST_NAME].decode(errors="ignore")
-    return path.with_name(f".{name}.kglink-{secrets.token_hex(4)}")
+    return hidden_beside(path, f"kglink-{secrets.token_hex(4)}")
 
 
 def _remove(path: Path) -> None:
@@ -277,7 +287,7 @@ def _remove(path: Path) -> None:
 
 def _kept(path: Path) -> Path:
     """Where the old folder stands between the two renames that replace it."""
-    return path.with_name(f".{path.name}.kept")
+    return hidden_beside(path, "kept")
 
 
 def exchanged(left: Path, right: Path) -> bool:

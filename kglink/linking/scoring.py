@@ -7,14 +7,15 @@ The score of a candidate is the weighted sum of its evidence (`kglink.linking.ki
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from kglink.errors import DamagedFileError, NewerFileError, SpaceError
+from kglink.errors import DamagedFileError, NewerFileError, SpaceError, told_rights
 from kglink.files.atomic import file_lock, write_atomically
 from kglink.files.manifest import ManifestPart, read_manifest
 from kglink.linking.kinds import RETRIEVED, EvidenceKind, Weights
@@ -207,12 +208,20 @@ def _unreadable(path: Path, error: Exception, default: str) -> SpaceError:
     return SpaceError(f"{path}: is not what kglink writes ({error})", hint=f"Delete it: {default}.")
 
 
+@contextmanager
+def keeping(folder: Path) -> Iterator[None]:
+    """Nobody else keeps a scoring in a folder meanwhile; an error where it may not be written."""
+    lock = folder / f".{SCORING_FILE}.lock"
+    with told_rights(f"folder {folder}", SpaceError), file_lock(lock, wait=_WAIT_S, remove=True):
+        yield
+
+
 def write_scoring(
     folder: Path, fingerprint: str, scoring: Scoring, check: Callable[[], None] = lambda: None
 ) -> None:
     """Keep the scoring of a space for its model, unless ``check`` raises; nobody writes between."""
     kept = _Kept(fingerprint=fingerprint, scoring=asdict(scoring))
-    with file_lock(folder / f".{SCORING_FILE}.lock", wait=_WAIT_S, remove=True):
+    with keeping(folder):
         check()
         write_atomically(folder / SCORING_FILE, kept.model_dump_json(indent=1) + "\n")
 

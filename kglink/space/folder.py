@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import re
 import shutil
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
-from kglink.errors import DamagedSpaceError, SpaceBusyError, SpaceError
+from kglink.errors import DamagedSpaceError, SpaceBusyError, SpaceError, told_rights
 from kglink.files.atomic import atomic_folder, file_lock, sweep_drafts, write_atomically
 from kglink.files.manifest import FileInfo, damaged_files, still_known
 from kglink.models.source import ModelInfo
@@ -135,6 +134,15 @@ class SpaceFolder:
                 problems.append(error.message)
         return problems
 
+    def unreadable(self) -> list[Path]:
+        """The files and folders of the space, less drafts, that this user may not read."""
+        return [
+            path
+            for folder, folders, files in os.walk(self.path)
+            for path in (Path(folder, name) for name in sorted([*folders, *files]))
+            if not path.name.startswith(".") and not os.access(path, os.R_OK)
+        ]
+
     @contextlib.contextmanager
     def writing(self, replaces: Collection[str] = ()) -> Iterator[None]:
         """Be the only writer of the space; what cannot be written becomes a `SpaceError`.
@@ -146,28 +154,25 @@ class SpaceFolder:
             hint="Wait until it is done, or use another space: `--space NAME`, or space.name.",
         )
         try:
-            self.segments.mkdir(parents=True, exist_ok=True)
-            self.versions.mkdir(parents=True, exist_ok=True)
-            with file_lock(self.path / "lock", busy):
-                for folder in (self.path, self.segments, self.versions):
-                    sweep_drafts(folder)
-                if replaces and self.model_published() not in ("", *replaces):
-                    raise SpaceError(
-                        f"space {self.name!r} got another model just before it was built",
-                        hint="Run the same command again.",
-                    )
-                yield
+            with told_rights(f"space {self.name!r}", SpaceError):
+                self.segments.mkdir(parents=True, exist_ok=True)
+                self.versions.mkdir(parents=True, exist_ok=True)
+                with file_lock(self.path / "lock", busy):
+                    for folder in (self.path, self.segments, self.versions):
+                        sweep_drafts(folder)
+                    if replaces and self.model_published() not in ("", *replaces):
+                        raise SpaceError(
+                            f"space {self.name!r} got another model just before it was built",
+                            hint="Run the same command again.",
+                        )
+                    yield
         except OSError as error:
-            mend = (
-                "Work in a copy that lies on another disk"
-                if error.errno == errno.EROFS
-                else "If the disk is full, free some of it; if something else lies there, move it "
-                "away. Then run the same command again: it goes on where it stopped"
-            )
             raise SpaceError(
                 f"cannot write space {self.name!r}: {error.filename or self.path}: "
                 f"{error.strerror or error}",
-                hint=f"{mend}. The published version is as it was.",
+                hint="If the disk is full, free some of it; if something else lies there, move it "
+                "away. Then run the same command again: it goes on where it stopped. The "
+                "published version is as it was.",
             ) from error
 
     @contextlib.contextmanager

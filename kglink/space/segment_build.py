@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from kglink.errors import DamagedFileError
-from kglink.files.atomic import atomic_folder, replace_folder, write_atomically
+from kglink.files.atomic import atomic_folder, replace_folder, sweep_drafts, write_atomically
 from kglink.files.manifest import check_files, note_checked
 from kglink.files.tables import StringTable
 from kglink.records import OnProgress, Progress
@@ -57,6 +57,7 @@ def build_segment(
         shutil.rmtree(draft)
     _made(plan, root, lambda: _fill(draft, plan, encoder, previous, fresh, progress, encode_blocks))
     shutil.rmtree(draft / READ, ignore_errors=True)
+    sweep_drafts(draft)  # of an earlier run that was killed
     final = root / plan.folder_name
     replace_folder(draft, final)  # Readers keep what they have mapped.
     return final

@@ -6,13 +6,14 @@ Nothing outside this file names either of them.
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
 import re
 import sqlite3
 import tempfile
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -24,7 +25,7 @@ from sqlalchemy.engine import URL, Connection
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.sql.dml import Insert
 
-from kglink.errors import StoreError, UsageError
+from kglink.errors import RIGHTS, StoreError, UsageError
 from kglink.files.atomic import LockedError, file_lock
 
 BUSY_SECONDS = 30.0
@@ -75,6 +76,9 @@ class Backend(ABC):
 
         The operating system or server lets go of it when the holder dies, however it dies.
         """
+
+    def drop_locks(self, kbs: Collection[str]) -> None:  # noqa: B027 - a server's leave nothing
+        """Remove what killed holders of other names than ``kbs`` have left."""
 
     def run(self, connection: Connection, sql: str, rows: Sequence[tuple[Any, ...]]) -> None:
         """Run a statement for many rows of plain values."""
@@ -242,6 +246,14 @@ class SQLite(Backend):
                 ) from error
             yield True
 
+    def drop_locks(self, kbs: Collection[str]) -> None:
+        """Remove the files that nobody holds; who takes one meanwhile makes it anew."""
+        start = f"{self.path.name}."
+        for path in self.path.parent.glob(f"{glob.escape(start)}*.lock"):
+            if path.name.removeprefix(start).removesuffix(".lock") not in kbs:
+                with contextlib.suppress(LockedError, OSError), file_lock(path, remove=True):
+                    pass
+
     def settle(self, connection: Connection) -> None:
         """Sample each index; a full count would read the whole file."""
         connection.exec_driver_sql("PRAGMA analysis_limit = 1000")
@@ -281,7 +293,6 @@ class SQLite(Backend):
         return StoreError(f"the store {self.where} {what}", hint=hint)
 
 
-RIGHTS = "Check the rights of file and folder, and whether their disk may be written."
 _AFTER_FULL = (
     "Make room on that disk and run the same command again: what was written before is kept."
 )

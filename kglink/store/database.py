@@ -28,9 +28,9 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.sql.dml import UpdateBase
 
-from kglink.errors import StoreError, UsageError
+from kglink.errors import RIGHTS, StoreError, UsageError
 from kglink.records import EntityId
-from kglink.store.backends import RESTORE, RIGHTS, backend_for
+from kglink.store.backends import RESTORE, backend_for
 from kglink.store.migrations import upgrade
 from kglink.store.schema import (
     SCHEMA_VERSION,

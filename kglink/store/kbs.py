@@ -35,6 +35,8 @@ from kglink.store.schema import (
 )
 from kglink.store.values import KBInfo, Totals, json_of
 
+#: The adapter of records that no adapter has read: a program gave them, or `kglink promote`.
+IN_MEMORY = "memory"
 #: The columns that say how much a KB holds.
 _TOTALS = tuple(one.name for one in dataclasses.fields(Totals))
 
@@ -110,8 +112,8 @@ def kb_id(connection: Connection, name: str) -> int:
         query = select(kbs.c.id).where(kbs.c.name == name, kbs.c.removing == 0)
         if connection.scalar(query) is not None:
             raise StoreError(
-                f"KB {name!r} is not complete: its first add-kb has not come to its end",
-                hint="Run kglink add-kb for it again; it goes on where it stopped.",
+                f"KB {name!r} is not complete: its first add-kb is still running, or was stopped",
+                hint="Wait for it; if none is running, run it again: it goes on where it stopped.",
             )
         raise UnknownNameError("KB", name, ids)
     return ids[name]
@@ -203,23 +205,31 @@ def highest_id(connection: Connection, kb_id: int, table: Table = entities) -> i
 def find_problems(db: Database) -> list[str]:
     """All that is broken or unfinished and not at work; an empty list for a healthy store."""
     query = (
-        select(kbs.c.name, kbs.c.removing, kbs.c.revision, ingests.c.read, ingests.c.started_at)
+        select(
+            kbs.c.name,
+            kbs.c.adapter,
+            kbs.c.removing,
+            kbs.c.revision,
+            ingests.c.read,
+            ingests.c.started_at,
+        )
         .join_from(kbs, ingests, ingests.c.kb_id == kbs.c.id, isouter=True)
         .order_by(kbs.c.id)
     )
     found: list[str] = []
     try:
         found += db.problems()
-        for name, removing, revision, read, started_at in db.rows(query):
+        for name, adapter, removing, revision, read, started_at in db.rows(query):
+            again = "run it again"
+            if adapter == IN_MEMORY:
+                again = "run again what made it, such as kglink promote"
             if removing:
                 text = f"KB {name!r}: its removal stopped half-way; run kglink kbs remove again"
             elif read is not None:
-                text = (
-                    f"KB {name!r}: add-kb of {started_at} stopped after {read:,} records; "
-                    "run it again to go on"
-                )
+                what = f"add-kb of {started_at} stopped after {read:,} records"
+                text = f"KB {name!r}: {what}; {again} to go on"
             elif not revision:
-                text = f"KB {name!r}: its first add-kb stopped; run it again"
+                text = f"KB {name!r}: its first add-kb stopped; {again}"
             else:
                 continue
             with db.exclusive(name) as idle:

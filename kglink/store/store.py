@@ -169,6 +169,7 @@ class Store(OverlapTable, VerdictTable, MemoryTable):
                     f"KB {name!r} is being changed by {holders[0]}",
                     hint="Wait until it is done, or stop that process and run this again.",
                 )
+            self._db.backend.drop_locks([row[0] for row in self._db.rows(select(kbs.c.name))])
             yield
 
     # ---------------------------------------------------------------- entities and documents

@@ -75,6 +75,8 @@ def discover(
     """
     if not 0 <= least <= 1:
         raise UsageError(f"least = {least}: a probability is from 0 to 1")
+    with changing(opened.folder):
+        pass  # what may not be written is told before the work
     detector = opened.settings.link.detector
     searching = opened
     if detector == ("auto",):

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
 from pydantic import TypeAdapter
 
-from kglink.errors import DamagedFileError, KglinkError, NewerFileError, UsageError
+from kglink.errors import (
+    DamagedFileError,
+    KglinkError,
+    NewerFileError,
+    UsageError,
+    told_rights,
+)
 from kglink.files.atomic import file_lock, write_atomically
 from kglink.files.manifest import ManifestPart, read_manifest
 from kglink.linking.discovery import Discovery
@@ -44,10 +50,13 @@ class KeptDiscoveries(ManifestPart):
     """The names that `promote` gave to entities which KBs had already."""
 
 
-def changing(folder: Path) -> AbstractContextManager[None]:
+@contextmanager
+def changing(folder: Path) -> Iterator[None]:
     """Nobody else changes what was discovered meanwhile."""
     busy = UsageError("another process is changing what was discovered", hint="Try again.")
-    return file_lock(folder / f".{DISCOVERIES_FILE}.lock", busy, wait=_WAIT_S)
+    lock = folder / f".{DISCOVERIES_FILE}.lock"
+    with told_rights(f"workspace {folder}"), file_lock(lock, busy, wait=_WAIT_S):
+        yield
 
 
 def read_discoveries(folder: Path) -> KeptDiscoveries:

@@ -25,9 +25,9 @@ from kglink.models.opening import MINILM_NAMES
 from kglink.plugins import Plugin, load_registry
 from kglink.processor import cpu_flags
 from kglink.space.folder import SpaceFolder, space_names
+from kglink.store.kbs import IN_MEMORY
 from kglink.workspace.folder import SCRATCH_FOLDER, SPACES_FOLDER, find_workspace, folder_size
 from kglink.workspace.joint_space import encoder_of, own_encoder
-from kglink.workspace.kbs import IN_MEMORY
 from kglink.workspace.opened import Opened
 from kglink.workspace.trust import asks_of, trust_command
 
@@ -222,6 +222,11 @@ def _space_checks(opened: Opened) -> Iterator[Check]:
     root = opened.folder / SPACES_FOLDER
     for name in space_names(root):
         folder = SpaceFolder(root, name)
+        if denied := folder.unreadable():
+            for path in denied:
+                fix = "Check the rights of file and folder."
+                yield Check("space", "bad", f"{name}: {path} may not be read", fix)
+            continue
         damage = folder.damage()
         for file in damage:
             hint = "Run `kglink build`; if that does not help, `kglink build --fresh`."
@@ -239,7 +244,9 @@ def _space_checks(opened: Opened) -> Iterator[Check]:
                 )
                 yield Check("space", "note", f"{name}: not in the store: {gone}", fix)
             yield from _model_checks(opened, folder)
-    if not opened.joint_space.is_current() and any(info.entities for info in opened.store.kbs()):
+    space = opened.joint_space
+    is_known = space.folder.unreadable() or space.is_current()
+    if not is_known and any(info.entities for info in opened.store.kbs()):
         name = opened.settings.space.name
         yield Check("space", "note", f"{name} is older than the store", "Run `kglink build`.")
 

@@ -18,13 +18,11 @@ from kglink.shown import ShownList
 from kglink.sources import OnNote, Problems, Source, read_records
 from kglink.sources.reading import MADE_OF, malformed
 from kglink.store import IngestJob, IngestSummary, KBInfo, Resolve
+from kglink.store.kbs import IN_MEMORY
 from kglink.workspace.folder import SCRATCH_FOLDER, check_known, named
 from kglink.workspace.kept_options import SPLITS, RandomSplit, how_to_read
 from kglink.workspace.opened import Opened
 from kglink.workspace.outputs import opened_output
-
-#: What `AddedKB.adapter` says of records that no adapter has read.
-IN_MEMORY = "memory"
 
 
 @dataclass(frozen=True, slots=True)

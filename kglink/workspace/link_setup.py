@@ -26,6 +26,7 @@ from kglink.linking.sameness import Counterparts
 from kglink.linking.scoring import (
     SCORING_FILE,
     Scoring,
+    keeping,
     read_scoring,
     write_scoring,
 )
@@ -191,7 +192,13 @@ class LinkSetup:
         from kglink.linking.fit import fit_rankings, judged_rankings
         from kglink.linking.fit_judge import fit_judge
 
-        space, unfitted, known = self.space, self.changed(found_by="all"), list(documents)
+        space = self.space
+        place = space.folder.path
+        if self.link.rerank_top:
+            place = self.reranker or space.folder.reranker
+        with keeping(place):
+            pass  # what may not be written is told before the work
+        unfitted, known = self.changed(found_by="all"), list(documents)
         search = unfitted.search(scoring="default")
         rankings = judged_rankings(search, known, space.kbs(), self.store.memory_without, progress)
         scoring = fit_rankings(rankings, search.scoring)
@@ -218,10 +225,7 @@ class LinkSetup:
                     hint="Run the same command again: it fits the new model.",
                 )
 
-        own = self.reranker or space.folder.reranker
-        write_scoring(
-            own if self.link.rerank_top else space.folder.path, fingerprint, scoring, check
-        )
+        write_scoring(place, fingerprint, scoring, check)
         return Fitted(scoring, rankings, search.scoring)
 
 

@@ -11,7 +11,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from kglink.errors import KBBusyError, UnknownNameError, UsageError
+from kglink.errors import KBBusyError, UnknownNameError, UsageError, told_rights
 from kglink.evaluation.annotated import annotation_of, merged_texts, nil_places, with_nil
 from kglink.evaluation.retrieval import check_annotated, check_documents
 from kglink.files.atomic import file_lock
@@ -25,7 +25,7 @@ from kglink.linking.fit_clusterer import (
     write_choice,
 )
 from kglink.linking.pipeline import BATCH_MENTIONS, Linker
-from kglink.linking.scoring import Scoring
+from kglink.linking.scoring import Scoring, keeping
 from kglink.plugins import Detector
 from kglink.records import CORRECTIONS, Document, EntityId, Mention, OnProgress, Progress, Ranking
 from kglink.store.memory import Places, Unmarked
@@ -196,6 +196,8 @@ def fit_clusterer(
     documents = judged_documents(opened, names, split)
     setup = replace(opened.link_setup(), link=without_auto(opened.settings.link))
     space, link = setup.space, setup.link
+    with keeping(space.folder.path):
+        pass  # what may not be written is told before the work
     alone = setup.changed(clusterer="")
     clustered = setup.changed(clusterer=link.clusterer or CLUSTERER)
     search = setup.search()
@@ -395,7 +397,8 @@ def learn_corrections(opened: Opened) -> None:
 def _changing(opened: Opened) -> Iterator[None]:
     """Nobody else corrects meanwhile, in this process or another; linkers go on."""
     busy = KBBusyError("another correction is being learnt", hint="Try again.")
-    with file_lock(opened.folder / ".corrections.lock", busy, wait=_WAIT_S):
+    lock = opened.folder / ".corrections.lock"
+    with told_rights(f"workspace {opened.folder}"), file_lock(lock, busy, wait=_WAIT_S):
         yield
 
 

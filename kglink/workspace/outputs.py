@@ -134,10 +134,10 @@ def naming_full_disk(path: Path) -> Iterator[None]:
 
 def cannot_write(path: Path, error: Exception) -> UsageError:
     """The error of a file that cannot be written; it names that file, not its hidden draft."""
-    return UsageError(
-        f"cannot write {path}: {getattr(error, 'strerror', '') or error}",
-        hint="Name a file in a folder that exists and may be written, on a disk with room.",
-    )
+    hint = "Name a file in a folder that exists and may be written, on a disk with room."
+    if getattr(error, "errno", 0) == errno.ENAMETOOLONG:
+        hint = "Give the file a shorter name: most disks take 255 bytes."
+    return UsageError(f"cannot write {path}: {getattr(error, 'strerror', '') or error}", hint=hint)
 
 
 def _is_owned(opened: Opened, target: Path) -> bool:

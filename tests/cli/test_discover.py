@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from kglink.workspace.discover import Promoted
 from kglink.workspace.discoveries import names_of_discoveries
 from kglink.workspace.folder import PROMOTED
 from review_support import Terminal
+from rights import as_a_plain_user
 
 LETTERS = ROOT / "docs" / "examples" / "harbour-letters"
 TITLES = {"Alwyn Teague", "Carrick Roads Passage Company", "Dr Ottilie Pemberthy"}
@@ -313,3 +315,19 @@ def test_what_an_earlier_version_found_is_still_read(world: Path) -> None:
         assert (known.title, known.examples[0].surface) == ("Zorbanek", "Zorbanek")
         (document,) = workspace.link("Zorbanek spoke.")
     assert document.id
+
+
+def test_a_workspace_that_may_not_be_written_is_told_before_texts_are_read(world: Path) -> None:
+    def texts() -> Iterator[str]:
+        pytest.fail("a text was read")
+        yield ""
+
+    def discover() -> None:
+        with Workspace.open(world) as workspace:
+            workspace.discover(texts())
+
+    (lock,) = world.glob(".discover*.lock")
+    lock.chmod(0o400)
+    with pytest.raises(KglinkError, match=f"workspace {world} may not be written: ") as caught:
+        as_a_plain_user(discover)
+    assert "Check the rights of file and folder" in caught.value.hint

@@ -12,8 +12,9 @@ import pytest
 from conftest import Kglink
 from rich.filesize import decimal
 
-from kglink.workspace.doctor import _ago
+from kglink.workspace.doctor import _ago, _workspace_checks
 from mediawiki_dumps import export, page
+from rights import as_a_plain_user
 
 
 def scratch_checks(kglink: Kglink, folder: Path, code: int = 0) -> list[dict[str, str]]:
@@ -100,3 +101,15 @@ def test_a_file_in_the_place_of_a_folder_is_told_beside_the_rest(
     told = kglink("-w", folder, "doctor", code=1).out
     assert "python" in told
     assert "Not a directory" in told
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "titles.utf8", "segments"])
+def test_a_file_that_may_not_be_read_is_not_called_damaged(demo_copy: Path, name: str) -> None:
+    (path, *_) = sorted((demo_copy / "spaces" / "default").rglob(name))
+    path.chmod(0)
+    checks = as_a_plain_user(lambda: list(_workspace_checks(demo_copy, trust=False)))
+    path.chmod(0o700)
+    bad = [check for check in checks if check.state == "bad"]
+    assert [check.found for check in bad] == [f"default: {path} may not be read"]
+    assert "Check the rights" in bad[0].fix
+    assert not any("build" in check.fix for check in checks)

@@ -284,6 +284,19 @@ def test_an_output_that_cannot_be_written_is_told_before_the_space_is_built(
     too_long = tmp_path / f"{'x' * 300}.html"
     ran = kglink("link", "-", "-o", too_long, stdin="Heron", code=2)
     assert f"cannot write {too_long}" in ran.err.replace("\n", "")
+    assert "a shorter name" in ran.err
+
+
+@pytest.mark.parametrize("ending", [".jsonl", ".html", ".jsonl.gz"])
+def test_a_name_that_the_disk_takes_is_written(
+    kglink: Kglink, demo: Path, texts: Path, tmp_path: Path, ending: str
+) -> None:
+    folder = tmp_path / "out"
+    folder.mkdir()
+    output = folder / (("ü" * 127)[: 127 - len(ending) // 2] + ending)
+    assert 250 <= len(output.name.encode()) <= 255
+    kglink("link", texts, "-o", output, "--format", "html" if ending == ".html" else "jsonl")
+    assert list(folder.iterdir()) == [output]
 
 
 def test_a_draft_that_cannot_be_resumed_is_removed(

@@ -22,6 +22,7 @@ from kglink.files.atomic import (
     atomic_folder,
     atomic_path,
     file_lock,
+    hidden_beside,
     is_locked,
     recover_folder,
     replace_folder,
@@ -117,6 +118,14 @@ def test_a_name_of_255_bytes_can_be_written(tmp_path: Path) -> None:
     path = tmp_path / ("ü" * 127)
     write_atomically(path, "x")
     assert path.read_text() == "x"
+
+
+def test_hidden_names_of_long_names_are_short_and_all_different(tmp_path: Path) -> None:
+    assert hidden_beside(tmp_path / "out", "lock") == tmp_path / ".out.lock"
+    names = ["ü" * 127, "ü" * 126 + "u", "x" * 201, "x" * 202]
+    found = {hidden_beside(tmp_path / name, "0123456789abcdef.partial").name for name in names}
+    assert len(found) == 4
+    assert all(len(name.encode()) <= 255 for name in found)
 
 
 @pytest.mark.parametrize("kind", ["file", "folder"])

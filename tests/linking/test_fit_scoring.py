@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
 
+from kglink.errors import SpaceError
 from kglink.linking.fit import (
     LEAST_NIL,
     Rankings,
@@ -19,6 +21,8 @@ from kglink.linking.fit_probability import Foretold, fit_calibration, standard_e
 from kglink.linking.kinds import RETRIEVED, Weights
 from kglink.linking.scoring import PLAIN_SCORING, TRAINED_SCORING, Scoring
 from kglink.records import Candidate, EntityId
+from kglink.workspace import Workspace
+from rights import as_a_plain_user
 
 EVIDENCE = tuple(one.name for one in RETRIEVED)
 PLACE = {kind: at for at, kind in enumerate(EVIDENCE)}
@@ -304,3 +308,16 @@ def test_a_kb_has_weights_of_its_own_where_these_are_better() -> None:
     for kb, some in (("told", told), ("noise", noise)):
         own, common = (some.decisions(one)[0] for one in (scoring.weights_in(kb), scoring.weights))
         assert own[:, 0].mean() == pytest.approx(common[:, 0].mean(), abs=1e-3)
+
+
+@pytest.mark.parametrize("fit", ["fit", "fit_clusterer"])
+def test_a_space_that_may_not_be_written_is_told_before_the_work(demo_copy: Path, fit: str) -> None:
+    def fitted() -> None:
+        with Workspace.open(demo_copy) as workspace:
+            getattr(workspace, fit)("docs", progress=lambda told: pytest.fail(str(told)))
+
+    folder = demo_copy / "spaces" / "default"
+    folder.chmod(0o500)
+    with pytest.raises(SpaceError, match=f"folder {folder} may not be written: "):
+        as_a_plain_user(fitted)
+    folder.chmod(0o700)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from kglink.errors import SpaceError
 from kglink.linking.candidates import MEAN_CONTEXT
 from kglink.linking.decide import LEAST_NEARNESS, Decision
 from kglink.linking.kinds import RETRIEVED, Evidence, EvidenceKind, Weights, joint_ranking
@@ -19,9 +21,11 @@ from kglink.linking.scoring import (
     TRAINED_SCORING,
     Calibration,
     Scoring,
+    write_scoring,
 )
 from kglink.plugins import DefaultWeights
 from kglink.records import Candidate, EntityId, Link, MentionInText, Ranking
+from rights import as_a_plain_user
 
 WEIGHTS = Weights.of(similar=0.2, title=0.1, case=0.1, alias=0.4, context=0.15, named_context=0.05)
 
@@ -186,3 +190,11 @@ def test_joint_ranking_by_score_then_popularity_then_kb_order() -> None:
     ranked = joint_ranking(by_kb, ["b", "a"])
     assert [str(one.id) for one in ranked] == ["a:2", "b:1", "a:1", "b:2", "a:3"]
     assert [str(one.id) for one in joint_ranking(by_kb, ["a"])] == ["a:2", "a:1", "a:3"]
+
+
+def test_a_scoring_that_may_not_be_kept_is_told(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(SpaceError, match=f"folder {tmp_path} may not be written: ") as caught:
+        as_a_plain_user(lambda: write_scoring(tmp_path, "f1", PLAIN_SCORING))
+    tmp_path.chmod(0o700)
+    assert "Check the rights of file and folder" in caught.value.hint

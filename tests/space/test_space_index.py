@@ -26,6 +26,7 @@ from kglink.space.recall import (
 )
 from kglink.space.space import Space
 from kglink_plugins.plugin import FactorySettings
+from rights import as_a_plain_user
 
 if TYPE_CHECKING:
     from kglink.plugins import FloatArray, IntArray, VectorIndex
@@ -112,6 +113,17 @@ def test_what_is_not_built_or_cannot_be_built(folder: SpaceFolder, tmp_path: Pat
             change_index(folder, IndexChoice("kglink/faiss", {"factory": factory}), backend_of)
     assert folder.current == before
     assert opened(folder).index.exact
+
+
+def test_a_space_that_may_not_be_written_is_told_before_an_index_is_built(
+    folder: SpaceFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kglink.space.index._built", lambda *_: pytest.fail("an index was built"))
+    for path in (folder.path / "lock", folder.versions):
+        path.chmod(0o500)
+        with pytest.raises(SpaceError, match="space 'default' may not be written: "):
+            as_a_plain_user(lambda: change_index(folder, FP16, backend_of))
+        path.chmod(0o700)
 
 
 def test_a_trial_belongs_to_no_space(folder: SpaceFolder) -> None:

@@ -15,6 +15,7 @@ from kglink.space.folder import SpaceFolder
 from kglink.space.segment import Segment
 from kglink.space.segment_plan import SpaceSource
 from kglink.store.entity_reader import FoldedEntity
+from rights import as_a_plain_user
 
 
 @pytest.fixture
@@ -72,6 +73,18 @@ def test_two_builds_at_once(folder: SpaceFolder) -> None:
 
     build(folder, SpaceSource("kb", 1, "1", "", entities))
     assert Segment(folder.segments / next(folder.segments.iterdir()).name).kb == "kb"
+
+
+@pytest.mark.parametrize("of", ["lock", "folder"])
+def test_a_space_that_may_not_be_written_is_told(folder: SpaceFolder, of: str) -> None:
+    build(folder, source("kb", MERCURY))
+    path = folder.path / "lock" if of == "lock" else folder.versions
+    path.chmod(0o500)
+    with pytest.raises(SpaceError, match="space 'default' may not be written: ") as caught:
+        as_a_plain_user(lambda: build(folder, source("kb", HERON, content="2")))
+    path.chmod(0o700)
+    assert "Check the rights of file and folder" in caught.value.hint
+    assert list(opened(folder).segments["kb"].titles) == ["Mercury"]
 
 
 def test_a_damaged_space_is_built_again(folder: SpaceFolder) -> None:

@@ -148,6 +148,16 @@ def test_the_old_version_stays_until_the_new_one_is_whole(folder: SpaceFolder) -
     assert list(opened(folder).segments["kb"].titles) == ["Mercury"]
 
 
+def test_what_a_killed_build_has_left_in_a_draft_is_not_published(folder: SpaceFolder) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        build(folder, source("kb", MERCURY), encoder=HashEncoder(fail_after=0))
+    (draft,) = folder.segments.iterdir()
+    (draft / ".segment.json.kglink-0123abcd").write_text("{")
+    build(folder, source("kb", MERCURY))
+    (segment,) = folder.segments.iterdir()
+    assert not list(segment.glob(".*"))
+
+
 @pytest.mark.parametrize("killed", ["before", "after"])
 def test_a_kill_while_a_segment_is_replaced_leaves_a_whole_one(
     folder: SpaceFolder, monkeypatch: pytest.MonkeyPatch, killed: str

@@ -18,6 +18,7 @@ import pytest
 
 import store_child
 from kglink.errors import StoreError, UnknownNameError
+from kglink.files.atomic import file_lock
 from kglink.records import Entity, EntityId, Overlap
 from kglink.store import IngestJob, Store, backends
 from kglink.store.backends import SQLite
@@ -231,6 +232,19 @@ def test_a_lock_file_that_cannot_be_made(path: Path) -> None:
         pytest.raises(StoreError, match=r"cannot make the lock file .*kglink\.db\.kb\.lock"),
     ):
         store.ingest(job(), [entity("1")])
+
+
+def test_locks_that_killed_removals_left_go_with_the_next_change(path: Path) -> None:
+    def lock(kb: str) -> Path:
+        return path.with_name(f"kglink.db.{kb}.lock")
+
+    with Store.open(f"sqlite:///{path}") as store:
+        store.ingest(job("here"), [entity("1")])
+        for kb in ("here", "gone", "held"):
+            lock(kb).touch()
+        with file_lock(lock("held")):
+            store.ingest(job(), [entity("1")])
+        assert [lock(kb).exists() for kb in ("here", "gone", "held", "kb")] == [1, 0, 1, 0]
 
 
 @pytest.mark.parametrize("count", [1, 1000])

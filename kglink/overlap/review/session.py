@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kglink.errors import UsageError
+from kglink.errors import UsageError, told_rights
 from kglink.files.atomic import file_lock
 from kglink.overlap.review.journal import (
     Answer,
@@ -161,13 +161,15 @@ def open_review(
     A finished review is begun anew where another draw differs from it, or pairs were passed over.
     ``undo`` takes its last answer back first, and so goes on with it.
     """
-    folder.mkdir(exist_ok=True)
     busy = UsageError(
         f"{plan.left} and {plan.right} are being reviewed by another process",
         hint="Finish that review first: it keeps every answer when it is left with q.",
     )
-    with file_lock(lock_path(folder, plan.left, plan.right), busy):
-        yield _opened(folder, store, plan, undo)
+    lock = lock_path(folder, plan.left, plan.right)
+    with told_rights(f"folder {folder}"):
+        folder.mkdir(exist_ok=True)
+        with file_lock(lock, busy):
+            yield _opened(folder, store, plan, undo)
 
 
 def last_review(
