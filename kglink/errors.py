@@ -118,7 +118,7 @@ def errors_of(plugin: str) -> Iterator[None]:
 
 
 @contextmanager
-def told_rights(what: str, kind: type[KglinkError] = KglinkError) -> Iterator[None]:
+def naming_missing_right(what: str, kind: type[KglinkError] = KglinkError) -> Iterator[None]:
     """A missing right becomes an error which says that ``what`` may not be written."""
     try:
         yield

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from kglink.errors import DamagedFileError, NewerFileError, SpaceError, told_rights
+from kglink.errors import DamagedFileError, NewerFileError, SpaceError, naming_missing_right
 from kglink.files.atomic import file_lock, write_atomically
 from kglink.files.manifest import ManifestPart, read_manifest
 from kglink.linking.kinds import RETRIEVED, EvidenceKind, Weights
@@ -212,7 +212,10 @@ def _unreadable(path: Path, error: Exception, default: str) -> SpaceError:
 def keeping(folder: Path) -> Iterator[None]:
     """Nobody else keeps a scoring in a folder meanwhile; an error where it may not be written."""
     lock = folder / f".{SCORING_FILE}.lock"
-    with told_rights(f"folder {folder}", SpaceError), file_lock(lock, wait=_WAIT_S, remove=True):
+    with (
+        naming_missing_right(f"folder {folder}", SpaceError),
+        file_lock(lock, wait=_WAIT_S, remove=True),
+    ):
         yield
 
 

@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
-from kglink.errors import DamagedSpaceError, SpaceBusyError, SpaceError, told_rights
+from kglink.errors import DamagedSpaceError, SpaceBusyError, SpaceError, naming_missing_right
 from kglink.files.atomic import atomic_folder, file_lock, sweep_drafts, write_atomically
 from kglink.files.manifest import FileInfo, damaged_files, still_known
 from kglink.models.source import ModelInfo
@@ -154,7 +154,7 @@ class SpaceFolder:
             hint="Wait until it is done, or use another space: `--space NAME`, or space.name.",
         )
         try:
-            with told_rights(f"space {self.name!r}", SpaceError):
+            with naming_missing_right(f"space {self.name!r}", SpaceError):
                 self.segments.mkdir(parents=True, exist_ok=True)
                 self.versions.mkdir(parents=True, exist_ok=True)
                 with file_lock(self.path / "lock", busy):

@@ -15,7 +15,7 @@ from kglink.errors import (
     KglinkError,
     NewerFileError,
     UsageError,
-    told_rights,
+    naming_missing_right,
 )
 from kglink.files.atomic import file_lock, write_atomically
 from kglink.files.manifest import ManifestPart, read_manifest
@@ -55,7 +55,7 @@ def changing(folder: Path) -> Iterator[None]:
     """Nobody else changes what was discovered meanwhile."""
     busy = UsageError("another process is changing what was discovered", hint="Try again.")
     lock = folder / f".{DISCOVERIES_FILE}.lock"
-    with told_rights(f"workspace {folder}"), file_lock(lock, busy, wait=_WAIT_S):
+    with naming_missing_right(f"workspace {folder}"), file_lock(lock, busy, wait=_WAIT_S):
         yield
 
 

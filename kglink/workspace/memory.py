@@ -11,7 +11,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from kglink.errors import KBBusyError, UnknownNameError, UsageError, told_rights
+from kglink.errors import KBBusyError, UnknownNameError, UsageError, naming_missing_right
 from kglink.evaluation.annotated import annotation_of, merged_texts, nil_places, with_nil
 from kglink.evaluation.retrieval import check_annotated, check_documents
 from kglink.files.atomic import file_lock
@@ -398,7 +398,7 @@ def _changing(opened: Opened) -> Iterator[None]:
     """Nobody else corrects meanwhile, in this process or another; linkers go on."""
     busy = KBBusyError("another correction is being learnt", hint="Try again.")
     lock = opened.folder / ".corrections.lock"
-    with told_rights(f"workspace {opened.folder}"), file_lock(lock, busy, wait=_WAIT_S):
+    with naming_missing_right(f"workspace {opened.folder}"), file_lock(lock, busy, wait=_WAIT_S):
         yield
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kglink.errors import UsageError, told_rights
+from kglink.errors import UsageError, naming_missing_right
 from kglink.files.atomic import file_lock
 from kglink.overlap.review.journal import (
     Answer,
@@ -166,7 +166,7 @@ def open_review(
         hint="Finish that review first: it keeps every answer when it is left with q.",
     )
     lock = lock_path(folder, plan.left, plan.right)
-    with told_rights(f"folder {folder}"):
+    with naming_missing_right(f"folder {folder}"):
         folder.mkdir(exist_ok=True)
         with file_lock(lock, busy):
             yield _opened(folder, store, plan, undo)
