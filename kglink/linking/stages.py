@@ -61,9 +61,8 @@ class Stage:
         for asked, head, answer in zip(rankings, heads, answers, strict=True):
             if answer.mention != head.mention:
                 raise self._broken("the rankings came back in another order than they were given")
-            if sorted(one.id for one in answer.candidates) != sorted(
-                one.id for one in head.candidates
-            ):
+            given, back = ({one.id for one in own.candidates} for own in (head, answer))
+            if given != back or len(answer.candidates) != len(head.candidates):
                 raise self._broken("other candidates came back than were given")
             scores = [one.score for one in answer.candidates]
             if not all(map(math.isfinite, scores)):
