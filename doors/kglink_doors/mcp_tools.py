@@ -6,10 +6,11 @@ Every tool answers in the JSON of the command line, and says the same in a few l
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from inspect import signature
 from typing import Annotated, Any
 
+from anyio import Semaphore
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ResourceError, ToolError
 from mcp.server.mcpserver.resources import ResourceSecurity
@@ -25,6 +26,9 @@ from kglink_cli.console import counted
 
 #: The methods of `Tools` that agents may call.
 TOOLS = ("link_text", "resolve", "search_entities", "entity", "counterparts", "explain", "list_kbs")
+#: Those that read texts: so many of them work at once, and more would only slow each other. A call
+#: whose client goes while it waits for its turn is never begun.
+READERS, AT_WORK = frozenset({"link_text", "resolve", "search_entities", "explain"}), 2
 #: No tool reads longer texts; an agent sends them part by part.
 MOST_CHARACTERS = 20_000
 #: Entities of one search, and values of one list of an entity, such as its children.
@@ -80,7 +84,11 @@ def _plain_errors(kind: type[Exception]) -> Iterator[None]:
 
 
 class KglinkServer(MCPServer[Any]):
-    """A server whose errors say what kglink refused."""
+    """A server whose errors say what kglink refused, and whose readers take turns."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._turns = Semaphore(AT_WORK)
 
     async def call_tool(self, name: str, arguments: dict[str, Any], context: Any = None) -> Any:
         """Call a tool; an argument that it does not have is refused."""
@@ -91,7 +99,8 @@ class KglinkServer(MCPServer[Any]):
                     if one not in known:
                         unknown = UnknownNameError(f"argument of {name}", one, known)
                         raise ToolError(unknown.message) from unknown
-            return await super().call_tool(name, arguments, context)
+            async with self._turns if name in READERS else nullcontext():
+                return await super().call_tool(name, arguments, context)
 
     async def read_resource(self, *arguments: Any, **options: Any) -> Any:
         """Read a resource."""

@@ -7,10 +7,11 @@ import os
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import httpx
@@ -19,8 +20,11 @@ from conftest import Kglink
 from mcp import Client, MCPError
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.types import TextContent
+from starlette.types import ASGIApp, Message
 
-from kglink import Alias, Entity, Workspace
+from kglink import Alias, Entity, LinkedDocument, Workspace
+from kglink_doors.mcp_http import while_asked
+from kglink_doors.mcp_tools import KglinkServer, make_server
 
 TEXT = "The grey heron left, and the osprey stayed."
 HERON = Entity("h", "grey heron", "A wading bird that fishes.", type="bird")
@@ -271,6 +275,80 @@ def test_a_token_is_asked_for(folder: Path) -> None:
             answer = httpx.post(local, json=LIST, headers=JSON_ACCEPTED | token)
             assert answer.status_code == status
         assert "link_text" in answer.text
+
+
+def asked_in_process(server: KglinkServer, scenario: Callable[[ASGIApp], Awaitable[Any]]) -> Any:
+    """What a scenario gives with the HTTP application of a server, which waits 0.1 s for a body."""
+    app = server.streamable_http_app(stateless_http=True, json_response=True)
+
+    async def asking() -> Any:
+        async with server.session_manager.run():
+            return await scenario(while_asked(app, 0.1, lambda: False))
+
+    return anyio.run(asking)
+
+
+async def post(app: ASGIApp, body: bytes, gone: anyio.Event, *, more: bool = False) -> list[Any]:
+    """What the application sends for a body that has come, or of which there is more."""
+    messages = [{"type": "http.request", "body": body, "more_body": more}]
+    sent = list[Any]()
+
+    async def receive() -> Message:
+        if not messages:
+            await gone.wait()
+        return messages.pop() if messages else {"type": "http.disconnect"}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    kinds = [(b"content-type", b"application/json"), (b"accept", b"application/json")]
+    headers = [(b"host", b"127.0.0.1:80"), *kinds]
+    scope = {
+        "type": "http", "method": "POST", "path": "/mcp", "headers": headers, "query_string": b"",
+    }  # fmt: skip
+    await app(scope, receive, send)
+    return sent
+
+
+def test_calls_of_clients_that_have_gone_are_not_begun() -> None:
+    go_on, linked = threading.Event(), list[str]()
+
+    class Slow:
+        def link(self, text: str, *_: object, **__: object) -> tuple[LinkedDocument]:
+            linked.append(text)
+            go_on.wait(10)
+            return (LinkedDocument("", text, ()),)
+
+    def call(text: str) -> bytes:
+        params = {"name": "link_text", "arguments": {"text": text}}
+        return json.dumps({**LIST, "method": "tools/call", "params": params}).encode()
+
+    async def scenario(app: ASGIApp) -> list[Any]:
+        gone, stays = anyio.Event(), anyio.Event()
+        async with anyio.create_task_group() as clients:
+            for n in range(6):
+                clients.start_soon(post, app, call(f"gone {n}"), gone)
+            await anyio.wait_all_tasks_blocked()
+            while len(linked) < 2:
+                await anyio.sleep(0.01)
+            gone.set()
+        go_on.set()
+        return await post(app, call("stays"), stays)
+
+    server = make_server(cast("Workspace", Slow()))
+    start, body = asked_in_process(server, scenario)
+    assert start["status"] == 200
+    assert b"0 mentions" in body["body"]
+    assert linked == ["gone 0", "gone 1", "stays"]
+
+
+def test_a_body_that_does_not_come_is_refused() -> None:
+    async def scenario(app: ASGIApp) -> list[Any]:
+        return await post(app, b"{", anyio.Event(), more=True)
+
+    start, body = asked_in_process(make_server(cast("Workspace", None)), scenario)
+    assert start["status"] == 408
+    assert b"did not come within 0.1 s" in body["body"]
 
 
 @pytest.mark.parametrize(
