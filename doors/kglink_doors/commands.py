@@ -105,6 +105,8 @@ def mcp(
             note("mcp", f"{address(listening, host)}/mcp")
             run_http(server, listening, token)
         else:
+            from kglink_doors.mcp_stdio import run_stdio
+
             # The command line keeps standard output under another descriptor than the transport
             # takes it from; all else, such as Python's ``print``, goes to standard error.
             kept, own = sys.stdout, sys.__stdout__
@@ -112,4 +114,4 @@ def mcp(
                 os.dup2(kept.fileno(), own.fileno())
                 sys.stdout = own
             stop_at_once()  # a line is waited for in a thread
-            server.run("stdio")
+            run_stdio(server)

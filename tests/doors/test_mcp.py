@@ -19,11 +19,12 @@ import pytest
 from conftest import Kglink
 from mcp import Client, MCPError
 from mcp.client.stdio import StdioServerParameters, stdio_client
-from mcp.types import TextContent
+from mcp.types import JSONRPCError, TextContent
 from starlette.types import ASGIApp, Message
 
 from kglink import Alias, Entity, LinkedDocument, Workspace
 from kglink_doors.mcp_http import while_asked
+from kglink_doors.mcp_stdio import mended
 from kglink_doors.mcp_tools import KglinkServer, make_server
 
 TEXT = "The grey heron left, and the osprey stayed."
@@ -244,6 +245,50 @@ def test_nothing_else_is_printed_on_standard_output(folder: Path, tmp_path: Path
     assert answers[1]["result"]["structuredContent"]["entities"][0]["key"] == "h"
     assert (rest, process.returncode) == ("", 0)
     assert all(word in told for word in ("by print", "by descriptor", "by a child"))
+
+
+PING = '{"jsonrpc": "2.0", "id": 7, "method": "ping"}'
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "name"),
+    [
+        ("nonsense", -32700, None),
+        ("[" * 100_000, -32700, None),
+        ("[1, 2]", -32600, None),
+        ('{"id": 3, "method": "ping"}', -32600, 3),
+        ('{"jsonrpc": "2.0", "id": "a", "method": 5}', -32600, "a"),
+        ('{"jsonrpc": "2.0", "id": 1.5, "method": "ping"}', -32600, None),
+    ],
+)
+def test_a_line_that_is_no_message_is_an_error(line: str, code: int, name: object) -> None:
+    told = mended(line)
+    assert isinstance(told, JSONRPCError)
+    assert (told.error.code, told.id) == (code, name)
+
+
+def test_half_a_surrogate_pair_is_replaced() -> None:
+    line = PING.replace("7", r'"\ud83d Orion"')
+    assert json.loads(str(mended(line)))["id"] == "\ufffd Orion"
+    assert json.loads(str(mended("\ufeff" + PING))) == json.loads(PING)
+
+
+@pytest.mark.slow
+def test_every_line_on_standard_input_is_answered(folder: Path) -> None:
+    lines = ("nonsense", "", PING.replace("7", r'"\ud83d"'), '{"id": 3}', PING)
+    with subprocess.Popen(
+        [sys.executable, "-m", "kglink_cli", "-w", folder, "mcp"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write("\n".join(lines) + "\n")
+        process.stdin.flush()
+        answers = [json.loads(process.stdout.readline()) for _ in range(4)]
+        process.communicate(timeout=30)
+    assert {(one["id"], "result" in one) for one in answers} == {
+        (None, False), ("\ufffd", True), (3, False), (7, True),
+    }  # fmt: skip
 
 
 LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
