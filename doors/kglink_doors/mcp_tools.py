@@ -12,17 +12,24 @@ from typing import Annotated, Any
 
 from anyio import Semaphore
 from mcp.server.mcpserver import MCPServer
-from mcp.server.mcpserver.exceptions import ResourceError, ToolError
+from mcp.server.mcpserver.exceptions import (
+    MCPServerError,
+    ResourceError,
+    ToolError,
+    UnexpectedResourceError,
+    UnexpectedToolError,
+)
 from mcp.server.mcpserver.resources import ResourceSecurity
 from mcp.shared.exceptions import MCPError
 from mcp.types import INVALID_PARAMS, CallToolResult, TextContent, ToolAnnotations
 from pydantic import Field, ValidationError
 
-from kglink.errors import KglinkError, UnknownNameError
+from kglink.errors import KglinkError, UnknownNameError, UsageError
 from kglink.text.printable import printable_json
 from kglink.workspace import Workspace
 from kglink.workspace.link import found_shape
 from kglink_cli.console import counted
+from kglink_doors.serve.errors import crash_shape, error_shape
 
 #: The methods of `Tools` that agents may call.
 TOOLS = ("link_text", "resolve", "search_entities", "entity", "counterparts", "explain", "list_kbs")
@@ -64,23 +71,41 @@ Answer = Annotated[CallToolResult, dict[str, Any]]
 
 @contextmanager
 def _plain_errors(kind: type[Exception]) -> Iterator[None]:
-    """Replace an error by what kglink refused behind it, with the fix."""
+    """Replace an error of the SDK by what was wrong behind it, with the fix."""
     try:
         yield
     except kind as error:
-        cause: BaseException | None = error
-        while cause is not None and not isinstance(cause, (KglinkError, ValidationError)):
-            cause = cause.__cause__
-        if cause is None:
-            raise
-        if isinstance(cause, ValidationError):  # of the arguments
-            first = cause.errors()[0]
-            what = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-            is_long = first["type"] == "string_too_long"
-            fix = "Send it in parts." if is_long else "The tool's schema says what it takes."
-        else:
-            what, fix = cause.message, cause.hint
-        raise kind(f"{what}\nFix: {fix}" if fix else what) from error
+        causes = list(_causes(error))
+        refused = [one for one in causes if isinstance(one, (KglinkError, ValidationError))]
+        if refused:
+            raise kind(_told(_refusal(refused[0]))) from error
+        if isinstance(error, (UnexpectedToolError, UnexpectedResourceError)):  # the SDK logs these
+            raise type(error)(_told(crash_shape(causes[0])[1])) from error
+        raise
+
+
+def _causes(error: BaseException) -> Iterator[Exception]:
+    """What led to an error of the SDK, the nearest first."""
+    cause = error.__cause__
+    while cause is not None:
+        if isinstance(cause, Exception) and not isinstance(cause, MCPServerError):
+            yield cause
+        cause = cause.__cause__
+
+
+def _refusal(error: KglinkError | ValidationError) -> Mapping[str, str]:
+    if isinstance(error, KglinkError):
+        return error_shape(error)
+    first = error.errors()[0]  # of the arguments
+    is_long = first["type"] == "string_too_long"
+    return {
+        "error": f"{'.'.join(map(str, first['loc']))}: {first['msg']}",
+        "fix": "Send it in parts." if is_long else "The tool's schema says what it takes.",
+    }
+
+
+def _told(shape: Mapping[str, str]) -> str:
+    return f"{shape['error']}\nFix: {shape['fix']}" if shape["fix"] else shape["error"]
 
 
 class KglinkServer(MCPServer[Any]):
@@ -188,7 +213,7 @@ class Tools:
             name, context or None, kbs=kbs, types=types, threshold=threshold
         )
         if found is None:
-            raise ToolError("the name is empty, and means nothing")
+            raise UsageError("the name is empty", hint="Give a name in letters or digits.")
         lines = (f"{one.id} {one.title}" for one in found.candidates)
         why = "; ".join(found.why)
         head = f"{found.name}: {found.status}, {found.probability:.2f} probable; {why}"

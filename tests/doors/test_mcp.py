@@ -20,6 +20,7 @@ from conftest import Kglink
 from mcp import Client, MCPError
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.types import JSONRPCError, TextContent
+from sqlalchemy.exc import DatabaseError
 from starlette.types import ASGIApp, Message
 
 from kglink import Alias, Entity, LinkedDocument, Workspace
@@ -105,6 +106,7 @@ REFUSED: tuple[tuple[str, dict[str, Any]], ...] = (
     ("link_text", {"text": "heron " * 5_000}),
     ("search_entities", {"query": "heron", "k": 51}),
     ("link_text", {"text": TEXT, "thresold": 1}),
+    ("resolve", {"name": " "}),
 )
 
 
@@ -202,7 +204,46 @@ def test_what_is_refused_says_what_to_do(told: Mapping[str, Any]) -> None:
     assert lines[3] == "text: String should have at most 20000 characters\nFix: Send it in parts."
     assert lines[4].startswith("k: Input should be less than or equal to 50\nFix: ")
     assert lines[5].startswith("unknown argument of link_text 'thresold'\nFix: ")
+    assert lines[6].startswith("the name is empty\nFix: ")
     assert "unknown entity 'birds:x'" in told["missing resource"]
+
+
+@pytest.mark.parametrize(
+    ("error", "what"),
+    [
+        (DatabaseError("SELECT 1", None, OSError("disk I/O error")), "the store does not answer: "),
+        (PermissionError(13, "Permission denied", "/secret"), "Permission denied\nFix: "),
+        (OSError(28, "No space left"), "the server's disk is full\nFix: "),
+        (ZeroDivisionError("secret"), "unexpected error: ZeroDivisionError\nFix: "),
+    ],
+)
+def test_errors_of_the_system_say_what_to_do(error: Exception, what: str) -> None:
+    class Broken:
+        def entity(self, *_: object, **__: object) -> None:
+            raise error
+
+    async def asking() -> tuple[str, str]:
+        async with Client(make_server(cast("Workspace", Broken()))) as client:
+            of_tool = await client.call_tool("entity", {"id": "birds:h"})
+            with pytest.raises(MCPError) as of_resource:
+                await client.read_resource("kglink://entity/birds/h")
+        assert of_tool.is_error
+        return text_of(of_tool), str(of_resource.value)
+
+    for told in anyio.run(asking):
+        assert what in told
+        assert "Fix: " in told
+        assert "secret" not in told
+
+
+def test_what_the_sdk_refuses_stays_as_it_is() -> None:
+    async def asking() -> str:
+        async with Client(make_server(cast("Workspace", None))) as client:
+            with pytest.raises(MCPError) as refused:
+                await client.read_resource("kglink://entity/%2E%2E/h")
+        return str(refused.value)
+
+    assert anyio.run(asking) == "Unknown resource: kglink://entity/%2E%2E/h"
 
 
 @pytest.mark.slow

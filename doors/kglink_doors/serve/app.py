@@ -26,11 +26,9 @@ from kglink_doors.listening import Limits, address, listen
 from kglink_doors.serve import answers, changes, reconcile
 from kglink_doors.serve.batches import Batches
 from kglink_doors.serve.errors import (
-    FULL_DISK,
-    FULL_DISK_SHAPE,
     PASSING,
+    crash_shape,
     error_shape,
-    is_of_full_disk,
     json_error,
     status_of,
 )
@@ -146,18 +144,8 @@ async def _answered(request: Request, error: Exception) -> Response:
             what = f"it took over {request.app.state.served.limits.seconds:g} s"
             fix = "Send less at once; --seconds raises the limit."
             status, shape = 504, {"error": what, "fix": fix}
-        case OSError() if is_of_full_disk(error):
-            status, shape = FULL_DISK, FULL_DISK_SHAPE
-        case OSError():
-            what = error.strerror or str(error)
-            status, shape = 500, {"error": what, "fix": "See the server's log."}
-        case SQLAlchemyError():
-            reason = str(getattr(error, "orig", None) or type(error).__name__)
-            what = f"the store does not answer: {reason}"
-            status, shape = 503, {"error": what, "fix": "kglink doctor says more."}
-        case _:  # uvicorn's log has where
-            what = f"unexpected error: {type(error).__name__}"
-            status, shape = 500, {"error": what, "fix": "This is a bug: see the log."}
+        case _:
+            status, shape = crash_shape(error)
     return JSONResponse(shape, status, headers=headers)
 
 

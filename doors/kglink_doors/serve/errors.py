@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from sqlalchemy.exc import SQLAlchemyError
+
 from kglink.errors import (
     KBBusyError,
     KBChangedError,
@@ -98,6 +100,23 @@ def error_shape(error: KglinkError) -> dict[str, Any]:
     elif "--on-error" in hint:
         hint = "Mend it in the file, and send it again."
     return {"error": error.message, "fix": hint}
+
+
+def crash_shape(error: Exception) -> tuple[int, dict[str, Any]]:
+    """The status and the shape of an error that is not kglink's."""
+    match error:
+        case OSError() if is_of_full_disk(error):
+            return FULL_DISK, FULL_DISK_SHAPE
+        case OSError():
+            what = error.strerror or str(error)
+            return 500, {"error": what, "fix": "See the server's log."}
+        case SQLAlchemyError():
+            reason = str(getattr(error, "orig", None) or type(error).__name__)
+            what = f"the store does not answer: {reason}"
+            return 503, {"error": what, "fix": "kglink doctor says more."}
+        case _:  # the log has where
+            what = f"unexpected error: {type(error).__name__}"
+            return 500, {"error": what, "fix": "This is a bug: see the log."}
 
 
 def json_error(error: BaseException) -> UsageError:
