@@ -29,7 +29,7 @@ from kglink.text.printable import printable_json
 from kglink.workspace import Workspace
 from kglink.workspace.link import found_shape
 from kglink_cli.console import counted
-from kglink_doors.serve.errors import crash_shape, error_shape
+from kglink_doors.serve.errors import crash_shape, error_shape, refuse_many_places
 
 #: The methods of `Tools` that agents may call.
 TOOLS = ("link_text", "resolve", "search_entities", "entity", "counterparts", "explain", "list_kbs")
@@ -268,6 +268,7 @@ class Tools:
 
         Use it to check an answer that surprises, or that is not sure.
         """
+        refuse_many_places(text, surface, "Send only the sentences that matter.")
         found = self._workspace.explain(text, surface=surface)
         shape = _cut({"mentions": [one.as_json() for one in found]})
         lines = (

@@ -21,7 +21,7 @@ from kglink.sources import Problems, Source, read_records
 from kglink.text.printable import printable_json
 from kglink.workspace.link import found_shape
 from kglink_doors.serve.batches import LinkOptions
-from kglink_doors.serve.errors import error_shape, parsed
+from kglink_doors.serve.errors import error_shape, parsed, refuse_many_places
 from kglink_doors.serve.guard import Refused, while_there
 from kglink_doors.serve.served import Served, known_parameters, served
 
@@ -33,8 +33,8 @@ Here = Annotated[Served, Depends(served)]
 Names = Annotated[list[str], Query(default_factory=list)]
 #: Lines that are linked together while more of them come.
 _LINES = 16
-#: Places of a text that are explained at once, and mentions of a text that are given.
-_MOST_PLACES, _MOST_GIVEN = 100, 2000
+#: Mentions of a text that are given.
+_MOST_GIVEN = 2000
 _EXAMPLE: JsonValue = {"text": "A heron stood on Skerrow Light.", "kbs": [], "threshold": 0.3}
 
 
@@ -224,11 +224,7 @@ async def explain(body: ToExplain, here: Here) -> Response:
     if (body.start is None) != (body.end is None):
         raise UsageError("a place has two ends", hint='Give "start" and "end".')
     span = None if body.start is None or body.end is None else (body.start, body.end)
-    if body.surface and body.text.count(body.surface) > _MOST_PLACES:
-        raise UsageError(
-            f"{body.surface!r} stands at more than {_MOST_PLACES} places",
-            hint='Name one by "start" and "end".',
-        )
+    refuse_many_places(body.text, body.surface, 'Name one by "start" and "end".')
 
     def answer() -> Response:
         found = here.workspace.explain(

@@ -129,6 +129,16 @@ def json_error(error: BaseException) -> UsageError:
     return UsageError(f"not valid JSON: {why}", hint="Send JSON in UTF-8.")
 
 
+#: Places of a text that are explained at once.
+_MOST_PLACES = 100
+
+
+def refuse_many_places(text: str, surface: str, fix: str) -> None:
+    """Refuse to explain a surface that stands at too many places of a text."""
+    if surface and text.count(surface) > _MOST_PLACES:
+        raise UsageError(f"{surface!r} stands at more than {_MOST_PLACES} places", hint=fix)
+
+
 def parsed(text: str | bytes) -> object:
     """JSON in any spelling that JavaScript writes; half of a surrogate pair becomes U+FFFD."""
     try:
