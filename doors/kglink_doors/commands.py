@@ -5,9 +5,6 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Awaitable, Callable, MutableMapping
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any
 
 import typer
 from typer import Option
@@ -23,13 +20,9 @@ from kglink_doors.listening import (
     Port,
     TokenFrom,
     address,
-    knows_token,
     listen,
     token_of,
 )
-
-if TYPE_CHECKING:
-    from mcp.server.transport_security import TransportSecuritySettings
 
 _ORIGIN = re.compile(r"https?://[A-Za-z0-9.-]+(:\d{1,5})?")
 
@@ -86,10 +79,6 @@ def serve(
         run(workspace, host, port, limits, log=log, tell=lambda line: note("serving", line))
 
 
-_Scope = MutableMapping[str, Any]
-_App = Callable[[_Scope, Callable[..., Any], Callable[..., Any]], Awaitable[None]]
-
-
 def mcp(
     context: typer.Context,
     http: bool = Option(
@@ -110,19 +99,14 @@ def mcp(
     with open_workspace(context) as workspace:
         server = make_server(workspace)
         if http:
-            import uvicorn
+            from kglink_doors.mcp_http import run_http
 
-            with listen(host, port) as listening:
-                note("mcp", f"{address(listening, host)}/mcp")
-                app: Any = server.streamable_http_app(
-                    stateless_http=True, json_response=True, transport_security=_checks(token)
-                )
-                config = uvicorn.Config(
-                    _with_token(app, token) if token else app, log_level="warning", access_log=False
-                )
-                with suppress(KeyboardInterrupt):  # raised once more when it has ended
-                    uvicorn.Server(config).run(sockets=[listening])
+            listening = listen(host, port)
+            note("mcp", f"{address(listening, host)}/mcp")
+            run_http(server, listening, token)
         else:
+            from kglink_doors.mcp_stdio import run_stdio
+
             # The command line keeps standard output under another descriptor than the transport
             # takes it from; all else, such as Python's ``print``, goes to standard error.
             kept, own = sys.stdout, sys.__stdout__
@@ -130,34 +114,4 @@ def mcp(
                 os.dup2(kept.fileno(), own.fileno())
                 sys.stdout = own
             stop_at_once()  # a line is waited for in a thread
-            server.run("stdio")
-
-
-def _checks(token: str) -> TransportSecuritySettings:
-    """Refuse other names of this machine, by which a web page could reach it (DNS rebinding).
-
-    Where there is a token, it does that: a page does not know it, and a proxy has its own name.
-    """
-    from mcp.server.transport_security import TransportSecuritySettings
-
-    names = ("127.0.0.1", "localhost", "[::1]")
-    return TransportSecuritySettings(
-        enable_dns_rebinding_protection=not token,
-        allowed_hosts=[*names, *(f"{name}:*" for name in names)],
-        allowed_origins=[f"http://{name}:*" for name in names],
-    )
-
-
-def _with_token(app: _App, token: str) -> _App:
-    """The app for those who send the token."""
-
-    async def checked(scope: _Scope, receive: Callable[..., Any], send: Callable[..., Any]) -> None:
-        given = dict(scope.get("headers") or ()).get(b"authorization", b"").decode("latin-1")
-        if scope["type"] == "lifespan" or knows_token(given, token):
-            await app(scope, receive, send)
-            return
-        headers = [(b"www-authenticate", b"Bearer"), (b"content-length", b"0")]
-        await send({"type": "http.response.start", "status": 401, "headers": headers})
-        await send({"type": "http.response.body"})
-
-    return checked
+            run_stdio(server)

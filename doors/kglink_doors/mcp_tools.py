@@ -6,25 +6,36 @@ Every tool answers in the JSON of the command line, and says the same in a few l
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from inspect import signature
 from typing import Annotated, Any
 
+from anyio import Semaphore
 from mcp.server.mcpserver import MCPServer
-from mcp.server.mcpserver.exceptions import ResourceError, ToolError
+from mcp.server.mcpserver.exceptions import (
+    MCPServerError,
+    ResourceError,
+    ToolError,
+    UnexpectedResourceError,
+    UnexpectedToolError,
+)
 from mcp.server.mcpserver.resources import ResourceSecurity
 from mcp.shared.exceptions import MCPError
 from mcp.types import INVALID_PARAMS, CallToolResult, TextContent, ToolAnnotations
 from pydantic import Field, ValidationError
 
-from kglink.errors import KglinkError, UnknownNameError
+from kglink.errors import KglinkError, UnknownNameError, UsageError
 from kglink.text.printable import printable_json
 from kglink.workspace import Workspace
 from kglink.workspace.link import found_shape
 from kglink_cli.console import counted
+from kglink_doors.serve.errors import crash_shape, error_shape, refuse_many_places
 
 #: The methods of `Tools` that agents may call.
 TOOLS = ("link_text", "resolve", "search_entities", "entity", "counterparts", "explain", "list_kbs")
+#: Those that read texts: so many of them work at once, and more would only slow each other. A call
+#: whose client goes while it waits for its turn is never begun.
+READERS, AT_WORK = frozenset({"link_text", "resolve", "search_entities", "explain"}), 2
 #: No tool reads longer texts; an agent sends them part by part.
 MOST_CHARACTERS = 20_000
 #: Entities of one search, and values of one list of an entity, such as its children.
@@ -60,27 +71,49 @@ Answer = Annotated[CallToolResult, dict[str, Any]]
 
 @contextmanager
 def _plain_errors(kind: type[Exception]) -> Iterator[None]:
-    """Replace an error by what kglink refused behind it, with the fix."""
+    """Replace an error of the SDK by what was wrong behind it, with the fix."""
     try:
         yield
     except kind as error:
-        cause: BaseException | None = error
-        while cause is not None and not isinstance(cause, (KglinkError, ValidationError)):
-            cause = cause.__cause__
-        if cause is None:
-            raise
-        if isinstance(cause, ValidationError):  # of the arguments
-            first = cause.errors()[0]
-            what = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-            is_long = first["type"] == "string_too_long"
-            fix = "Send it in parts." if is_long else "The tool's schema says what it takes."
-        else:
-            what, fix = cause.message, cause.hint
-        raise kind(f"{what}\nFix: {fix}" if fix else what) from error
+        causes = list(_causes(error))
+        refused = [one for one in causes if isinstance(one, (KglinkError, ValidationError))]
+        if refused:
+            raise kind(_told(_refusal(refused[0]))) from error
+        if isinstance(error, (UnexpectedToolError, UnexpectedResourceError)):  # the SDK logs these
+            raise type(error)(_told(crash_shape(causes[0])[1])) from error
+        raise
+
+
+def _causes(error: BaseException) -> Iterator[Exception]:
+    """What led to an error of the SDK, the nearest first."""
+    cause = error.__cause__
+    while cause is not None:
+        if isinstance(cause, Exception) and not isinstance(cause, MCPServerError):
+            yield cause
+        cause = cause.__cause__
+
+
+def _refusal(error: KglinkError | ValidationError) -> Mapping[str, str]:
+    if isinstance(error, KglinkError):
+        return error_shape(error)
+    first = error.errors()[0]  # of the arguments
+    is_long = first["type"] == "string_too_long"
+    return {
+        "error": f"{'.'.join(map(str, first['loc']))}: {first['msg']}",
+        "fix": "Send it in parts." if is_long else "The tool's schema says what it takes.",
+    }
+
+
+def _told(shape: Mapping[str, str]) -> str:
+    return f"{shape['error']}\nFix: {shape['fix']}" if shape["fix"] else shape["error"]
 
 
 class KglinkServer(MCPServer[Any]):
-    """A server whose errors say what kglink refused."""
+    """A server whose errors say what kglink refused, and whose readers take turns."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._turns = Semaphore(AT_WORK)
 
     async def call_tool(self, name: str, arguments: dict[str, Any], context: Any = None) -> Any:
         """Call a tool; an argument that it does not have is refused."""
@@ -91,7 +124,8 @@ class KglinkServer(MCPServer[Any]):
                     if one not in known:
                         unknown = UnknownNameError(f"argument of {name}", one, known)
                         raise ToolError(unknown.message) from unknown
-            return await super().call_tool(name, arguments, context)
+            async with self._turns if name in READERS else nullcontext():
+                return await super().call_tool(name, arguments, context)
 
     async def read_resource(self, *arguments: Any, **options: Any) -> Any:
         """Read a resource."""
@@ -179,7 +213,7 @@ class Tools:
             name, context or None, kbs=kbs, types=types, threshold=threshold
         )
         if found is None:
-            raise ToolError("the name is empty, and means nothing")
+            raise UsageError("the name is empty", hint="Give a name in letters or digits.")
         lines = (f"{one.id} {one.title}" for one in found.candidates)
         why = "; ".join(found.why)
         head = f"{found.name}: {found.status}, {found.probability:.2f} probable; {why}"
@@ -234,6 +268,7 @@ class Tools:
 
         Use it to check an answer that surprises, or that is not sure.
         """
+        refuse_many_places(text, surface, "Send only the sentences that matter.")
         found = self._workspace.explain(text, surface=surface)
         shape = _cut({"mentions": [one.as_json() for one in found]})
         lines = (

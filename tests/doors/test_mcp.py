@@ -7,10 +7,11 @@ import os
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import httpx
@@ -18,9 +19,14 @@ import pytest
 from conftest import Kglink
 from mcp import Client, MCPError
 from mcp.client.stdio import StdioServerParameters, stdio_client
-from mcp.types import TextContent
+from mcp.types import JSONRPCError, TextContent
+from sqlalchemy.exc import DatabaseError
+from starlette.types import ASGIApp, Message
 
-from kglink import Alias, Entity, Workspace
+from kglink import Alias, Entity, LinkedDocument, Workspace
+from kglink_doors.mcp_http import while_asked
+from kglink_doors.mcp_stdio import mended
+from kglink_doors.mcp_tools import KglinkServer, make_server
 
 TEXT = "The grey heron left, and the osprey stayed."
 HERON = Entity("h", "grey heron", "A wading bird that fishes.", type="bird")
@@ -100,6 +106,8 @@ REFUSED: tuple[tuple[str, dict[str, Any]], ...] = (
     ("link_text", {"text": "heron " * 5_000}),
     ("search_entities", {"query": "heron", "k": 51}),
     ("link_text", {"text": TEXT, "thresold": 1}),
+    ("resolve", {"name": " "}),
+    ("explain", {"text": "heron " * 101, "surface": "heron"}),
 )
 
 
@@ -197,7 +205,47 @@ def test_what_is_refused_says_what_to_do(told: Mapping[str, Any]) -> None:
     assert lines[3] == "text: String should have at most 20000 characters\nFix: Send it in parts."
     assert lines[4].startswith("k: Input should be less than or equal to 50\nFix: ")
     assert lines[5].startswith("unknown argument of link_text 'thresold'\nFix: ")
+    assert lines[6].startswith("the name is empty\nFix: ")
+    assert lines[7].startswith("'heron' stands at more than 100 places\nFix: ")
     assert "unknown entity 'birds:x'" in told["missing resource"]
+
+
+@pytest.mark.parametrize(
+    ("error", "what"),
+    [
+        (DatabaseError("SELECT 1", None, OSError("disk I/O error")), "the store does not answer: "),
+        (PermissionError(13, "Permission denied", "/secret"), "Permission denied\nFix: "),
+        (OSError(28, "No space left"), "the server's disk is full\nFix: "),
+        (ZeroDivisionError("secret"), "unexpected error: ZeroDivisionError\nFix: "),
+    ],
+)
+def test_errors_of_the_system_say_what_to_do(error: Exception, what: str) -> None:
+    class Broken:
+        def entity(self, *_: object, **__: object) -> None:
+            raise error
+
+    async def asking() -> tuple[str, str]:
+        async with Client(make_server(cast("Workspace", Broken()))) as client:
+            of_tool = await client.call_tool("entity", {"id": "birds:h"})
+            with pytest.raises(MCPError) as of_resource:
+                await client.read_resource("kglink://entity/birds/h")
+        assert of_tool.is_error
+        return text_of(of_tool), str(of_resource.value)
+
+    for told in anyio.run(asking):
+        assert what in told
+        assert "Fix: " in told
+        assert "secret" not in told
+
+
+def test_what_the_sdk_refuses_stays_as_it_is() -> None:
+    async def asking() -> str:
+        async with Client(make_server(cast("Workspace", None))) as client:
+            with pytest.raises(MCPError) as refused:
+                await client.read_resource("kglink://entity/%2E%2E/h")
+        return str(refused.value)
+
+    assert anyio.run(asking) == "Unknown resource: kglink://entity/%2E%2E/h"
 
 
 @pytest.mark.slow
@@ -242,6 +290,50 @@ def test_nothing_else_is_printed_on_standard_output(folder: Path, tmp_path: Path
     assert all(word in told for word in ("by print", "by descriptor", "by a child"))
 
 
+PING = '{"jsonrpc": "2.0", "id": 7, "method": "ping"}'
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "name"),
+    [
+        ("nonsense", -32700, None),
+        ("[" * 100_000, -32700, None),
+        ("[1, 2]", -32600, None),
+        ('{"id": 3, "method": "ping"}', -32600, 3),
+        ('{"jsonrpc": "2.0", "id": "a", "method": 5}', -32600, "a"),
+        ('{"jsonrpc": "2.0", "id": 1.5, "method": "ping"}', -32600, None),
+    ],
+)
+def test_a_line_that_is_no_message_is_an_error(line: str, code: int, name: object) -> None:
+    told = mended(line)
+    assert isinstance(told, JSONRPCError)
+    assert (told.error.code, told.id) == (code, name)
+
+
+def test_half_a_surrogate_pair_is_replaced() -> None:
+    line = PING.replace("7", r'"\ud83d Orion"')
+    assert json.loads(str(mended(line)))["id"] == "\ufffd Orion"
+    assert json.loads(str(mended("\ufeff" + PING))) == json.loads(PING)
+
+
+@pytest.mark.slow
+def test_every_line_on_standard_input_is_answered(folder: Path) -> None:
+    lines = ("nonsense", "", PING.replace("7", r'"\ud83d"'), '{"id": 3}', PING)
+    with subprocess.Popen(
+        [sys.executable, "-m", "kglink_cli", "-w", folder, "mcp"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write("\n".join(lines) + "\n")
+        process.stdin.flush()
+        answers = [json.loads(process.stdout.readline()) for _ in range(4)]
+        process.communicate(timeout=30)
+    assert {(one["id"], "result" in one) for one in answers} == {
+        (None, False), ("\ufffd", True), (3, False), (7, True),
+    }  # fmt: skip
+
+
 LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
 JSON_ACCEPTED = {"accept": "application/json, text/event-stream"}
 
@@ -271,6 +363,80 @@ def test_a_token_is_asked_for(folder: Path) -> None:
             answer = httpx.post(local, json=LIST, headers=JSON_ACCEPTED | token)
             assert answer.status_code == status
         assert "link_text" in answer.text
+
+
+def asked_in_process(server: KglinkServer, scenario: Callable[[ASGIApp], Awaitable[Any]]) -> Any:
+    """What a scenario gives with the HTTP application of a server, which waits 0.1 s for a body."""
+    app = server.streamable_http_app(stateless_http=True, json_response=True)
+
+    async def asking() -> Any:
+        async with server.session_manager.run():
+            return await scenario(while_asked(app, 0.1, lambda: False))
+
+    return anyio.run(asking)
+
+
+async def post(app: ASGIApp, body: bytes, gone: anyio.Event, *, more: bool = False) -> list[Any]:
+    """What the application sends for a body that has come, or of which there is more."""
+    messages = [{"type": "http.request", "body": body, "more_body": more}]
+    sent = list[Any]()
+
+    async def receive() -> Message:
+        if not messages:
+            await gone.wait()
+        return messages.pop() if messages else {"type": "http.disconnect"}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    kinds = [(b"content-type", b"application/json"), (b"accept", b"application/json")]
+    headers = [(b"host", b"127.0.0.1:80"), *kinds]
+    scope = {
+        "type": "http", "method": "POST", "path": "/mcp", "headers": headers, "query_string": b"",
+    }  # fmt: skip
+    await app(scope, receive, send)
+    return sent
+
+
+def test_calls_of_clients_that_have_gone_are_not_begun() -> None:
+    go_on, linked = threading.Event(), list[str]()
+
+    class Slow:
+        def link(self, text: str, *_: object, **__: object) -> tuple[LinkedDocument]:
+            linked.append(text)
+            go_on.wait(10)
+            return (LinkedDocument("", text, ()),)
+
+    def call(text: str) -> bytes:
+        params = {"name": "link_text", "arguments": {"text": text}}
+        return json.dumps({**LIST, "method": "tools/call", "params": params}).encode()
+
+    async def scenario(app: ASGIApp) -> list[Any]:
+        gone, stays = anyio.Event(), anyio.Event()
+        async with anyio.create_task_group() as clients:
+            for n in range(6):
+                clients.start_soon(post, app, call(f"gone {n}"), gone)
+            await anyio.wait_all_tasks_blocked()
+            while len(linked) < 2:
+                await anyio.sleep(0.01)
+            gone.set()
+        go_on.set()
+        return await post(app, call("stays"), stays)
+
+    server = make_server(cast("Workspace", Slow()))
+    start, body = asked_in_process(server, scenario)
+    assert start["status"] == 200
+    assert b"0 mentions" in body["body"]
+    assert linked == ["gone 0", "gone 1", "stays"]
+
+
+def test_a_body_that_does_not_come_is_refused() -> None:
+    async def scenario(app: ASGIApp) -> list[Any]:
+        return await post(app, b"{", anyio.Event(), more=True)
+
+    start, body = asked_in_process(make_server(cast("Workspace", None)), scenario)
+    assert start["status"] == 408
+    assert b"did not come within 0.1 s" in body["body"]
 
 
 @pytest.mark.parametrize(

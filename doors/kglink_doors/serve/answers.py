@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from functools import partial
 from io import StringIO
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import StreamingResponse
@@ -21,21 +21,20 @@ from kglink.sources import Problems, Source, read_records
 from kglink.text.printable import printable_json
 from kglink.workspace.link import found_shape
 from kglink_doors.serve.batches import LinkOptions
-from kglink_doors.serve.errors import error_shape, parsed
-from kglink_doors.serve.guard import Refused
+from kglink_doors.serve.errors import error_shape, parsed, refuse_many_places
+from kglink_doors.serve.guard import Refused, while_there
 from kglink_doors.serve.served import Served, known_parameters, served
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
-T = TypeVar("T")
 router = APIRouter(dependencies=[Depends(known_parameters)])
 Here = Annotated[Served, Depends(served)]
 Names = Annotated[list[str], Query(default_factory=list)]
 #: Lines that are linked together while more of them come.
 _LINES = 16
-#: Places of a text that are explained at once, and mentions of a text that are given.
-_MOST_PLACES, _MOST_GIVEN = 100, 2000
+#: Mentions of a text that are given.
+_MOST_GIVEN = 2000
 _EXAMPLE: JsonValue = {"text": "A heron stood on Skerrow Light.", "kbs": [], "threshold": 0.3}
 
 
@@ -129,7 +128,7 @@ def json_response(value: object, status: int = 200) -> Response:
 async def link(request: Request, body: ToLink, here: Here) -> Response:
     """Link a text, or several: the JSON of `kglink link --json`."""
     options = LinkOptions(body.kbs, body.types, body.under, body.not_under, body.threshold)
-    found = await _while_there(request, _linked(body.inputs(), options, here))
+    found = await while_there(request.receive, _linked(body.inputs(), options, here))
 
     def answer() -> Response:  # in a thread: a large one would stop all others meanwhile
         shapes = [one.as_json(explain=body.explain) for one in found]
@@ -165,24 +164,6 @@ async def _linked(
     found = await here.batches.link(texts, options, here.limits.seconds, patient=patient)
     here.metrics.linked(len(found), sum(len(one.links) for one in found))
     return found
-
-
-async def _while_there(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """What some work gives; it is cancelled when who asked has gone."""
-
-    async def leaves() -> None:  # the body has come: nothing else is said any more
-        while (await request.receive())["type"] != "http.disconnect":
-            pass
-
-    doing, leaving = asyncio.create_task(work), asyncio.create_task(leaves())
-    try:
-        await asyncio.wait((doing, leaving), return_when=asyncio.FIRST_COMPLETED)
-        if not doing.done():
-            raise ClientDisconnect
-        return doing.result()
-    finally:
-        doing.cancel()
-        leaving.cancel()
 
 
 class _WhileItReads(StreamingResponse):
@@ -243,11 +224,7 @@ async def explain(body: ToExplain, here: Here) -> Response:
     if (body.start is None) != (body.end is None):
         raise UsageError("a place has two ends", hint='Give "start" and "end".')
     span = None if body.start is None or body.end is None else (body.start, body.end)
-    if body.surface and body.text.count(body.surface) > _MOST_PLACES:
-        raise UsageError(
-            f"{body.surface!r} stands at more than {_MOST_PLACES} places",
-            hint='Name one by "start" and "end".',
-        )
+    refuse_many_places(body.text, body.surface, 'Name one by "start" and "end".')
 
     def answer() -> Response:
         found = here.workspace.explain(
@@ -339,7 +316,7 @@ _TURTLE = "text/turtle"
 async def nif(request: Request, here: Here) -> Response:
     """Link the texts of a NIF document: to all KBs, where no mention is given searched."""
     texts = await run_in_threadpool(_texts, await request.body(), here)
-    found = await _while_there(request, _linked(texts, LinkOptions(), here))
+    found = await while_there(request.receive, _linked(texts, LinkOptions(), here))
     out = StringIO()
     exporter = here.workspace.registry.create("exporter", _NIF, {})
     await run_in_threadpool(exporter.export, found, out)

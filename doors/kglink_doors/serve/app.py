@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-import math
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from functools import partial
 from importlib.metadata import version
 from importlib.resources import files
-from types import FrameType
 from typing import Any
 
-import uvicorn
 from anyio import to_thread
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -22,7 +18,6 @@ from fastapi.responses import JSONResponse
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from kglink import Workspace
 from kglink.errors import KglinkError
@@ -31,16 +26,15 @@ from kglink_doors.listening import Limits, address, listen
 from kglink_doors.serve import answers, changes, reconcile
 from kglink_doors.serve.batches import Batches
 from kglink_doors.serve.errors import (
-    FULL_DISK,
-    FULL_DISK_SHAPE,
     PASSING,
+    crash_shape,
     error_shape,
-    is_of_full_disk,
     json_error,
     status_of,
 )
 from kglink_doors.serve.guard import Guard, Refused
 from kglink_doors.serve.jobs import Jobs
+from kglink_doors.serve.running import run_app
 from kglink_doors.serve.served import Learner, Metrics, Served
 from kglink_plugins.exporters.html import page_style
 
@@ -151,18 +145,8 @@ async def _answered(request: Request, error: Exception) -> Response:
             what = f"it took over {request.app.state.served.limits.seconds:g} s"
             fix = "Send less at once; --seconds raises the limit."
             status, shape = 504, {"error": what, "fix": fix}
-        case OSError() if is_of_full_disk(error):
-            status, shape = FULL_DISK, FULL_DISK_SHAPE
-        case OSError():
-            what = error.strerror or str(error)
-            status, shape = 500, {"error": what, "fix": "See the server's log."}
-        case SQLAlchemyError():
-            reason = str(getattr(error, "orig", None) or type(error).__name__)
-            what = f"the store does not answer: {reason}"
-            status, shape = 503, {"error": what, "fix": "kglink doctor says more."}
-        case _:  # uvicorn's log has where
-            what = f"unexpected error: {type(error).__name__}"
-            status, shape = 500, {"error": what, "fix": "This is a bug: see the log."}
+        case _:
+            status, shape = crash_shape(error)
     return JSONResponse(shape, status, headers=headers)
 
 
@@ -186,38 +170,9 @@ def _http_shape(error: HTTPException, asked: str) -> dict[str, Any]:
     return {"error": f"{asked}: {error.detail}", "fix": fix}
 
 
-#: Seconds that requests at work have left at least once the server is told to end.
-_GRACE = 30
 #: Seconds after which a thread that links lets the one that reads requests run: it reads them one
 #: system call at a time, and after each would wait for Python's usual 5 ms.
 _SWITCH = 0.0005
-
-
-def _hears(seconds: float) -> type[H11Protocol]:
-    """The protocol that closes a connection whose request does not come within some seconds."""
-
-    class Hears(H11Protocol):
-        _timer: asyncio.TimerHandle | None = None
-
-        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-            super().connection_made(transport)
-            self._wait()
-
-        def data_received(self, data: bytes) -> None:
-            super().data_received(data)
-            self._wait()
-
-        def _wait(self) -> None:
-            if self._timer is None:
-                self._timer = self.loop.call_later(seconds, self._close)
-
-        def _close(self) -> None:
-            self._timer = None
-            is_idle = self.timeout_keep_alive_task is not None  # that is uvicorn's own affair
-            if not is_idle and (self.cycle is None or self.cycle.response_complete):
-                self.transport.close()
-
-    return Hears
 
 
 def run(
@@ -235,30 +190,6 @@ def run(
         learn_corrections(workspace)
     listening = listen(host, port)
     ending = threading.Event()
-    config = uvicorn.Config(
-        build_app(workspace, limits, log=log, is_ending=ending.is_set),
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        http=_hears(limits.seconds),
-        timeout_keep_alive=30,
-        timeout_graceful_shutdown=max(_GRACE, math.ceil(limits.seconds) + 1),
-        h11_max_incomplete_event_size=64 * 1024,
-    )
+    app = build_app(workspace, limits, log=log, is_ending=ending.is_set)
     tell(address(listening, host))
-    # The server raises the signal that ended it once more, when all is answered.
-    with listening, suppress(KeyboardInterrupt):
-        _Server(config, ending).run(sockets=[listening])
-
-
-class _Server(uvicorn.Server):
-    """A server that says when it was told to end."""
-
-    def __init__(self, config: uvicorn.Config, ending: threading.Event) -> None:
-        super().__init__(config)
-        self._ending = ending
-
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Let nobody wait for what comes slowly, and end."""
-        self._ending.set()
-        super().handle_exit(sig, frame)
+    run_app(app, listening, limits.seconds, ending)

@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from sqlalchemy.exc import SQLAlchemyError
+
 from kglink.errors import (
     KBBusyError,
     KBChangedError,
@@ -100,6 +102,23 @@ def error_shape(error: KglinkError) -> dict[str, Any]:
     return {"error": error.message, "fix": hint}
 
 
+def crash_shape(error: Exception) -> tuple[int, dict[str, Any]]:
+    """The status and the shape of an error that is not kglink's."""
+    match error:
+        case OSError() if is_of_full_disk(error):
+            return FULL_DISK, FULL_DISK_SHAPE
+        case OSError():
+            what = error.strerror or str(error)
+            return 500, {"error": what, "fix": "See the server's log."}
+        case SQLAlchemyError():
+            reason = str(getattr(error, "orig", None) or type(error).__name__)
+            what = f"the store does not answer: {reason}"
+            return 503, {"error": what, "fix": "kglink doctor says more."}
+        case _:  # the log has where
+            what = f"unexpected error: {type(error).__name__}"
+            return 500, {"error": what, "fix": "This is a bug: see the log."}
+
+
 def json_error(error: BaseException) -> UsageError:
     """Why a body or a line is no JSON, and the fix."""
     why = str(error)
@@ -108,6 +127,16 @@ def json_error(error: BaseException) -> UsageError:
     elif isinstance(error, UnicodeDecodeError):
         why = f"byte {error.start} is not UTF-8"
     return UsageError(f"not valid JSON: {why}", hint="Send JSON in UTF-8.")
+
+
+#: Places of a text that are explained at once.
+_MOST_PLACES = 100
+
+
+def refuse_many_places(text: str, surface: str, fix: str) -> None:
+    """Refuse to explain a surface that stands at too many places of a text."""
+    if surface and text.count(surface) > _MOST_PLACES:
+        raise UsageError(f"{surface!r} stands at more than {_MOST_PLACES} places", hint=fix)
 
 
 def parsed(text: str | bytes) -> object:

@@ -12,9 +12,9 @@ import asyncio
 import json
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import SplitResult, parse_qs, urlsplit
 
 from starlette.exceptions import HTTPException
@@ -23,10 +23,13 @@ from starlette.responses import JSONResponse
 
 from kglink.text.printable import printable_line
 from kglink_doors.listening import LOOPBACK, Limits, knows_token
-from kglink_doors.serve.served import Metrics
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from kglink_doors.serve.served import Metrics
+
+T = TypeVar("T")
 
 
 #: What anybody may have: the page, which asks for the token, and whether the server is alive.
@@ -110,7 +113,7 @@ class Guard:
             streamed = self._limits.is_streamed(scope["path"])
             most = self._limits.bytes_of(scope["path"])
             within = self._limits.seconds
-            body = _Body(receive, most, within, self._is_ending, streamed=streamed)
+            body = LimitedBody(receive, most, within, self._is_ending, streamed=streamed)
             await self._app(scope, body, answer)
         except Refused as refused:
             if not answer.status:
@@ -231,7 +234,28 @@ def _parts_of(address: str) -> SplitResult:
         return urlsplit("")
 
 
-class _Body:
+async def while_there(receive: Receive, work: Awaitable[T]) -> T:
+    """What some work gives; it is cancelled when who asked has gone.
+
+    ``receive`` has given the body already, or gives nothing before it has.
+    """
+
+    async def leaves() -> None:  # the body has come: nothing else is said any more
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+    doing, leaving = asyncio.ensure_future(work), asyncio.create_task(leaves())
+    try:
+        await asyncio.wait((doing, leaving), return_when=asyncio.FIRST_COMPLETED)
+        if not doing.done():
+            raise ClientDisconnect
+        return doing.result()
+    finally:
+        doing.cancel()
+        leaving.cancel()
+
+
+class LimitedBody:
     """What comes, within its limits of bytes and time.
 
     ``streamed``: the seconds are those between two parts, else those of the whole.
@@ -255,6 +279,7 @@ class _Body:
         self._done = False
 
     async def __call__(self) -> Message:
+        """The next message, which may be that the client has gone."""
         if self._done:  # what comes now is that the client has gone
             return await self._receive()
         message = await self._next_part()

@@ -1,0 +1,77 @@
+"""Running an application: what no client can keep from ending, or from answering others."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import socket
+import threading
+from contextlib import suppress
+from types import FrameType
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+#: Seconds that requests at work have left at least once the server is told to end.
+_GRACE = 30
+
+
+def run_app(app: Any, listening: socket.socket, seconds: float, ending: threading.Event) -> None:
+    """Answer on a socket until a signal comes.
+
+    ``seconds``: the longest time for a request; ``ending`` is set once the server is told to end.
+    """
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        http=_hears(seconds),
+        timeout_keep_alive=30,
+        timeout_graceful_shutdown=max(_GRACE, math.ceil(seconds) + 1),
+        h11_max_incomplete_event_size=64 * 1024,
+    )
+    # The server raises the signal that ended it once more, when all is answered.
+    with listening, suppress(KeyboardInterrupt):
+        _Server(config, ending).run(sockets=[listening])
+
+
+def _hears(seconds: float) -> type[H11Protocol]:
+    """The protocol that closes a connection whose request does not come within some seconds."""
+
+    class Hears(H11Protocol):
+        _timer: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            self._wait()
+
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            self._wait()
+
+        def _wait(self) -> None:
+            if self._timer is None:
+                self._timer = self.loop.call_later(seconds, self._close)
+
+        def _close(self) -> None:
+            self._timer = None
+            is_idle = self.timeout_keep_alive_task is not None  # that is uvicorn's own affair
+            if not is_idle and (self.cycle is None or self.cycle.response_complete):
+                self.transport.close()
+
+    return Hears
+
+
+class _Server(uvicorn.Server):
+    """A server that says when it was told to end."""
+
+    def __init__(self, config: uvicorn.Config, ending: threading.Event) -> None:
+        super().__init__(config)
+        self._ending = ending
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Let nobody wait for what comes slowly, and end."""
+        self._ending.set()
+        super().handle_exit(sig, frame)
