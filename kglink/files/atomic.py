@@ -121,9 +121,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
     """
     _mode_of(path)  # What must not be replaced is refused before it is written.
     with _locked_draft(path, is_folder=False) as draft:
-        mode = stat.S_IMODE(draft.stat().st_mode)
         yield draft
-        draft.chmod(mode)  # a library may have put a file of its own there, for its user alone
         replace_file(draft, path)
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
+import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -204,7 +205,10 @@ def load_parameters(path: Path, model: torch.nn.Module) -> None:
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """Write tensors to a file."""
+    path.touch()
+    mode = stat.S_IMODE(path.stat().st_mode)
     save_file({name: v.detach().cpu().contiguous() for name, v in tensors.items()}, path)
+    path.chmod(mode)  # the library writes for its user alone
 
 
 @contextlib.contextmanager

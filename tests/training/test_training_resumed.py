@@ -20,6 +20,7 @@ from kglink.models.hardware import Hardware
 from kglink.records import Progress
 from kglink.store import Store
 from kglink.training import Recipe
+from kglink.training.checkpoint import write_tensors
 from kglink.training.job import News, StepNews
 from kglink.training.loop import Task
 from kglink.training.recipe_files import chosen_recipe
@@ -268,3 +269,10 @@ def test_a_loss_that_is_no_number_stops_and_says_where(
     monkeypatch.undo()
     resumed = run(tmp_path / "run", None, resume=True)
     assert weights(resumed) == weights(whole)
+
+
+def test_weights_can_be_read_by_whoever_reads_the_folder(tmp_path: Path) -> None:
+    usual, weights = tmp_path / "usual", tmp_path / "weights.safetensors"
+    usual.touch()
+    write_tensors(weights, {"a": torch.zeros(2)})
+    assert weights.stat().st_mode == usual.stat().st_mode
