@@ -77,6 +77,7 @@ def test_a_short_source_is_counted_and_nothing_is_kept(
     assert [path.name for path in tmp_path.iterdir()] == ["few.jsonl.gz"]
 
 
+@pytest.mark.slow
 def test_settings_that_mean_the_workspaces_own_kbs_do_not_matter(
     kglink: Kglink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -101,6 +102,7 @@ def test_entities_of_one_key_are_one(
     assert all(step["seconds"] < 60 for step in found["steps"])
 
 
+@pytest.mark.slow
 def test_no_kb_of_the_workspace_says_how_a_source_is_read(
     kglink: Kglink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

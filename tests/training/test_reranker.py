@@ -198,6 +198,7 @@ def test_it_learns_what_the_text_tells_and_reads_as_it_was_trained(tmp_path: Pat
     assert (len(nothing), len(some)) == (0, 1)
 
 
+@pytest.mark.slow
 def test_a_kill_while_what_was_trained_is_judged_trains_nothing_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
