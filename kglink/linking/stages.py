@@ -32,8 +32,7 @@ class Stage:
             return []
         heads = self._heads(rankings)
         with errors_of(self.name):
-            answers = list(self.plugin.rank(heads))
-        return self._merged(rankings, heads, answers)
+            return self._merged(rankings, heads, list(self.plugin.rank(heads)))
 
     def alternatives(
         self, rankings: Sequence[Ranking]

@@ -143,12 +143,14 @@ class Task(ABC, Generic[Section, Items]):
         loss, norm = sum(views), self._clip(section.clip)
         if not (np.isfinite(loss) and bool(torch.isfinite(norm))):
             what = f"the loss is {loss}" if not np.isfinite(loss) else "a gradient is not finite"
-            goes_on = "If chance was to blame (memory, a GPU), --resume goes on from the last "
-            goes_on = f"{goes_on}checkpoint, which is good. Else: " if epoch or step else ""
+            again = (
+                "If chance was to blame (memory, a GPU), --resume goes on from the last "
+                "checkpoint, which is good. Else: "
+            )
             raise TrainingError(
                 f"stage {self.name}, epoch {epoch + 1}, step {step + 1}: {what}{self.shown(batch)}",
-                hint=f"{goes_on}Begin a new run with a lower learning_rate, or with "
-                "encoder.precision = fp32; look at the texts of this batch, and at the objective "
+                hint=f"{again if epoch or step else ''}Begin a new run with a lower learning_rate, "
+                "or with encoder.precision = fp32; look at the texts of this batch, and at the objective "
                 "and the scorer where they are your own.",
             )
         rate = rate_at(epoch * self.steps_per_epoch + step, self.steps, section)

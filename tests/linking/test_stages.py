@@ -219,6 +219,10 @@ def test_a_stage_that_loses_or_makes_candidates_is_named() -> None:
             scored = zip(own, self._scores, strict=True)
             return replace(one, candidates=tuple(replace(c, score=s) for c, s in scored))
 
+    class Nothing:
+        def rank(self, rankings: Sequence[Ranking]) -> Any:
+            return [None for _ in rankings]
+
     class Swapping:
         def rank(self, rankings: Sequence[Ranking]) -> list[Ranking]:
             return list(rankings[::-1])
@@ -228,6 +232,7 @@ def test_a_stage_that_loses_or_makes_candidates_is_named() -> None:
         (Answering(1.0, 2.0), "are not best first"),
         (Answering(2.0, 1.0, 1.0, twice=True), "other candidates came back"),
         (Swapping(), "in another order"),
+        (Nothing(), "acme/x failed with AttributeError"),
     ):
         with pytest.raises(PluginError, match=told):
             Stage("acme/x", broken, 5).rank([ranking("a", 1, 2), ranking("b", 1, 2)])
