@@ -150,8 +150,8 @@ class Task(ABC, Generic[Section, Items]):
             raise TrainingError(
                 f"stage {self.name}, epoch {epoch + 1}, step {step + 1}: {what}{self.shown(batch)}",
                 hint=f"{again if epoch or step else ''}Begin a new run with a lower learning_rate, "
-                "or with encoder.precision = fp32; look at the texts of this batch, and at the objective "
-                "and the scorer where they are your own.",
+                "or with encoder.precision = fp32; look at the texts of this batch, and at the "
+                "objective and the scorer where they are your own.",
             )
         rate = rate_at(epoch * self.steps_per_epoch + step, self.steps, section)
         for group in self.optimiser.param_groups:
