@@ -221,7 +221,7 @@ def end_to_end_table(report: EndToEndReport, *, intervals: bool = False) -> Tabl
         )
         below += ["", *textwrap.wrap(words, 100)]
     if report.joint.detection["strict"].found and not links["strict"].found:
-        below += ["", "No answer names an entity. In JSON lines its fields are kb and key."]
+        below += ["", "No answer names an entity."]
     below += _confidence(report)
     below += _most("missed most", report.missed())
     if complete:

@@ -1,4 +1,4 @@
-"""`kglink mcp` on standard input and output, where every line of a client is answered.
+"""`kglink mcp` on standard input and output, where no client waits for an answer in vain.
 
 The transport of the SDK drops a line that it cannot read, and the client would wait in vain.
 """
@@ -69,7 +69,8 @@ def mended(line: str) -> str | JSONRPCError:
         message = jsonrpc_message_adapter.validate_json(text, by_name=False)
     except ValidationError:
         return _error(INVALID_REQUEST, "the line is no JSON-RPC message", name)
-    if isinstance(message, JSONRPCNotification) and name is not None:  # nothing would be answered
+    has_id = isinstance(value, dict) and "id" in value
+    if isinstance(message, JSONRPCNotification) and has_id:  # nothing would be answered
         return _error(INVALID_REQUEST, "the id is neither text nor an integer", name)
     return text
 

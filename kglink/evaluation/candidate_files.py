@@ -302,7 +302,7 @@ def _lines(
 ) -> Iterator[tuple[int, Place, list[EntityId], Sequence[float], str]]:
     """The number of each line, its mention, and its candidates with their scores.
 
-    At last the words of the mention; empty where the line does not say them.
+    The last item is the mention's words, or an empty text where the line has none.
     """
     kind = kind_of(path)
     if kind == "run":

@@ -85,13 +85,16 @@ def _acquired(path: Path, deadline: float, busy: Exception) -> int:
 
 
 _DRAFT = re.compile(r"\..*\.kglink-[0-9a-f]{8}", re.DOTALL)
-#: File systems take 255 bytes, of which endings of ours need some.
+#: A name may have 255 bytes on most file systems; our endings need the rest.
 _LONGEST_NAME = 200
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 
 
 def hidden_beside(path: Path, ending: str) -> Path:
-    """A hidden file beside ``path``, named after it; of a long name it has the start and a hash."""
+    """The path of a hidden file beside ``path``, with the name of ``path`` in its own.
+
+    Of a name that is too long it has the start, and a hash that tells cut names apart.
+    """
     name = path.name
     if len(whole := os.fsencode(name)) > _LONGEST_NAME:
         start = whole[:_LONGEST_NAME].decode(errors="ignore")
@@ -215,7 +218,10 @@ def sync_tree(path: Path, *, mode: int = 0) -> None:
     for folder, _, names in os.walk(path, topdown=False):
         for name in names:
             file = Path(folder, name)
-            file.chmod(stat.S_IMODE(file.stat().st_mode) | mode)
+            own = stat.S_IMODE(file.lstat().st_mode)
+            if own | mode != own and not file.is_symlink():  # new rights are a new time of change
+                with contextlib.suppress(PermissionError):  # a link to a file of somebody else
+                    file.chmod(own | mode)
             sync_file(file)
         sync_file(Path(folder))
 

@@ -210,7 +210,7 @@ def _unreadable(path: Path, error: Exception, default: str) -> SpaceError:
 
 @contextmanager
 def keeping(folder: Path) -> Iterator[None]:
-    """Nobody else keeps a scoring in a folder meanwhile; an error where it may not be written."""
+    """Hold the lock under which a scoring is kept in a folder; refused without the right."""
     lock = folder / f".{SCORING_FILE}.lock"
     with (
         naming_missing_right(f"folder {folder}", SpaceError),

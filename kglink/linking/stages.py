@@ -44,8 +44,9 @@ class Stage:
                 hint="Set them in link.clusterer_settings.",
             )
         heads = self._heads(rankings)
-        for settings, answers in self.plugin.alternatives(heads):
-            yield settings, self._merged(rankings, heads, answers)
+        with errors_of(self.name):
+            for settings, answers in self.plugin.alternatives(heads):
+                yield settings, self._merged(rankings, heads, list(answers))
 
     def _heads(self, rankings: Sequence[Ranking]) -> list[Ranking]:
         return [replace(one, candidates=one.candidates[: self.depth]) for one in rankings]

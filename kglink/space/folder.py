@@ -136,12 +136,14 @@ class SpaceFolder:
 
     def unreadable(self) -> list[Path]:
         """The files and folders of the space, less drafts, that this user may not read."""
-        return [
-            path
-            for folder, folders, files in os.walk(self.path)
-            for path in (Path(folder, name) for name in sorted([*folders, *files]))
-            if not path.name.startswith(".") and not os.access(path, os.R_OK)
-        ]
+        if self.path.exists() and not os.access(self.path, os.R_OK | os.X_OK):
+            return [self.path]
+        found: list[Path] = []
+        for folder, folders, files in os.walk(self.path):
+            folders[:] = (name for name in folders if not name.startswith("."))
+            names = sorted([*folders, *(name for name in files if not name.startswith("."))])
+            found += [path for name in names if not os.access(path := Path(folder, name), os.R_OK)]
+        return found
 
     @contextlib.contextmanager
     def writing(self, replaces: Collection[str] = ()) -> Iterator[None]:

@@ -235,7 +235,8 @@ class SQLite(Backend):
         path = Path(f"{self.path}.{name}.lock")
         with contextlib.ExitStack() as held:
             try:
-                held.enter_context(file_lock(path, remove=True))
+                # `drop_locks` of another process may hold it for a moment.
+                held.enter_context(file_lock(path, wait=0.2, remove=True))
             except LockedError:
                 yield False
                 return

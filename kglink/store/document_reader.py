@@ -114,7 +114,7 @@ def read_mentions_of(connection: Connection, entity: EntityId, limit: int) -> Me
     count, in_documents = connection.execute(counted.select_from(meant)).one()
     here = (m.document_id == meant.c.document_id) & (m.position == meant.c.mention)
     begin = case((m.start > AROUND, m.start - AROUND), else_=0)
-    window = begin + 1, m.end + AROUND - begin  # PostgreSQL counts characters by small integers
+    window = begin + 1, m.end + AROUND - begin  # PostgreSQL's substr takes no bigint
     query = (
         select(kbs.c.name, d.key, m.start, m.end, m.surface, begin)
         .add_columns(func.substr(d.text, *(cast(one, Integer) for one in window)))

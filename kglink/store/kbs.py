@@ -113,7 +113,7 @@ def kb_id(connection: Connection, name: str) -> int:
         if connection.scalar(query) is not None:
             raise StoreError(
                 f"KB {name!r} is not complete: its first add-kb is still running, or was stopped",
-                hint="Wait for it; if none is running, run it again: it goes on where it stopped.",
+                hint="If it is running, wait. Otherwise run it again: it goes on where it stopped.",
             )
         raise UnknownNameError("KB", name, ids)
     return ids[name]
@@ -227,7 +227,7 @@ def find_problems(db: Database) -> list[str]:
                 text = f"KB {name!r}: its removal stopped half-way; run kglink kbs remove again"
             elif read is not None:
                 what = f"add-kb of {started_at} stopped after {read:,} records"
-                text = f"KB {name!r}: {what}; {again} to go on"
+                text = f"KB {name!r}: {what}; to go on, {again}"
             elif not revision:
                 text = f"KB {name!r}: its first add-kb stopped; {again}"
             else:

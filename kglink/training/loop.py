@@ -143,15 +143,12 @@ class Task(ABC, Generic[Section, Items]):
         loss, norm = sum(views), self._clip(section.clip)
         if not (np.isfinite(loss) and bool(torch.isfinite(norm))):
             what = f"the loss is {loss}" if not np.isfinite(loss) else "a gradient is not finite"
-            again = (
-                "If chance was to blame (memory, a GPU), --resume goes on from the last "
-                "checkpoint, which is good. Else: "
-            )
             raise TrainingError(
                 f"stage {self.name}, epoch {epoch + 1}, step {step + 1}: {what}{self.shown(batch)}",
-                hint=f"{again if epoch or step else ''}Begin a new run with a lower learning_rate, "
-                "or with encoder.precision = fp32; look at the texts of this batch, and at the "
-                "objective and the scorer where they are your own.",
+                hint="If chance was to blame (memory, a GPU), --resume goes on from the last "
+                "checkpoint, or from the beginning where there is none. Otherwise begin a new run "
+                "with a lower learning_rate, or with encoder.precision = fp32. Look at the texts "
+                "of this batch, and at the objective and the scorer where they are your own.",
             )
         rate = rate_at(epoch * self.steps_per_epoch + step, self.steps, section)
         for group in self.optimiser.param_groups:

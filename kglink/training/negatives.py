@@ -210,12 +210,14 @@ class Negatives:
         with errors_of(self._name):
             positives = sampler.positives(known, batch, rng)
         found = np.full((len(items), 1 + self._k), -1, np.int64)
-        found[:, 0] = positives.rows
+        found[:, 0] = self._checked(positives.rows, (len(items),), len(known) + len(items))
         for part in self._parts(known):
             progress(Progress(step, part.start, len(items)))
             wanted = np.arange(len(items))[part]
             with errors_of(self._name):
-                found[part, 1:] = sampler.negatives(known, batch, wanted, self._k)
+                chosen = sampler.negatives(known, batch, wanted, self._k)
+            shape = len(wanted), self._k
+            found[part, 1:] = self._checked(chosen, shape, len(known) + len(items))
         progress(Progress(step, len(items), len(items)))
         # Their numbers among the group's rows and items become those among all.
         inside = (found >= 0) & (found < len(known))
@@ -262,18 +264,22 @@ class Negatives:
     def _drawn(self, pool: SamplerPool, batch: SamplerBatch, rng: np.random.Generator) -> IntArray:
         """What the sampler, which may be anybody's, draws for each mention, as rows of the pool."""
         with errors_of(self._name):
-            drawn = np.asarray(self._sampler.sample(pool, batch, self._k, rng))
-        wanted = len(batch.gold), self._k
-        if drawn.shape != wanted or drawn.dtype.kind not in "iu":
-            raise self._broken(f"gave {drawn.dtype} numbers of the shape {drawn.shape}, "
-                               f"not integers of the shape {wanted}")  # fmt: skip
-        if drawn.size and not -1 <= drawn.min() <= drawn.max() < len(pool):
-            rows = f"{drawn.min()} to {drawn.max()}"
-            raise self._broken(f"drew rows {rows} of a pool of {len(pool)}")
+            given = self._sampler.sample(pool, batch, self._k, rng)
+        drawn = self._checked(given, (len(batch.gold), self._k), len(pool))
         for at, own in enumerate(drawn.tolist()):
             if forbidden := batch.forbidden(at).intersection(own):
                 raise self._broken(f"drew {min(forbidden)}, which is forbidden for mention {at}")
         return drawn
+
+    def _checked(self, given: object, shape: tuple[int, ...], rows: int) -> IntArray:
+        """What a sampler chose, which is of a shape, and all among so many rows."""
+        chosen = np.asarray(given)
+        if chosen.shape != shape or chosen.dtype.kind not in "iu":
+            raise self._broken(f"gave {chosen.dtype} numbers of the shape {chosen.shape}, "
+                               f"not integers of the shape {shape}")  # fmt: skip
+        if chosen.size and not -1 <= chosen.min() <= chosen.max() < rows:
+            raise self._broken(f"drew rows {chosen.min()} to {chosen.max()} of {rows}")
+        return chosen
 
     def _broken(self, what: str) -> PluginError:
         return PluginError(

@@ -26,7 +26,7 @@ from kglink.training.recipe import DEFAULT_RECIPE, Recipe, section_of
 
 _SUFFIX = ".toml"
 _MOST_PARENTS = 8
-#: How the table of a plugin's settings is called, behind the key that names the plugin.
+#: The end of the key of a plugin's settings, behind the key that names the plugin.
 _OF_PLUGIN = "_settings"
 _OFFERED = re.compile(r"[a-z0-9][a-z0-9._-]*/[a-z0-9][a-z0-9._-]*")
 #: Recipes by name, their values nested as in a file.
@@ -202,11 +202,12 @@ def _recipes_of(module: PluginModule) -> Known:
 def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
     """Nested values, those of ``above`` before those of ``below``.
 
-    Settings of a plugin go where ``above`` names another plugin, or an empty table of settings.
+    Settings of a plugin are dropped where ``above`` names another plugin than ``below`` does, or
+    gives an empty table of settings.
     """
     whole = dict(below)
     for key, value in above.items():
-        now, before = (str(name).removeprefix("kglink/") for name in (value, below.get(key)))
+        now, before = (str(name).removeprefix("kglink/") for name in (value, below.get(key, value)))
         if f"{key}{_OF_PLUGIN}" in below and now != before:
             del whole[f"{key}{_OF_PLUGIN}"]
     for key, value in above.items():

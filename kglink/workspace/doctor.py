@@ -245,8 +245,8 @@ def _space_checks(opened: Opened) -> Iterator[Check]:
                 yield Check("space", "note", f"{name}: not in the store: {gone}", fix)
             yield from _model_checks(opened, folder)
     space = opened.joint_space
-    is_known = space.folder.unreadable() or space.is_current()
-    if not is_known and any(info.entities for info in opened.store.kbs()):
+    says_nothing = bool(space.folder.unreadable()) or space.is_current()
+    if not says_nothing and any(info.entities for info in opened.store.kbs()):
         name = opened.settings.space.name
         yield Check("space", "note", f"{name} is older than the store", "Run `kglink build`.")
 

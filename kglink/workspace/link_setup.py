@@ -196,10 +196,10 @@ class LinkSetup:
         place = space.folder.path
         if self.link.rerank_top:
             place = self.reranker or space.folder.reranker
-        with keeping(place):
-            pass  # what may not be written is told before the work
         unfitted, known = self.changed(found_by="all"), list(documents)
         search = unfitted.search(scoring="default")
+        with keeping(place):
+            pass  # what may not be written is told before the work
         rankings = judged_rankings(search, known, space.kbs(), self.store.memory_without, progress)
         scoring = fit_rankings(rankings, search.scoring)
         if not annotation_of(merged_texts("", known)).partial:

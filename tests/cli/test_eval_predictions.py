@@ -333,7 +333,7 @@ def twice(lines: list[str]) -> list[str]:
         ("answers.nif", lambda lines: "".join(lines).encode("utf-16-le"), "UTF-16"),
         ("run.trec", lambda lines: "".join(lines)[:-9], "is no line of a TREC run"),
         ("run.trec", lambda lines: lines[: len(lines) // 2], "mentions have no line"),
-        ("run.trec", lambda lines: [*lines, lines[0]], "twice"),
+        ("run.trec", lambda lines: [*lines, lines[0]], "has the candidate"),
         ("run.trec", lambda lines: ["docs/doc-071/8-15 Q0 a:b 1 nan x\n"], "the score 'nan'"),
         ("run.trec", lambda lines: ["docs/doc-071/8-15 Q0 a:b 1 inf x\n"], "the score 'inf'"),
         ("run.trec", lambda lines: ["docs/doc-071/8-15 Q0 a:b 1 1 x\n"], "there is no such KB"),
@@ -350,7 +350,7 @@ def twice(lines: list[str]) -> list[str]:
         (
             "rankings.jsonl",
             lambda lines: [json.dumps(json.loads(lines[0]) | {"scores": [float("nan")] * 40})],
-            "scores",
+            "has scores that are no numbers",
         ),
         (
             "rankings.jsonl",

@@ -302,6 +302,7 @@ PING = '{"jsonrpc": "2.0", "id": 7, "method": "ping"}'
         ('{"id": 3, "method": "ping"}', -32600, 3),
         ('{"jsonrpc": "2.0", "id": "a", "method": 5}', -32600, "a"),
         ('{"jsonrpc": "2.0", "id": 1.5, "method": "ping"}', -32600, None),
+        ('{"jsonrpc": "2.0", "id": null, "method": "ping"}', -32600, None),
     ],
 )
 def test_a_line_that_is_no_message_is_an_error(line: str, code: int, name: object) -> None:

@@ -77,6 +77,10 @@ def test_what_a_library_writes_for_its_user_alone_can_be_read_by_all(tmp_path: P
 
     with atomic_folder(tmp_path / "folder") as draft:
         write(draft / "file")
+        (draft / "open").touch()
+        before = (draft / "open").stat().st_ctime_ns
+    # What is open already keeps its time of change, by which checked files are known again.
+    assert (tmp_path / "folder" / "open").stat().st_ctime_ns == before
     usual = tmp_path / "usual"
     usual.touch()
     assert usual.stat().st_mode == (tmp_path / "folder" / "file").stat().st_mode

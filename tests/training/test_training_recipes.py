@@ -21,7 +21,7 @@ from kglink.training import DEFAULT_RECIPE, list_recipes, load_recipe
 from kglink.training.data import KBChoice, TrainingData, prepare
 from kglink.training.pairs import PairTask, Tools
 from kglink.training.processes import Team
-from kglink.training.recipe_files import chosen_recipe, read_recipe
+from kglink.training.recipe_files import chosen_recipe, merged, read_recipe
 from kglink.training.stages import make_plan
 from training_world import fill, small, world_of, write_world_model
 
@@ -241,6 +241,11 @@ def test_settings_go_with_the_plugin_that_they_are_for() -> None:
     changed = load_recipe("small", {"train": {"objective": "kglink/nce"}})
     assert changed.train.objective_settings == load_recipe("small").train.objective_settings
     assert not load_recipe("small", {"train": {"objective_settings": {}}}).train.objective_settings
+    # Of a recipe that relies on the default plugin nothing is dropped.
+    implied = {"train": {"objective_settings": {"temperature": 0.1}}}
+    assert merged(implied, {"train": {"objective": "nce"}})["train"].keys() == {
+        "objective", "objective_settings",
+    }  # fmt: skip
 
 
 def test_changes_of_the_first_training_are_those_of_the_second() -> None:

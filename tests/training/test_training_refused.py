@@ -123,6 +123,16 @@ def _hungry(*_: object, **__: object) -> Done:
     [
         ("samplers.mixed.MixedP.sample", np.zeros((1, 40), int), "of the shape"),
         ("samplers.mixed.MixedP.sample", None, "gave object numbers"),
+        (
+            "samplers.mixed.MixedP.sample",
+            lambda _, pool, batch, k, rng: np.full((len(batch.gold), k), len(pool)),
+            "drew rows 80 to 80 of 80|drew rows 40 to 40 of 40",
+        ),
+        (
+            "samplers.mixed.MixedP.sample",
+            lambda _, pool, batch, k, rng: np.array([[*gold] * k for gold in batch.gold]),
+            "which is forbidden for mention 0",
+        ),
         ("scorers.DualScorer.score", torch.zeros(3), "scorer DualScorer gave scores of the shape"),
         ("scorers.DualScorer.score", None, "scorer DualScorer failed with AttributeError"),
         ("objectives.Nce.loss", torch.zeros(2), "objective 'nce' gave a loss of the shape"),
@@ -133,7 +143,8 @@ def _hungry(*_: object, **__: object) -> Done:
 def test_a_broken_plugin_is_named(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, answer: Any, told: str
 ) -> None:
-    monkeypatch.setattr(f"kglink_plugins.{method}", lambda *_: answer)
+    broken = answer if callable(answer) else lambda *_: answer
+    monkeypatch.setattr(f"kglink_plugins.{method}", broken)
     with pytest.raises(PluginError, match=told):
         run(tmp_path / "run")
 
