@@ -78,7 +78,7 @@ def test_an_interrupted_kb_is_listed_and_nothing_of_it_is_read(store: Store) -> 
         with pytest.raises(StoreError, match="'kb' is not complete: its first add-kb") as caught:
             list(read("kb"))
         assert "still running, or was stopped" in caught.value.message
-        assert "if none is running, run it again" in caught.value.hint
+        assert "Otherwise run it again" in caught.value.hint
     assert store.get_entities([EntityId("kb", "1")]) == {}
     assert list(store.documents()) == []
     (problem,) = store.check()
@@ -93,7 +93,7 @@ def test_what_made_a_kb_in_memory_is_run_again(store: Store) -> None:
     with pytest.raises(Stopped):
         store.ingest(job(adapter="memory", batch_size=10), broken_off(records(30), 25))
     (problem,) = store.check()
-    assert "stopped after 20 records; run again what made it, such as kglink promote" in problem
+    assert "stopped after 20 records; to go on, run again what made it, such as kglink promote" in problem
 
 
 def test_another_source_starts_over(store: Store, url: str, tmp_path: Path) -> None:
