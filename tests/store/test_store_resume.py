@@ -93,7 +93,8 @@ def test_what_made_a_kb_in_memory_is_run_again(store: Store) -> None:
     with pytest.raises(Stopped):
         store.ingest(job(adapter="memory", batch_size=10), broken_off(records(30), 25))
     (problem,) = store.check()
-    assert "stopped after 20 records; to go on, run again what made it, such as kglink promote" in problem
+    told = "stopped after 20 records; to go on, run again what made it, such as kglink promote"
+    assert told in problem
 
 
 def test_another_source_starts_over(store: Store, url: str, tmp_path: Path) -> None:
