@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 # Before torch is loaded: cores that share the small products of tiny models only wait.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -19,6 +20,10 @@ from kglink.workspace import Workspace, init_workspace
 from kglink_cli.main import run
 
 ROOT = Path(__file__).resolve().parent.parent
+
+# How long one example takes is the machine's affair: time is tested where it is meant.
+settings.register_profile("kglink", deadline=None)
+settings.load_profile("kglink")
 
 
 @pytest.fixture(scope="session", autouse=True)
