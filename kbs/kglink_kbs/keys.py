@@ -25,7 +25,7 @@ from kglink_kbs.spellings import (
 )
 
 #: Of the cells of a column, the share that makes it one of codes.
-_LEAST = 0.8
+_CODE_SHARE = 0.8
 #: Check digits of fewer cells say nothing, and a barcode may be mistyped.
 _LEAST_TRADE, _SHARE_TRADE = 3, 0.9
 _LONGEST = 40
@@ -155,7 +155,7 @@ def _rank(name: str, cells: Sequence[str], *, titled: bool, by_ending: bool) -> 
     values = [cell for cell in cells if cell]
     named = _rank_of_name(name, by_ending=by_ending)
     if named is None and titled and fold_name(name) in folded_names(MODEL_WORDS):
-        named = Rank.ARTICLE if _share(values, _is_typed_with_digit) >= _LEAST else None
+        named = Rank.ARTICLE if _are_codes(values, _is_typed_with_digit) else None
     right = sum(map(has_check_digit, values))
     if right >= max(_LEAST_TRADE, _SHARE_TRADE * len(values)):
         return Rank.TRADE
@@ -165,7 +165,7 @@ def _rank(name: str, cells: Sequence[str], *, titled: bool, by_ending: bool) -> 
 def _by_values(named: Rank, values: Sequence[str]) -> Rank:
     """The rank of a column that is named like a key, once its values are seen."""
     are_numbers = all(map(str.isdecimal, values))
-    if named != Rank.TRADE and _share(values, _MACHINE.fullmatch) >= _LEAST:
+    if named != Rank.TRADE and _are_codes(values, _MACHINE.fullmatch):
         return Rank.MACHINE
     if named == Rank.ID and are_numbers:
         return Rank.ROW_ID
@@ -175,9 +175,9 @@ def _by_values(named: Rank, values: Sequence[str]) -> Rank:
         and all(int(one) + 1 == int(two) for one, two in pairwise(values))
     ):
         return Rank.COUNTER
-    if named == Rank.NUMBER and not are_numbers and _share(values, _is_typed_with_digit) >= _LEAST:
+    if named == Rank.NUMBER and not are_numbers and _are_codes(values, _is_typed_with_digit):
         return Rank.CODE
-    if named == Rank.ARTICLE and _share(values, _is_typed) < _LEAST:
+    if named == Rank.ARTICLE and not _are_codes(values, _is_typed):
         return Rank.WEAK
     return named
 
@@ -224,8 +224,8 @@ def _is_typed_with_digit(cell: str) -> bool:
     return _is_typed(cell) and any(map(str.isdigit, cell))
 
 
-def _share(values: Sequence[str], holds: Callable[[str], object]) -> float:
-    return sum(bool(holds(value)) for value in values) / len(values) if values else 0.0
+def _are_codes(values: Sequence[str], is_code: Callable[[str], object]) -> bool:
+    return bool(values) and sum(map(bool, map(is_code, values))) / len(values) >= _CODE_SHARE
 
 
 def _parts(name: str) -> Iterator[str]:
