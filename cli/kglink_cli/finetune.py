@@ -6,6 +6,7 @@ import json
 import os
 import tomllib
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
@@ -218,13 +219,11 @@ def read_changes(pairs: Sequence[str], seed: int | None = None) -> dict[str, Any
 
 def _value(text: str) -> Any:
     """A number, a truth, a list or a table as TOML or JSON writes it; anything else is a text."""
-    try:
+    with suppress(tomllib.TOMLDecodeError):
         return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        try:
-            return json.loads(text) if text.startswith("{") else text
-        except ValueError:
-            return text
+    with suppress(ValueError):  # no JSON
+        return json.loads(text) if text.startswith("{") else text
+    return text
 
 
 def _detector_text(detector: DetectorReport) -> str:
