@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
@@ -248,6 +248,15 @@ def test_what_the_sdk_refuses_stays_as_it_is() -> None:
     assert anyio.run(asking) == "Unknown resource: kglink://entity/%2E%2E/h"
 
 
+def answers_to(process: subprocess.Popen[str], lines: Sequence[str], count: int) -> list[Any]:
+    """The first answers of a server on standard output to lines on its standard input."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write("\n".join(lines) + "\n")
+    process.stdin.flush()
+    return [json.loads(process.stdout.readline()) for _ in range(count)]
+
+
 @pytest.mark.slow
 def test_nothing_else_is_printed_on_standard_output(folder: Path, tmp_path: Path) -> None:
     noisy = (
@@ -278,11 +287,7 @@ def test_nothing_else_is_printed_on_standard_output(folder: Path, tmp_path: Path
         [sys.executable, script, "-w", folder, "mcp"],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     ) as process:  # fmt: skip
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write("\n".join(lines) + "\n")
-        process.stdin.flush()
-        answers = [json.loads(process.stdout.readline()) for _ in range(2)]
+        answers = answers_to(process, lines, 2)
         rest, told = process.communicate(timeout=30)
     assert [one["id"] for one in answers] == [1, 2]
     assert answers[1]["result"]["structuredContent"]["entities"][0]["key"] == "h"
@@ -324,11 +329,7 @@ def test_every_line_on_standard_input_is_answered(folder: Path) -> None:
         [sys.executable, "-m", "kglink_cli", "-w", folder, "mcp"],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     ) as process:  # fmt: skip
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write("\n".join(lines) + "\n")
-        process.stdin.flush()
-        answers = [json.loads(process.stdout.readline()) for _ in range(4)]
+        answers = answers_to(process, lines, 4)
         process.communicate(timeout=30)
     assert {(one["id"], "result" in one) for one in answers} == {
         (None, False), ("\ufffd", True), (3, False), (7, True),
