@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 from importlinter.cli import lint_imports
 
+from kglink.records import Entity
+from kglink.workspace import Workspace
+
 ROOT = Path(__file__).parents[2]
 HEAVY = (
     "torch",
@@ -79,17 +82,17 @@ def test_a_link_by_names_waits_for_nothing_that_it_does_not_use(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KGLINK_LINK_FOUND_BY", "names")
-    (tmp_path / "birds.csv").write_text("id,title\n1,Grey heron\n", encoding="utf-8")
     (tmp_path / "note.txt").write_text("A grey heron.", encoding="utf-8")
-    link = ["link", "note.txt"]
-    for arguments in (["init"], ["add-kb", "birds", "birds.csv"], ["build"], link):
-        done = subprocess.run(
-            [sys.executable, "-c", LOADED_BY_COMMAND, *arguments],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
+    with Workspace.open(tmp_path, create=True) as workspace:
+        workspace.add_kb("birds", [Entity("1", "Grey heron")])
+        workspace.build()
+    done = subprocess.run(
+        [sys.executable, "-c", LOADED_BY_COMMAND, "link", "note.txt"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert "birds:1" in done.stdout
     loaded = set(json.loads(done.stderr.splitlines()[-1]))
     assert loaded & {"torch", "scipy.optimize", "transformers", "tokenizers"} == set()

@@ -9,6 +9,7 @@ import lzma
 import re
 import tracemalloc
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -29,7 +30,7 @@ PACKERS: dict[str, Pack] = {
     "gz": gzip.compress,
     "bz2": bz2.compress,
     "zst": packed_by_zstd,
-    "xz": lzma.compress,
+    "xz": partial(lzma.compress, preset=0),
 }
 
 

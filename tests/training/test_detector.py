@@ -165,6 +165,7 @@ def test_documents_about_other_things_are_passed_over(store: Store) -> None:
     assert "no mention means an entity of a KB here" in read(store, "food", food)
 
 
+@pytest.mark.slow
 def test_a_kill_between_the_detector_and_its_report_leaves_its_steps(
     tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
