@@ -266,10 +266,11 @@ class MemoryTable:
             ):
                 progress(Progress(f"reading {one.name}", done))
                 words[one.name].update(words_of(document.text))
+                text = text_hash(document.text)
                 for mention, rows in zip(document.mentions, meant, strict=True):
                     lacking = one.witnesses.lacking(rows)
                     said = meanings(document.text, mention, lacking, one.times)
-                    seen.add(number, document.text, (mention.start, mention.end), said)
+                    seen.add(number, text, (mention.start, mention.end), said)
         for number, agreement in seen.agreements().items():
             if is_random(agreement) and sources[number].name != CORRECTIONS:
                 seen.leave_out(number)
@@ -282,9 +283,10 @@ class MemoryTable:
             annotated = read_annotated(connection, one.name, one.split)
             for done, (document, _) in enumerate(annotated, 1):
                 progress(Progress(f"counting {one.name}", done))
+                text = text_hash(document.text)
                 for place in places(document):
                     none = _meaning(document.text, place, NO_MENTION, one.times)
-                    seen.add(number, document.text, place, [none])
+                    seen.add(number, text, place, [none])
         return words
 
     def learnt(self) -> list[Learnt]:

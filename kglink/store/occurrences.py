@@ -6,7 +6,6 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, Self
 
-from kglink.files.digest import text_hash
 from kglink.records import EntityId
 
 _CACHE_KIB = 65_536
@@ -127,9 +126,9 @@ class Occurrences:
     def __exit__(self, *_: object) -> None:
         self._db.close()
 
-    def add(self, source: int, text: str, place: tuple[int, int], said: Iterable[Meaning]) -> None:
-        """Note what a source, by its number, says of a place, once for each entity."""
-        number = text_hash(text) - 2**63  # as SQLite has whole numbers
+    def add(self, source: int, text: int, place: tuple[int, int], said: Iterable[Meaning]) -> None:
+        """Note what a source, by its number, says of a place in a text, by the text's hash."""
+        number = text - 2**63  # as SQLite has whole numbers
         self._db.executemany(
             _ADD,
             (
