@@ -88,9 +88,7 @@ def link(
     explain: bool = Option(False, "--explain", help="Show what speaks for each candidate."),
     rejected: bool = Option(False, "--rejected", help="Show what was not linked, and why."),
     marked: bool = Option(False, "--marked", help="Mentions are marked: [[like this]]."),
-    detector: list[str] | None = Option(
-        None, help="What finds the mentions (`kglink plugins`); several: a,b."
-    ),
+    detector: shared.Detector = None,
     options: list[str] | None = Option(
         None, "--set", help="A setting of the detector, key=value; may be repeated."
     ),
@@ -193,8 +191,7 @@ def link(
         reader = TextReader(
             registry,
             InputProblems(settings.ingest.on_error),
-            adapter=settings.link.input,
-            settings=settings.link.input_settings,
+            settings.link,
             marked=marked,
             part=None if part is None else Part.parse(part),
         )
