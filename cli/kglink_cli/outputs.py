@@ -13,7 +13,6 @@ import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
@@ -312,7 +311,7 @@ def link_on_cluster(
                     yield chunk
 
         job = LinesJob(job_of(workspace), to.exporter)
-        with display() as show, RayWorkers(job, workers, partial(note, "ray")) as cluster:
+        with display() as show, RayWorkers(job, workers, note) as cluster:
             for chunk, answer in cluster.do(left()):
                 if isinstance(answer, Failed):
                     failed.append(f"{chunk} ({answer.why})")

@@ -69,8 +69,8 @@ def resolve(
     encoding: shared.Encoding = None,
     engine: shared.Engine = "processes",
     workers: shared.EngineWorkers = None,
-    space: str | None = Option(None, help="Name of the space."),
-    as_json: bool = Option(False, "--json", help="Print JSON."),
+    space: shared.SpaceName = None,
+    as_json: shared.AsJson = False,
 ) -> None:
     """Say which entities names mean that stand in no text, such as a column of a table.
 
@@ -234,7 +234,7 @@ def _write_table(
         pieces = (
             (f"rows from {rows[0].name!r} on" if rows else "no rows", rows) for rows in batches
         )
-        return spread_on_ray(on_ray, partial(note, "ray"))(job, pieces)
+        return spread_on_ray(on_ray, note)(job, pieces)
 
     def answers(rows: Iterable[Sequence[Cell]]) -> Iterator[Added]:
         given = (
