@@ -358,18 +358,10 @@ def texts_done(done: int, reader: TextReader, source: Source | None) -> Reached:
 class InputProblems(Problems):
     """Bad inputs; of `link`'s options, --set is the detector's and --input-set the reader's."""
 
-    def leave_out(self, error: RecordError) -> None:
-        """Count a bad input, its hint in the words of this command."""
-        super().leave_out(_in_words_of_link(error))
-
     def report(self, error: RecordError) -> None:
         """Raise or count a bad input, its hint in the words of this command."""
-        super().report(_in_words_of_link(error))
-
-
-def _in_words_of_link(error: RecordError) -> RecordError:
-    error.hint = error.hint.replace("--set ", "--input-set ")
-    return error
+        error.hint = error.hint.replace("--set ", "--input-set ")
+        super().report(error)
 
 
 def state_of(source: Source) -> object:

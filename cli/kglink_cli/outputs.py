@@ -193,9 +193,7 @@ def _write_resumable(output: Path, exporter: Exporter, made_by: object, link: Li
 
 
 @contextmanager
-def opened_draft(
-    output: Path, made_by: object, *, keep_empty: bool = True
-) -> Iterator[tuple[Path, BinaryIO]]:
+def opened_draft(output: Path, made_by: object) -> Iterator[tuple[Path, BinaryIO]]:
     """The hidden file in which the same run keeps what it has done before its output is whole."""
     target = output.resolve()  # A link is written through: the file that it names is replaced.
     fingerprint = text_digest(json.dumps(made_by, sort_keys=True, default=str), size=8)
@@ -208,7 +206,7 @@ def opened_draft(
         with naming_full_disk(output), raw:
             yield draft, raw
     except BaseException:
-        if not (keep_empty or draft.stat().st_size):
+        if not draft.stat().st_size:
             draft.unlink()
         raise
 
@@ -295,7 +293,7 @@ def link_on_cluster(
     done = mentions = 0
     names: list[str] = []
     failed: list[str] = []
-    with opened_draft(path, [to.made_by, "chunks"], keep_empty=False) as (_, file):
+    with opened_draft(path, [to.made_by, "chunks"]) as (_, file):
         kept = KeptChunks(file)
         if kept:
             note("resumed", f"after {counted(len(kept), 'chunk')} of an interrupted run")
@@ -317,8 +315,9 @@ def link_on_cluster(
                     failed.append(f"{chunk} ({answer.why})")
                     note("failed", failed[-1])
                 else:
-                    kept.add(name_of(chunk), answer.lines)
-                    mentions += answer.mentions
+                    lines, count = answer
+                    kept.add(name_of(chunk), lines)
+                    mentions += count
                 done += len(chunk.given)
                 show(reached(done))
         if failed and (on_error == "stop" or not kept):

@@ -257,7 +257,7 @@ def _write_table(
     else:
         settings = workspace.settings.model_dump(mode="json")
         made_by = [columns, threshold, workspace.state(), settings]
-        with opened_draft(output, made_by, keep_empty=False) as (_, draft):
+        with opened_draft(output, made_by) as (_, draft):
             kept = KeptChunks(draft)
             with display() as show, whole_file(workspace, output) as out:
                 file.write(out.buffer, wanted, added, answers)
