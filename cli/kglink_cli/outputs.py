@@ -312,8 +312,8 @@ def link_on_cluster(
         with display() as show, RayWorkers(job, workers, note) as cluster:
             for chunk, answer in cluster.do(left()):
                 if isinstance(answer, Failed):
-                    failed.append(f"{chunk} ({answer.why})")
-                    note("failed", failed[-1])
+                    failed.append(answer.said)
+                    note("failed", answer.said)
                 else:
                     lines, count = answer
                     kept.add(name_of(chunk), lines)

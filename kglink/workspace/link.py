@@ -227,11 +227,12 @@ def explain(
         )
     linker = fresh_linker(opened, kbs, wait=wait)
     (document,) = linker.link([TextInput("", text)])
-    links = found = {(one.start, one.end): one for one in document.links}
+    found = {(one.start, one.end): one for one in document.links}
+    links = dict(found)
+    if missed := tuple(Span(*place) for place in places if place not in found):
+        (given,) = linker.link([TextInput("", text, missed)])
+        links |= {(one.start, one.end): one for one in given.links}
     if places:
-        missed = tuple(Span(*place) for place in places if place not in found)
-        for given in linker.link([TextInput("", text, missed)]) if missed else ():
-            links = found | {(one.start, one.end): one for one in given.links}
         links = {place: links[place] for place in places}
     return ShownList(
         Explanation(link, linker.scoring, linker.threshold, found=place in found)

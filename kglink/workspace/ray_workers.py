@@ -66,9 +66,9 @@ class Chunk(NamedTuple):
 
 
 class Failed(NamedTuple):
-    """Why a chunk has no answer."""
+    """In the place of an answer: which chunk has none, and why."""
 
-    why: str
+    said: str
 
 
 def chunks_failed(failed: Sequence[str], hint: str) -> SpaceError:
@@ -84,10 +84,10 @@ def spread_on_ray(most: int, on_note: OnNote) -> Spread:
     def spread(job: Job, pieces: Iterable[tuple[str, Any]]) -> Generator[Any]:
         chunks = (Chunk(number, given, name) for number, (name, given) in enumerate(pieces))
         with RayWorkers(job, most, on_note) as workers:
-            for chunk, answer in workers.in_order(chunks):
+            for _, answer in workers.in_order(chunks):
                 if isinstance(answer, Failed):
                     hint = "The same command tries it again."
-                    raise chunks_failed([f"{chunk} ({answer.why})"], hint)
+                    raise chunks_failed([answer.said], hint)
                 yield answer
 
     return spread
@@ -216,14 +216,14 @@ class RayWorkers:
                 why = _in_short(error)
                 if isinstance(step, Chunk):
                     self._tell(f"lost a worker of {step}: {why}")
-                    yield step, Failed(f"its worker was lost: {why}")
+                    yield step, Failed(f"{step} (its worker was lost: {why})")
                 else:
                     self._lost_start(why)
                 continue
             if isinstance(step, Chunk):
                 self._idle.append(worker)
                 found, why = answer
-                yield step, Failed(why) if why else found
+                yield step, Failed(f"{step} ({why})") if why else found
             elif answer:
                 raise SpaceError(answer[0], hint=answer[1])
             elif step == "check":

@@ -73,8 +73,8 @@ def _build_on_ray(
             failed = []
             for chunk, answer in workers.in_order(chunks(blocks)):
                 if isinstance(answer, Failed):
-                    failed.append(f"{chunk} ({answer.why})")
-                    on_note("failed", failed[-1])
+                    failed.append(answer.said)
+                    on_note("failed", answer.said)
                     if chunk.given.kind == "tokens":  # what stands behind it cannot be written
                         hint = "The chunks before it are kept: run the same command again."
                         raise chunks_failed(failed, hint)

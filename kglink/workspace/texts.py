@@ -147,12 +147,12 @@ class TextReader:
             for text in self._inputs(DOCUMENTS, line, Problems()):
                 own = f"{line.name}:1"  # made of the place: the record names no id
                 yield TextInput(number if text.id == own else text.id, text.text, text.spans)
-        else:
+        elif data:
             name = PLAIN_TEXT if self._adapter == AUTO else self._adapter
-            for text in self._inputs(name, line, Problems()) if data else ():
+            for text in self._inputs(name, line, Problems()):
                 yield TextInput(number, text.text, text.spans, text.meta)
-            if not data:
-                yield TextInput(number, "")
+        else:
+            yield TextInput(number, "")
 
     def _read(self, source: Source, problems: Problems | None = None) -> Iterator[TextInput]:
         if not source.bytes_total:  # An empty text is a text.
