@@ -28,9 +28,10 @@ from kglink_cli.session import limit_flags, open_workspace, ray_workers, split_n
 if TYPE_CHECKING:
     from kglink.linking.pipeline import Linker
     from kglink.sources import Source
+    from kglink.sources.tables import Cell
     from kglink.workspace import Workspace
     from kglink.workspace.resolve import Ask, Cells, Resolved, Row
-    from kglink_cli.table_files import Added, Cell
+    from kglink_cli.table_files import Added
 
 STDIN = "-"
 #: Rows between two looks at the progress.

@@ -12,9 +12,8 @@ from xml.sax.saxutils import escape
 from openpyxl.utils import column_index_from_string, get_column_letter
 
 from kglink.errors import SourceError
+from kglink.sources.tables import MOST_ROWS
 
-#: The most that a sheet of Excel holds.
-MOST_ROWS, MOST_COLUMNS = 1_048_576, 16_384
 _PIECE = 1 << 16
 _DIMENSION = re.compile(rb"<(?:\w{1,20}:)?dimension\b[^<>/]*+/>")
 #: What XML cannot hold, of what `printable_line` leaves.

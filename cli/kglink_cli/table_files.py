@@ -6,15 +6,13 @@ import codecs
 import csv
 import io
 import shutil
-import warnings
 import zipfile
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from importlib import import_module
-from typing import IO, Any, BinaryIO, NamedTuple, cast
+from typing import IO, Any, BinaryIO, NamedTuple
 
-from kglink.errors import KglinkError, RecordError, SourceError, UnknownNameError, UsageError
+from kglink.errors import RecordError, SourceError, UnknownNameError, UsageError
 from kglink.sources import Source, check_text
 from kglink.sources.compression import PARQUET_MAGIC
 from kglink.sources.encoding import (
@@ -25,10 +23,9 @@ from kglink.sources.encoding import (
     not_utf8,
     without_separator,
 )
+from kglink.sources.tables import MOST_COLUMNS, Cell, Workbook, naming_damage, opened_parquet
 from kglink.text.printable import printable_line, same_length_line, spreadsheet_cell, writable
 
-#: A cell as its file has it.
-Cell = object
 #: Added cells of one row, as text, or numbers; empty where there is nothing to say.
 Added = Sequence[str | float]
 #: Given the cells of each row in the wanted columns, gives those to add, row by row.
@@ -240,36 +237,10 @@ def harmless(cell: str | float) -> str:
     return spreadsheet_cell(writable(same_length_line(cell.strip())))
 
 
-#: The strings of a workbook are held in memory.
-_MOST_UNPACKED = 256 * 2**20
 #: Rows of a Parquet file that are in memory at a time.
 _GROUP = 65_536
 #: From here on the added cells may make a part of a workbook larger than 2 GB.
 _LARGE = 1 << 29
-
-
-def _library(name: str, kind: str) -> Any:
-    try:
-        return import_module(name)
-    except ImportError as error:
-        raise UsageError(
-            f"{kind} files need {name.partition('.')[0]}", hint="pip install 'kglink[tables]'"
-        ) from error
-
-
-@contextmanager
-def _naming(source: Source, kind: str) -> Iterator[None]:
-    """Say which file is damaged: the libraries raise anything."""
-    try:
-        yield
-    except (KglinkError, MemoryError):
-        raise
-    except Exception as error:
-        reason = f"{type(error).__name__}: {error}".partition("\n")[0][:200]
-        raise SourceError(
-            f"{source.label} cannot be read as {kind} ({reason})",
-            hint="Save it again with the program that made it, or as CSV.",
-        ) from error
 
 
 class XlsxTable:
@@ -279,30 +250,25 @@ class XlsxTable:
 
     def __init__(self, source: Source) -> None:
         self._source = source
-        self._library = _library("openpyxl", "XLSX")
-        # It warns of parts that it would not write: here they are copied as they are.
-        warnings.filterwarnings("ignore", category=UserWarning, module="openpyxl")
-        with _naming(source, "XLSX"):
-            self._check_size()
-            with self._book() as book:
-                # The library knows it, and has no public name for it.
-                self._part: str = book.worksheets[0]._worksheet_path
-            from kglink_cli.sheet_xml import size_of  # which needs the library
+        self._book = Workbook(source)
+        from kglink_cli.sheet_xml import size_of  # which needs the library
 
-            with self._archive() as archive, archive.open(self._part) as sheet:
+        with naming_damage(source, "XLSX"):
+            self._part = self._book.parts[self._book.first]
+            with self._book.archive() as archive, archive.open(self._part) as sheet:
                 rows, self._columns = size_of(sheet, source.label)
         self.rows: int | None = max(0, rows - 1)
 
     def columns(self) -> Sequence[str]:
         """The cells of the first row."""
-        with _naming(self._source, "XLSX"):
-            return [str("" if cell is None else cell).strip() for cell in next(self._values(), ())]
+        first = next(self._book.values(self._book.first), ())
+        return [str("" if cell is None else cell).strip() for cell in first]
 
     def write(self, out: BinaryIO, wanted: Sequence[int], added: Sequence[str], by: Answer) -> None:
         """Write the workbook, its first sheet with cells behind the last column."""
         from openpyxl.utils import get_column_letter
 
-        from kglink_cli.sheet_xml import MOST_COLUMNS, with_cells
+        from kglink_cli.sheet_xml import with_cells
 
         first = max(self._columns, len(self.columns())) + 1
         if first + len(added) - 1 > MOST_COLUMNS:
@@ -311,7 +277,7 @@ class XlsxTable:
                 "no room behind it",
                 hint="Delete what is right of the table, formats too.",
             )
-        rows = self._values()
+        rows = self._book.values(self._book.first)
         next(rows)
 
         def asked() -> Iterator[Sequence[Cell]]:
@@ -331,7 +297,7 @@ class XlsxTable:
         self._copy(out, lambda sheet: with_cells(sheet, self._source.label, first, cells_of))
 
     def _copy(self, out: BinaryIO, changed: Callable[[IO[bytes]], Iterable[bytes]]) -> None:
-        with self._archive() as archive, zipfile.ZipFile(out, "w") as written:
+        with self._book.archive() as archive, zipfile.ZipFile(out, "w") as written:
             for part in archive.infolist():
                 copied = zipfile.ZipInfo(part.filename, part.date_time)
                 copied.compress_type = part.compress_type
@@ -342,53 +308,6 @@ class XlsxTable:
                         new.writelines(changed(old))
                     else:
                         shutil.copyfileobj(old, new)
-
-    def _values(self) -> Iterator[Sequence[Cell]]:
-        """The rows as values: of formulas what they gave when the workbook was saved."""
-        with _naming(self._source, "XLSX"), self._book() as book:
-            sheet = book.worksheets[0]
-            sheet.reset_dimensions()  # which may be anything
-            yield from sheet.iter_rows(values_only=True)
-
-    @contextmanager
-    def _book(self) -> Iterator[Any]:
-        with self._source.open_raw() as raw:
-            book = self._library.load_workbook(raw, read_only=True, data_only=True)
-            try:
-                yield book
-            finally:
-                book.close()
-
-    @contextmanager
-    def _archive(self) -> Iterator[zipfile.ZipFile]:
-        with (
-            self._source.open_raw() as raw,
-            zipfile.ZipFile(cast("IO[bytes]", raw)) as archive,
-        ):
-            yield archive
-
-    def _check_size(self) -> None:
-        """Refuse archives made to fill the memory."""
-        source = self._source
-        with self._archive() as archive:
-            size = sum(one.file_size for one in archive.infolist())
-            source.limits.check_growth(source.label, source.bytes_total, size)
-            if size > _MOST_UNPACKED:
-                raise SourceError(
-                    f"{source.label} unpacks to {size / 2**20:,.0f} MB, and "
-                    f"{_MOST_UNPACKED >> 20} MB are the most",
-                    hint="Save it as CSV or Parquet, which may be of any size.",
-                )
-            if (damaged := archive.testzip()) is not None:
-                raise SourceError(
-                    f"{source.label} is damaged in its part {damaged!r}",
-                    hint="Save it again with the program that made it, or as CSV.",
-                )
-            if "xl/workbook.xml" not in archive.namelist():
-                raise SourceError(
-                    f"{source.label} is a zip archive, and no XLSX file",
-                    hint="Unpack it first; tables are CSV, TSV, XLSX or Parquet.",
-                )
 
 
 def _cell(cell: str | float) -> str | float:
@@ -402,18 +321,9 @@ class ParquetTable:
 
     def __init__(self, source: Source) -> None:
         self._source = source
-        self._parquet = _library("pyarrow.parquet", "Parquet")
+        self._file = opened_parquet(source)
         self._arrow = import_module("pyarrow")
-        with _naming(source, "Parquet"):
-            self._file = self._parquet.ParquetFile(
-                io.BufferedReader(cast("io.RawIOBase", source.open_raw()))
-            )
-            metadata = self._file.metadata
-            size = sum(
-                metadata.row_group(at).total_byte_size for at in range(metadata.num_row_groups)
-            )
-            source.limits.check_growth(source.label, source.bytes_total, size)
-            self.rows: int | None = metadata.num_rows
+        self.rows: int | None = self._file.metadata.num_rows
 
     def columns(self) -> Sequence[str]:
         """The names in the schema."""
@@ -428,13 +338,14 @@ class ParquetTable:
             schema = schema.append(arrow.field(name, kind))
 
         def asked() -> Iterator[Sequence[Cell]]:
-            with _naming(self._source, "Parquet"):
+            with naming_damage(self._source, "Parquet"):
                 for batch in self._file.iter_batches(batch_size=_GROUP):
                     waiting.append(batch)
                     cells = (batch.column(at).to_pylist() for at in wanted)
                     yield from zip(*cells, strict=True)
 
-        with self._parquet.ParquetWriter(out, schema, compression=self._compression()) as writer:
+        parquet = import_module("pyarrow.parquet")
+        with parquet.ParquetWriter(out, schema, compression=self._compression()) as writer:
             for cells in by(asked()):
                 made.append(cells)
                 if len(made) == waiting[0].num_rows:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-import shutil
 import struct
-import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -20,7 +18,6 @@ from kglink.sources import Source, SourceHead, SourceLimits
 _MAGIC = b"PK\x03\x04"
 _READABLE = frozenset({zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED})
 _ENCRYPTED = 0x1
-_IN_MEMORY = 16 * 2**20
 #: What `zipfile` raises for archives that are damaged or made to do damage.
 _BROKEN = (
     *(zipfile.BadZipFile, zlib.error, struct.error, OSError, EOFError),
@@ -36,7 +33,12 @@ def opened_files(source: Source) -> Iterator[dict[str, Source]]:
     if source.is_folder:
         yield {file.name: file for file in source.files()}
         return
-    with _seekable(source) as raw:
+    with source.open_seekable() as raw:
+        if raw.read(len(_MAGIC)) != _MAGIC:
+            raise SourceError(
+                f"{source.label} is neither a zip archive nor a folder",
+                hint="Name the archive as it was downloaded, or the folder that it unpacks to.",
+            )
         with _naming_damage(source.label):
             archive = zipfile.ZipFile(raw)
         with archive:
@@ -60,25 +62,6 @@ def archive_names(head: SourceHead) -> list[str]:
         for found in _LOCAL_HEADER.finditer(head.head)
     )
     return [head.head[at : at + size].decode("utf-8", errors="replace") for at, size in sizes]
-
-
-@contextmanager
-def _seekable(source: Source) -> Iterator[IO[bytes]]:
-    """The archive's bytes; one that is compressed once more is unpacked to a temporary file."""
-    if source.is_zip:
-        with source.open_raw() as raw:
-            yield raw
-        return
-    with tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY) as spool:
-        with source.open() as stream:
-            if stream.read(len(_MAGIC)) != _MAGIC:
-                raise SourceError(
-                    f"{source.label} is neither a zip archive nor a folder",
-                    hint="Name the archive as it was downloaded, or the folder that it unpacks to.",
-                )
-            spool.write(_MAGIC)
-            shutil.copyfileobj(stream, spool)
-        yield spool
 
 
 def _members(source: Source, archive: zipfile.ZipFile) -> Iterator[tuple[str, Source]]:

@@ -199,7 +199,7 @@ def _said(**fields: object) -> dict[str, object]:
 
 
 #: Objects by which a format is guessed: 64 KiB may hold 20,000 empty ones.
-_ENOUGH = 500
+ENOUGH = 500
 #: What a record with a text and neither mentions nor spans is.
 BareText = Literal["entity", "document"]
 
@@ -223,7 +223,17 @@ class JsonAdapter:
 
     def read(self, source: Source, problems: Problems) -> Iterator[Record]:
         """The records of ``source``; bad ones go to ``problems``."""
-        first = head_objects(source.head)
+        objects = json_objects(source, problems)
+        return self.records(source, head_objects(source.head), objects, problems)
+
+    def records(
+        self,
+        source: Source,
+        first: list[dict[str, Any]],
+        objects: Iterable[tuple[int, dict[str, Any]]],
+        problems: Problems,
+    ) -> Iterator[Record]:
+        """The records of the numbered objects of a source; ``first`` are some of them."""
         texts = (one.get("description") for one in map(self._shapes.values, first))
         descriptions = Descriptions(texts, problems)
         self._choose_key(first, problems)
@@ -238,9 +248,7 @@ class JsonAdapter:
             values = {**self._shapes.values(fields), CODES: codes}
             return descriptions.mended(self._entities.make(values, fields))
 
-        objects = ((source.where(one[0]), one) for one in json_objects(source, problems))
-        records: Iterator[Record] = good_ones(objects, record, problems)
-        yield from records
+        return good_ones(((source.where(one[0]), one) for one in objects), record, problems)
 
     def answers(
         self, source: Source, problems: Problems, texts: Mapping[str, str]
@@ -332,7 +340,7 @@ def document_share(objects: list[dict[str, Any]]) -> float:
 
 def head_objects(head: SourceHead) -> list[dict[str, Any]]:
     """The first objects in a source's beginning, up to one that is broken."""
-    objects = list(islice(_first_values(head), _ENOUGH))
+    objects = list(islice(_first_values(head), ENOUGH))
     return objects if all(isinstance(one, dict) for one in objects) else []
 
 

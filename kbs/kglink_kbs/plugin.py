@@ -15,6 +15,7 @@ from kglink_kbs import (
     nif,
     obo,
     obographs,
+    parquet,
     pubtator,
     reddit,
     skos,
@@ -22,6 +23,7 @@ from kglink_kbs import (
     tabular,
     umls,
     wikidata,
+    workbook,
     zeshel,
 )
 from kglink_kbs.mediawiki import wikis
@@ -51,6 +53,10 @@ ADAPTERS = (
         "Entities as a table with a header; delimiter and quoting are guessed"),
     Row("tsv", tabular.TabularAdapter, tabular.TsvSettings, tabular.sniff_tsv,
         "Entities as a table with a header, columns separated by tabs"),
+    Row("xlsx", workbook.WorkbookAdapter, workbook.WorkbookSettings, workbook.sniff,
+        "Entities as a sheet of an XLSX workbook, with a header", extra="tables"),
+    Row("parquet", parquet.ParquetAdapter, parquet.ParquetSettings, parquet.sniff,
+        "Entities or annotated texts as Parquet", extra="tables"),
     Row("documents", jsonl.DocumentsAdapter, jsonl.JsonSettings, jsonl.sniff_documents,
         "Annotated texts as JSON lines: spans, single mentions, or BLINK's contexts"),
     Row("obo", obo.OboAdapter, OntologySettings, obo.sniff,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import re
 from collections import Counter, deque
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import NamedTuple
@@ -48,12 +48,17 @@ def guess_table(head: str, delimiter: str = "", quoting: Quoting = "auto") -> Gu
 _DELIMITER_NAMES = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "pipe": "|"}
 
 
-class CsvSettings(EntityFields):
-    """Settings of ``kglink/csv``."""
+class TableSettings(EntityFields):
+    """Which column is which field, and what splits a cell."""
 
     separator: str = GUESSED
     """Splits a cell that holds several aliases, xrefs or parents; `auto`: guessed from the cells;
     empty: no split."""
+
+
+class CsvSettings(TableSettings):
+    """Settings of ``kglink/csv``."""
+
     delimiter: str = ""
     """Sign between the columns, or `tab`, `comma`, `semicolon`, `pipe`; guessed if empty."""
     quoting: Quoting = "auto"
@@ -81,7 +86,6 @@ class TabularAdapter:
 
     def __init__(self, settings: CsvSettings) -> None:
         self._settings = settings
-        self._entities = EntityMaker("")  # the cells of lists are split here
 
     def read(self, source: Source, problems: Problems) -> Iterator[Record]:
         """Yield the entities of ``source`` in their order."""
@@ -91,26 +95,39 @@ class TabularAdapter:
         dialect = guess_table(head, settings.delimiter or delimiter, settings.quoting).dialect
         rows = _rows(source, dialect, problems, skipped=bool(delimiter))
         _, header = next(rows, (0, []))
-        header = _checked_header(source, header)
         sample = first_rows(head, dialect, len(header))
-        columns = find_columns(source.label, header, sample, settings, problems)
-        first = (columns.values(row).get("description") for row in sample)
-        descriptions = Descriptions(first, problems)
-
-        def entity(row: list[str]) -> Entity:
-            if len(row) != len(header):
-                raise BadValue(
-                    f"found {len(row)} column{'s' * (len(row) != 1)}, the header has {len(header)}",
-                    "A cell that holds the delimiter must be quoted; --set delimiter=... and "
-                    "--set quoting=double|none where the guess is wrong.",
-                )
-            return descriptions.mended(self._entities.make(columns.values(row), header))
-
-        def nothing() -> SourceError:
-            return SourceError(f"{source.label} holds no record", hint="It has a header only.")
-
         places = ((source.where(number), row) for number, row in rows)
-        yield from good_ones(places, entity, problems, nothing=nothing)
+        return entities(source, header, sample, places, settings, problems)
+
+
+def entities(
+    source: Source,
+    header: list[str],
+    sample: Sequence[list[str]],
+    rows: Iterable[tuple[str, list[str]]],
+    settings: EntityFields,
+    problems: Problems,
+) -> Iterator[Record]:
+    """The entities of a table's rows, each with its place; ``sample`` are the first of them."""
+    header = _checked_header(source, header)
+    columns = find_columns(source.label, header, sample, settings, problems)
+    first = (columns.values(row).get("description") for row in sample)
+    descriptions = Descriptions(first, problems)
+    maker = EntityMaker("")  # the cells of lists are split here
+
+    def entity(row: list[str]) -> Entity:
+        if len(row) != len(header):
+            raise BadValue(
+                f"found {len(row)} column{'s' * (len(row) != 1)}, the header has {len(header)}",
+                "A cell that holds the delimiter must be quoted; --set delimiter=... and "
+                "--set quoting=double|none where the guess is wrong.",
+            )
+        return descriptions.mended(maker.make(columns.values(row), header))
+
+    def nothing() -> SourceError:
+        return SourceError(f"{source.label} holds no record", hint="It has a header only.")
+
+    return good_ones(rows, entity, problems, nothing=nothing)
 
 
 def _checked_header(source: Source, header: list[str]) -> list[str]:

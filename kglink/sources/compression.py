@@ -108,6 +108,7 @@ ZIP_MAGIC = b"PK\x03\x04"
 #: How a Parquet file begins.
 PARQUET_MAGIC = b"PAR1"
 _WORKBOOKS = (".xlsx", ".xlsm", ".ods")
+_SAVE_AS_CSV = "Save its sheet as CSV in UTF-8; `kglink add-kb --adapter xlsx` reads .xlsx files."
 #: Kinds of archives that are not read: name, signature, and the command that unpacks one.
 _FOREIGN = (
     ("zip", ZIP_MAGIC, "unzip -p"),
@@ -127,7 +128,7 @@ def find_compression(name: str, magic: bytes) -> Compression | None:
 def refuse_archive(name: str, magic: bytes) -> None:
     """Refuse a file whose first bytes are the signature of an archive that is not read."""
     if magic.startswith(ZIP_MAGIC) and name.lower().endswith(_WORKBOOKS):
-        raise SourceError(f"{name} is a workbook", hint="Save its sheet as CSV in UTF-8.")
+        raise SourceError(f"{name} is a workbook", hint=_SAVE_AS_CSV)
     for packer, signature, command in _FOREIGN:
         if magic.startswith(signature):
             raise SourceError(

@@ -33,6 +33,8 @@ from kglink.sources.values import Line, Problems, SourceHead, SourceLimits, Step
 STDIN = "-"
 HEAD_BYTES = 2**16
 _BUFFER = 2**20
+#: An unpacked copy that is larger lies on the disk.
+_IN_MEMORY = 2**24
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -295,6 +297,16 @@ class Source:
         """The bytes as they lie on disk, seekable and not decompressed; close it after use."""
         self._reader = self._raw()
         return cast("BinaryIO", self._reader)
+
+    def open_seekable(self) -> BinaryIO:
+        """The content, seekable: an archive as it is, packed files from a temporary copy."""
+        if self.is_zip or self.compression is None:
+            return self.open_raw()
+        copy = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115 - the caller closes it
+        with self.open_bytes() as stream:
+            shutil.copyfileobj(stream, copy)
+        copy.seek(0)
+        return cast("BinaryIO", copy)
 
     def byte_lines(self, problems: Problems) -> Iterator[tuple[int, int, bytes]]:
         r"""Number, byte offset and bytes of every line, split at ``\n`` and ``\r\n`` alone.

@@ -1,0 +1,85 @@
+"""Entities and annotated texts as Parquet.
+
+A table of plain cells is read as CSV with the same cells is, one with lists or texts with mentions
+as JSON with the same fields.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from itertools import chain, islice
+from typing import Any
+
+from kglink.records import Record
+from kglink.sources import Problems, Source, SourceHead
+from kglink.sources.compression import PARQUET_MAGIC
+from kglink.sources.tables import naming_damage, opened_parquet
+from kglink_kbs.jsonl import ENOUGH, JsonlAdapter, JsonSettings, document_share
+from kglink_kbs.tabular import GUESSED, entities
+
+#: Rows that are in memory at a time.
+_BATCH = 1_024
+
+
+class ParquetSettings(JsonSettings):
+    """Settings of ``kglink/parquet``."""
+
+    separator: str = GUESSED
+    """Splits a cell that holds several aliases, xrefs or parents; `auto`: guessed from the cells;
+    empty: no split."""
+
+
+class ParquetAdapter:
+    """Reads a record from each row; ``line 3`` of a message is the third."""
+
+    def __init__(self, settings: ParquetSettings) -> None:
+        self._settings = settings
+
+    def read(self, source: Source, problems: Problems) -> Iterator[Record]:
+        """The records of the rows in their order."""
+        file = opened_parquet(source)
+        rows = enumerate(_rows(file, source), 1)
+        first = list(islice(rows, ENOUGH))
+        sample, settings = [row for _, row in first], self._settings
+        has_lists = any(kind.num_fields for kind in file.schema_arrow.types)
+        if has_lists or (sample and document_share(sample) > 0.5):
+            if settings.separator == GUESSED:
+                settings = settings.model_copy(update={"separator": ""})
+            return JsonlAdapter(settings).records(source, sample, chain(first, rows), problems)
+        places = ((source.where(number), _texts(row)) for number, row in chain(first, rows))
+        header = file.schema_arrow.names
+        return entities(source, header, list(map(_texts, sample)), places, settings, problems)
+
+
+def _rows(file: Any, source: Source) -> Iterator[dict[str, Any]]:
+    with naming_damage(source, "Parquet"):
+        for batch in file.iter_batches(batch_size=_BATCH):
+            for row in batch.to_pylist():
+                yield {name: _plain(cell) for name, cell in row.items()}
+
+
+def _texts(row: dict[str, Any]) -> list[str]:
+    return ["" if cell is None else str(cell) for cell in row.values()]
+
+
+def _plain(cell: object) -> object:
+    """A cell as JSON would have it: what JSON does not know becomes text."""
+    match cell:
+        case list():
+            return list(map(_plain, cell))
+        case dict():
+            return {name: _plain(one) for name, one in cell.items()}
+        case float():
+            return None if math.isnan(cell) else int(cell) if cell.is_integer() else cell
+        case None | bool() | int() | str():
+            return cell
+        case bytes():
+            return cell.decode("utf-8", errors="replace")
+        case _:
+            return str(cell)
+
+
+def sniff(head: SourceHead) -> float:
+    """Sure of its first bytes."""
+    return 0.95 if head.head.startswith(PARQUET_MAGIC) else 0.0

@@ -1,0 +1,56 @@
+"""Entities as a sheet of an XLSX workbook, with the names of the columns in its first row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain, islice
+
+from kglink.errors import SourceError, UnknownNameError
+from kglink.records import Record
+from kglink.sources import Problems, Source, SourceHead
+from kglink.sources.tables import Workbook
+from kglink_kbs.archives import archive_names
+from kglink_kbs.tabular import TableSettings, entities
+
+#: Rows by which columns are guessed.
+_SAMPLE = 1_000
+
+
+class WorkbookSettings(TableSettings):
+    """Settings of ``kglink/xlsx``."""
+
+    sheet: str = ""
+    """Name of the sheet to read; the first if empty."""
+
+
+class WorkbookAdapter:
+    """Reads one entity from each row of a sheet."""
+
+    def __init__(self, settings: WorkbookSettings) -> None:
+        self._settings = settings
+
+    def read(self, source: Source, problems: Problems) -> Iterator[Record]:
+        """The entities of the sheet in their order; cells right of the header are passed over."""
+        book = Workbook(source)
+        sheet = self._settings.sheet or book.first
+        if sheet not in book.parts:
+            raise UnknownNameError(f"sheet of {source.label}", sheet, list(book.parts))
+        if others := [name for name in book.parts if name != sheet]:
+            problems.tell("sheet", f"{sheet}; not read: {', '.join(others)} (--set sheet=NAME)")
+        rows = ((number, row) for number, row in enumerate(book.texts(sheet), 1) if any(row))
+        _, header = next(rows, (0, []))
+        if not header:
+            raise SourceError(f"the sheet {sheet!r} of {source.label} is empty")
+        width = len(header)
+        whole = ((number, (row + [""] * width)[:width]) for number, row in rows)
+        first = list(islice(whole, _SAMPLE))
+        places = ((source.where(number), row) for number, row in chain(first, whole))
+        sample = [row for _, row in first]
+        return entities(source, header, sample, places, self._settings, problems)
+
+
+def sniff(head: SourceHead) -> float:
+    """Sure of an archive with the parts of a workbook."""
+    is_workbook = any(name.startswith("xl/") for name in archive_names(head))
+    named = head.name.lower().endswith((".xlsx", ".xlsm")) and head.head.startswith(b"PK")
+    return 0.95 if is_workbook else 0.6 * named

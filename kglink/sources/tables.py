@@ -1,0 +1,154 @@
+"""XLSX workbooks and Parquet files, opened within the limits of every packed source."""
+
+from __future__ import annotations
+
+import io
+import re
+import warnings
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime, time
+from importlib import import_module
+from typing import Any, cast
+
+from kglink.errors import KglinkError, SourceError, UsageError
+from kglink.sources.source import Source
+
+#: A cell as its file has it.
+Cell = object
+#: The most that a sheet of Excel holds.
+MOST_ROWS, MOST_COLUMNS = 1_048_576, 16_384
+#: The strings of a workbook are held in memory.
+_MOST_UNPACKED = 256 * 2**20
+#: A format by which a number has leading zeros, such as an article's.
+_WITH_ZEROS = re.compile("00+")
+_SAVE_AGAIN = "Save it again with the program that made it, or as CSV."
+
+
+def table_library(name: str, kind: str) -> Any:
+    """The module that reads files of a kind."""
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise UsageError(
+            f"{kind} files need {name.partition('.')[0]}", hint="pip install 'kglink[tables]'"
+        ) from error
+
+
+@contextmanager
+def naming_damage(source: Source, kind: str) -> Iterator[None]:
+    """Say which file is damaged: the libraries raise anything."""
+    try:
+        yield
+    except (KglinkError, MemoryError):
+        raise
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}".partition("\n")[0][:200]
+        raise SourceError(
+            f"{source.label} cannot be read as {kind} ({reason})", hint=_SAVE_AGAIN
+        ) from error
+
+
+class Workbook:
+    """An XLSX file whose size and checksums are checked."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._library = table_library("openpyxl", "XLSX")
+        # It warns of parts that it does not know: nothing here is written by it.
+        warnings.filterwarnings("ignore", category=UserWarning, module="openpyxl")
+        with naming_damage(source, "XLSX"):
+            self._check()
+            with self._book() as book:
+                # The library knows it, and has no public name for it.
+                parts = {sheet.title: sheet._worksheet_path for sheet in book.worksheets}
+        self.parts: Mapping[str, str] = parts
+        """The part of the archive that holds each sheet, by its name."""
+
+    @property
+    def first(self) -> str:
+        """The name of the first sheet."""
+        return next(iter(self.parts))
+
+    def values(self, sheet: str) -> Iterator[Sequence[Cell]]:
+        """The rows of a sheet as values: of formulas what they gave when it was saved."""
+        return self._rows(sheet, values_only=True)
+
+    def texts(self, sheet: str) -> Iterator[list[str]]:
+        """The rows of a sheet as texts, as they would stand in a CSV file of it."""
+        for row in self._rows(sheet, values_only=False):
+            yield list(map(_text, row))
+
+    @contextmanager
+    def archive(self) -> Iterator[zipfile.ZipFile]:
+        """The archive that the workbook is."""
+        with self._source.open_seekable() as raw, zipfile.ZipFile(raw) as archive:
+            yield archive
+
+    def _rows(self, name: str, *, values_only: bool) -> Iterator[Sequence[Any]]:
+        with naming_damage(self._source, "XLSX"), self._book() as book:
+            sheet = book[name]
+            sheet.reset_dimensions()  # which may be anything
+            for number, row in enumerate(sheet.iter_rows(values_only=values_only), 1):
+                if number > MOST_ROWS:
+                    raise SourceError(
+                        f"{self._source.label} has rows that no sheet has", hint="Save it as CSV."
+                    )
+                yield row
+
+    @contextmanager
+    def _book(self) -> Iterator[Any]:
+        with self._source.open_seekable() as raw:
+            book = self._library.load_workbook(raw, read_only=True, data_only=True)
+            try:
+                yield book
+            finally:
+                book.close()
+
+    def _check(self) -> None:
+        """Refuse archives made to fill the memory, damaged ones, and those of something else."""
+        source = self._source
+        with self.archive() as archive:
+            size = sum(one.file_size for one in archive.infolist())
+            source.limits.check_growth(source.label, source.bytes_total, size)
+            if size > _MOST_UNPACKED:
+                raise SourceError(
+                    f"{source.label} unpacks to {size / 2**20:,.0f} MB, and "
+                    f"{_MOST_UNPACKED >> 20} MB are the most",
+                    hint="Save it as CSV or Parquet, which may be of any size.",
+                )
+            if (damaged := archive.testzip()) is not None:
+                raise SourceError(
+                    f"{source.label} is damaged in its part {damaged!r}", hint=_SAVE_AGAIN
+                )
+            if "xl/workbook.xml" not in archive.namelist():
+                raise SourceError(
+                    f"{source.label} is a zip archive, and no XLSX file",
+                    hint="Unpack it first; tables are CSV, TSV, XLSX or Parquet.",
+                )
+
+
+def _text(cell: Any) -> str:
+    """A cell of a sheet as people see it; one that holds an error is empty."""
+    value = cell.value
+    if value is None or cell.data_type == "e":
+        return ""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, int) and _WITH_ZEROS.fullmatch(cell.number_format):
+        return str(value).zfill(len(cell.number_format))
+    if isinstance(value, datetime) and value.time() == time():
+        value = value.date()
+    return str(value)
+
+
+def opened_parquet(source: Source) -> Any:
+    """The file, opened by its library."""
+    parquet = table_library("pyarrow.parquet", "Parquet")
+    with naming_damage(source, "Parquet"):
+        file = parquet.ParquetFile(io.BufferedReader(cast("io.RawIOBase", source.open_seekable())))
+        groups = map(file.metadata.row_group, range(file.metadata.num_row_groups))
+        size = sum(group.total_byte_size for group in groups)
+        source.limits.check_growth(source.label, source.bytes_total, size)
+    return file
