@@ -64,7 +64,7 @@ def judged(document: Document) -> Iterator[Span]:
 def fit(workspace: Workspace, train: str, most: int, *, learnt: bool) -> None:
     """What `kglink fit` does, but for the judge of spans, which are given here."""
     space, store = workspace.space(), workspace.store
-    search = workspace.link_setup(found_by="all").search(scoring="default")
+    search = workspace.link_setup().changed(found_by="all").search(scoring="default")
 
     def memory(part: Sequence[Document]) -> Memory | None:
         return store.memory_without(part) if learnt else store

@@ -53,9 +53,7 @@ def discover(
     ),
     in_terminal: bool = Option(False, "--review", help="Judge what was found, one key for each."),
     all_: bool = Option(False, "--all", help="List what was rejected too."),
-    detector: list[str] | None = Option(
-        None, help="What finds the mentions (`kglink plugins`); several: a,b."
-    ),
+    detector: shared.Detector = None,
     space: shared.SpaceName = None,
     as_json: shared.AsJson = False,
 ) -> None:

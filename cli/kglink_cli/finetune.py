@@ -124,8 +124,7 @@ def _as_json(done: Finetuned) -> dict[str, Any]:
     record: dict[str, Any] = {
         "run": done.report.folder.name,
         **done.report.as_json(),
-        "before": done.before,
-        "after": done.after,
+        "after": done.report.recalls,
         "space": manifest.name if manifest else None,
         "unpublished": done.refused or None,
         "kbs": list(manifest.kbs) if manifest else None,
@@ -177,10 +176,10 @@ def print_finetuned(done: Finetuned) -> None:
     """Recall on the mentions held back, of the model before and after, on standard output."""
     if done.report.sources in _ALONE:
         return
-    if done.after is None or done.before is None:
+    before, after = done.report.before, done.report.recalls
+    if after is None or before is None:
         say("no documents were held back: `kglink eval` measures on others")
         return
-    before, after = done.before, done.after
     metrics, mentions, joint = tuple(after["mean"]), after["mentions"], "judged_joint"
     pools = [(kb, mentions[kb], before["kb"][kb], own) for kb, own in after["kb"].items()]
     pools.append(("[judged joint]", mentions[joint], before[joint], after[joint]))

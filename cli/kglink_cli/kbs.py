@@ -40,7 +40,7 @@ from kglink_cli.session import (
 
 if TYPE_CHECKING:
     from kglink.sources import Problems
-    from kglink.workspace import AddedKB
+    from kglink.workspace import AddedKB, Workspace
     from kglink.workspace.plan import Plan
 
 EXAMPLES = 3
@@ -130,15 +130,12 @@ def add_kb(
             typer.confirm(f"{printable_line(error.message)}. Shall it?", abort=True, err=True)
             with display(reached):
                 added = read(allow_shrink=True)
-        seconds = time.monotonic() - began
-        is_less = added.summary.entity_tally.removed
-        gone = workspace.store.count_gone_golds(name) if is_less else 0
-        resting = workspace.store.count_resting(name) if is_less else 0
-    if as_json:
-        print_json(added.as_json())
-    else:
-        _print_summary(added, seconds)
-    tell_of_gone(gone, resting)
+        if as_json:
+            print_json(added.as_json())
+        else:
+            _print_summary(added, time.monotonic() - began)
+        if added.summary.entity_tally.removed:
+            _tell_of_gone(workspace, name)
 
 
 def _print_summary(added: AddedKB, seconds: float) -> None:
@@ -323,19 +320,17 @@ def remove(
         if not yes:
             typer.confirm(f"Remove {name} with {held}?", abort=True, err=True)
         workspace.remove_kb(name)
-        gone = workspace.store.count_gone_golds(name)
-        resting = workspace.store.count_resting(name)
-    rest = "; `kglink build` takes it out of the space" if info.entities else ""
-    note("removed", f"{name} with {held}{rest}")
-    tell_of_gone(gone, resting)
+        rest = "; `kglink build` takes it out of the space" if info.entities else ""
+        note("removed", f"{name} with {held}{rest}")
+        _tell_of_gone(workspace, name)
 
 
-def tell_of_gone(golds: int, verdicts: int) -> None:
-    """Tell of golds and verdicts whose entities were removed."""
-    if verdicts:
+def _tell_of_gone(workspace: Workspace, name: str) -> None:
+    """Tell of golds and verdicts whose entities were removed from a KB."""
+    if verdicts := workspace.store.count_resting(name):
         what = f"{counted(verdicts, 'verdict')} on overlaps of what was removed"
         note("verdicts", f"{what}: kept, and shown again once it is back")
-    if golds:
+    if golds := workspace.store.count_gone_golds(name):
         what = f"{counted(golds, 'mention')} of documents meant what was removed"
         note("gold", f"{what}: nothing learns from it or is judged by it")
 

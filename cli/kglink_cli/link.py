@@ -88,9 +88,7 @@ def link(
     explain: bool = Option(False, "--explain", help="Show what speaks for each candidate."),
     rejected: bool = Option(False, "--rejected", help="Show what was not linked, and why."),
     marked: bool = Option(False, "--marked", help="Mentions are marked: [[like this]]."),
-    detector: list[str] | None = Option(
-        None, help="What finds the mentions (`kglink plugins`); several: a,b."
-    ),
+    detector: shared.Detector = None,
     options: list[str] | None = Option(
         None, "--set", help="A setting of the detector, key=value; may be repeated."
     ),
@@ -193,8 +191,7 @@ def link(
         reader = TextReader(
             registry,
             InputProblems(settings.ingest.on_error),
-            adapter=settings.link.input,
-            settings=settings.link.input_settings,
+            settings.link,
             marked=marked,
             part=None if part is None else Part.parse(part),
         )
@@ -361,18 +358,10 @@ def texts_done(done: int, reader: TextReader, source: Source | None) -> Reached:
 class InputProblems(Problems):
     """Bad inputs; of `link`'s options, --set is the detector's and --input-set the reader's."""
 
-    def leave_out(self, error: RecordError) -> None:
-        """Count a bad input, its hint in the words of this command."""
-        super().leave_out(_in_words_of_link(error))
-
     def report(self, error: RecordError) -> None:
         """Raise or count a bad input, its hint in the words of this command."""
-        super().report(_in_words_of_link(error))
-
-
-def _in_words_of_link(error: RecordError) -> RecordError:
-    error.hint = error.hint.replace("--set ", "--input-set ")
-    return error
+        error.hint = error.hint.replace("--set ", "--input-set ")
+        super().report(error)
 
 
 def state_of(source: Source) -> object:

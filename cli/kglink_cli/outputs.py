@@ -13,7 +13,6 @@ import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
@@ -194,9 +193,7 @@ def _write_resumable(output: Path, exporter: Exporter, made_by: object, link: Li
 
 
 @contextmanager
-def opened_draft(
-    output: Path, made_by: object, *, keep_empty: bool = True
-) -> Iterator[tuple[Path, BinaryIO]]:
+def opened_draft(output: Path, made_by: object) -> Iterator[tuple[Path, BinaryIO]]:
     """The hidden file in which the same run keeps what it has done before its output is whole."""
     target = output.resolve()  # A link is written through: the file that it names is replaced.
     fingerprint = text_digest(json.dumps(made_by, sort_keys=True, default=str), size=8)
@@ -209,7 +206,7 @@ def opened_draft(
         with naming_full_disk(output), raw:
             yield draft, raw
     except BaseException:
-        if not (keep_empty or draft.stat().st_size):
+        if not draft.stat().st_size:
             draft.unlink()
         raise
 
@@ -296,7 +293,7 @@ def link_on_cluster(
     done = mentions = 0
     names: list[str] = []
     failed: list[str] = []
-    with opened_draft(path, [to.made_by, "chunks"], keep_empty=False) as (_, file):
+    with opened_draft(path, [to.made_by, "chunks"]) as (_, file):
         kept = KeptChunks(file)
         if kept:
             note("resumed", f"after {counted(len(kept), 'chunk')} of an interrupted run")
@@ -312,14 +309,15 @@ def link_on_cluster(
                     yield chunk
 
         job = LinesJob(job_of(workspace), to.exporter)
-        with display() as show, RayWorkers(job, workers, partial(note, "ray")) as cluster:
+        with display() as show, RayWorkers(job, workers, note) as cluster:
             for chunk, answer in cluster.do(left()):
                 if isinstance(answer, Failed):
-                    failed.append(f"{chunk} ({answer.why})")
-                    note("failed", failed[-1])
+                    failed.append(answer.said)
+                    note("failed", answer.said)
                 else:
-                    kept.add(name_of(chunk), answer.lines)
-                    mentions += answer.mentions
+                    lines, count = answer
+                    kept.add(name_of(chunk), lines)
+                    mentions += count
                 done += len(chunk.given)
                 show(reached(done))
         if failed and (on_error == "stop" or not kept):

@@ -164,18 +164,18 @@ def overlap(
             if as_json:
                 print_json({"path": str(export), "pairs": written})
             note("exported", f"{counted(written, 'pair')} to {export}")
-        elif import_list or compare:
+        elif listed := import_list or compare:
             least = LEAST_CONFIDENCE if min_confidence is None else min_confidence
             if import_list:
-                found = workspace.import_overlaps(import_list, *kbs, min_confidence=least)
+                found = workspace.import_overlaps(listed, *kbs, min_confidence=least)
             else:
                 found = workspace.compare_overlaps(
-                    compare or Path(),
+                    listed,
                     *kbs,
                     min_confidence=least,
                     min_probability=min_probability or 0.0,
                 )
-            print_list(found, import_list or compare or Path(), as_json=as_json)
+            print_list(found, listed, as_json=as_json)
         else:
             _find(workspace, kbs, fresh=fresh, on_ray=on_ray, as_json=as_json)
 
@@ -228,7 +228,7 @@ def _find(
         found = (workspace.overlaps(one.left, one.right) for one in reports)
         print_json_list(one.as_json() for one in chain.from_iterable(found))
         return
-    width = max((len(pair_name(one)) for one in reports), default=0)
+    width = max(len(pair_name(one)) for one in reports)
     for one in reports:
         say(f"{pair_name(one):{width}}  {found_text(one)}")
 

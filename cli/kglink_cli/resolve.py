@@ -70,8 +70,8 @@ def resolve(
     encoding: shared.Encoding = None,
     engine: shared.Engine = "processes",
     workers: shared.EngineWorkers = None,
-    space: str | None = Option(None, help="Name of the space."),
-    as_json: bool = Option(False, "--json", help="Print JSON."),
+    space: shared.SpaceName = None,
+    as_json: shared.AsJson = False,
 ) -> None:
     """Say which entities names mean that stand in no text, such as a column of a table.
 
@@ -235,7 +235,7 @@ def _write_table(
         pieces = (
             (f"rows from {rows[0].name!r} on" if rows else "no rows", rows) for rows in batches
         )
-        return spread_on_ray(on_ray, partial(note, "ray"))(job, pieces)
+        return spread_on_ray(on_ray, note)(job, pieces)
 
     def answers(rows: Iterable[Sequence[Cell]]) -> Iterator[Added]:
         given = (
@@ -258,7 +258,7 @@ def _write_table(
     else:
         settings = workspace.settings.model_dump(mode="json")
         made_by = [columns, threshold, workspace.state(), settings]
-        with opened_draft(output, made_by, keep_empty=False) as (_, draft):
+        with opened_draft(output, made_by) as (_, draft):
             kept = KeptChunks(draft)
             with display() as show, whole_file(workspace, output) as out:
                 file.write(out.buffer, wanted, added, answers)

@@ -33,6 +33,9 @@ Rerank = Annotated[
         help="First candidates of each KB that the trained reranker reads with the mention.",
     ),
 ]
+Detector = Annotated[
+    list[str] | None, Option(help="What finds the mentions (`kglink plugins`); several: a,b.")
+]
 JudgedSplit = Annotated[
     str | None,
     Option(

@@ -106,12 +106,13 @@ def doctor(
         return
     checks = check(context.obj)
     if as_json:
-        print_json([check._asdict() for check in checks])
-    for one in checks if not as_json else ():
-        say(f"{_SIGNS[one.state]:5}{one.what:12}{one.found}")
-        if one.fix:
-            say(f"{'':17}{one.fix}")
-    if any(check.state == "bad" for check in checks):
+        print_json([one._asdict() for one in checks])
+    else:
+        for one in checks:
+            say(f"{_SIGNS[one.state]:5}{one.what:12}{one.found}")
+            if one.fix:
+                say(f"{'':17}{one.fix}")
+    if any(one.state == "bad" for one in checks):
         raise typer.Exit(1)
 
 

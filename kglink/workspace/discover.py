@@ -129,17 +129,12 @@ def judge_discovery(
         judged = None
         if answer is not None:
             into = _checked(opened, name, answer, into, found)
+            if answer == "merge" and end_of_merges(into, answers)[0] == name:
+                raise UsageError(
+                    f"{name} and {into} would be merged with each other",
+                    hint="Merge one of them only, and accept the other.",
+                )
             judged = answers[name] = DiscoveryVerdict(answer=answer, into=into)
-            seen = {name}
-            at = answers[name]
-            while at.answer == "merge" and at.into in answers:
-                if at.into in seen:
-                    raise UsageError(
-                        f"{name} and {at.into} would be merged with each other",
-                        hint="Merge one of them only, and accept the other.",
-                    )
-                seen.add(at.into)
-                at = answers[at.into]
         write_discoveries(opened.folder, kept.model_copy(update={"answers": answers}))
     return JudgedDiscovery(found[name], judged)
 

@@ -84,16 +84,6 @@ class Finetuned:
     space: str = ""
     """The space that it is for; empty where it is for none yet."""
 
-    @property
-    def before(self) -> Mapping[str, Any] | None:
-        """Recall on the mentions held back, of the model that the run began with."""
-        return self.report.before
-
-    @property
-    def after(self) -> Mapping[str, Any] | None:
-        """The same of the model that it made."""
-        return self.report.recalls
-
 
 def finetune(workspace: Opened, job: FinetuneJob, progress: Tell) -> Finetuned:
     """Train in ``runs/RUN``, and publish a space with the model that came of it.
@@ -342,7 +332,7 @@ def find_missing_overlaps(workspace: Opened, job: FinetuneJob, progress: Tell) -
     store = workspace.store
     method = job.chosen_recipe().overlap.method
     searching = workspace.with_settings({"overlap.method": method}) if method else workspace
-    searched = {frozenset((run.left, run.right)) for run in store.overlap_runs()}
+    searched = _ends_of_searches(store)
     compared = []
     for left, right in product(job.source_kbs, job.target_kbs):
         known = left == right or frozenset((left, right)) in searched
@@ -430,7 +420,7 @@ def mentions_to_read(opened: Opened, settings: RunSettings, progress: OnProgress
         splits = splits_of(store, name, settings.recipe.selection)
         for document, held_back in splits.divided(store):
             parts[held_back].setdefault(name, []).append(document)
-    setup = opened.link_setup(found_by=section.found_by, rerank_top=0)
+    setup = opened.link_setup().changed(found_by=section.found_by, rerank_top=0)
     search = setup.search()
 
     def judged(documents: Sequence[Document], most: int) -> Iterator[JudgedRanking]:

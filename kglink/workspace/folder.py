@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -62,14 +62,12 @@ url = "sqlite:///kglink.db"
 """
 
 
-def find_workspace(
-    start: Path | None = None, *, named: Path | None = None, env: Mapping[str, str] | None = None
-) -> Path | None:
-    """The workspace to use: ``named``, else ``KGLINK_WORKSPACE``, else upward from ``start``.
+def find_workspace(*, named: Path | None = None) -> Path | None:
+    """The workspace to use: ``named``, else ``KGLINK_WORKSPACE``, else upward from here.
 
     One that is found upward and belongs to somebody else is refused until its user allows it.
     """
-    folder = named_workspace(named, env)
+    folder = named_workspace(named)
     if folder is not None:
         if not (folder / CONFIG_FILE).is_file():
             raise ConfigError(
@@ -77,8 +75,8 @@ def find_workspace(
                 hint=f"Make one there with `kglink init {shlex.quote(str(folder))}`.",
             )
         return folder
-    start = (start or Path.cwd()).resolve()
-    for folder in (start, *start.parents):
+    here = Path.cwd().resolve()
+    for folder in (here, *here.parents):
         if (folder / CONFIG_FILE).is_file():
             if not is_own_or_allowed(folder):
                 raise ConfigError(
@@ -121,9 +119,9 @@ def folder_size(folder: Path) -> tuple[int, float]:
     return size, changed
 
 
-def named_workspace(named: Path | None, env: Mapping[str, str] | None = None) -> Path | None:
+def named_workspace(named: Path | None) -> Path | None:
     """The folder ``named``, else that of ``KGLINK_WORKSPACE``, whole; None where neither is."""
-    value = (os.environ if env is None else env).get(WORKSPACE_VARIABLE, "")
+    value = os.environ.get(WORKSPACE_VARIABLE, "")
     chosen = named or (Path(value) if value else None)
     return expanded(chosen) if chosen else None
 

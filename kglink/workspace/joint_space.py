@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -229,7 +229,7 @@ def backend_of(registry: Registry) -> BackendOf:
     return lambda name, settings: registry.create("index", name, settings)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class EncodeJob:
     """A model and how to run it. It can be pickled.
 
@@ -244,8 +244,8 @@ class EncodeJob:
     device: str
     threads: int
 
-    def load(self) -> None:
-        """Load the model; the first of a process stays there."""
+    @cached_property
+    def _encoder(self) -> Encoder:
         encoder = Encoder(
             self.model, precision=self.precision, device=self.device, threads=self.threads
         )
@@ -254,18 +254,15 @@ class EncodeJob:
                 f"{self.model} is another model than that of the run",
                 hint="Copy the model's folder to every node, or put it on a shared disk.",
             )
-        encoder.encode(["."])
-        _loaded[self] = encoder
+        return encoder
+
+    def load(self) -> None:
+        """Load the model."""
+        self._encoder.encode(["."])
 
     def do(self, block: Block) -> Encoded:
         """Encode some rows."""
-        if self not in _loaded:
-            self.load()
-        return encode_block(_loaded[self], block)
-
-
-#: The models that this process has loaded.
-_loaded: dict[EncodeJob, Encoder] = {}
+        return encode_block(self._encoder, block)
 
 
 def joint_space(
@@ -315,7 +312,4 @@ def student_of(space: WorkspaceSpace) -> Encoder:
             f"space has {teacher.name} now",
             hint=f"`kglink distill --space SPACE --into {folder.name}` makes it again from SPACE.",
         )
-    return Encoder(
-        str(folder.student), precision=section.precision, threads=section.threads,
-        device=section.device, root=space.root,
-    )  # fmt: skip
+    return encoder_of(str(folder.student), section, space.root)

@@ -172,7 +172,7 @@ def add_kb(
             raise UsageError(f"{how.adapter} reads a source in one process", hint=hint)
         from kglink.workspace.ray_workers import spread_on_ray
 
-        source.spread = spread_on_ray(ray_workers, partial(on_note, "ray"))
+        source.spread = spread_on_ray(ray_workers, on_note)
     source.scratch_in = opened.folder / SCRATCH_FOLDER / read.fingerprint
     records: Iterable[Record] = read_records(how.adapter, reader.read, source, problems)
     if split_random:

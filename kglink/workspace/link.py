@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from kglink.config import CONFIG_FILE, ResolvedSettings
 from kglink.errors import SpaceError, UsageError
@@ -227,11 +227,12 @@ def explain(
         )
     linker = fresh_linker(opened, kbs, wait=wait)
     (document,) = linker.link([TextInput("", text)])
-    links = found = {(one.start, one.end): one for one in document.links}
+    found = {(one.start, one.end): one for one in document.links}
+    links = dict(found)
+    if missed := tuple(Span(*place) for place in places if place not in found):
+        (given,) = linker.link([TextInput("", text, missed)])
+        links |= {(one.start, one.end): one for one in given.links}
     if places:
-        missed = tuple(Span(*place) for place in places if place not in found)
-        for given in linker.link([TextInput("", text, missed)]) if missed else ():
-            links = found | {(one.start, one.end): one for one in given.links}
         links = {place: links[place] for place in places}
     return ShownList(
         Explanation(link, linker.scoring, linker.threshold, found=place in found)
@@ -330,13 +331,6 @@ def _begin(threads: int, parent: Connection) -> None:
 
 
 # --------------------------------------------------------------------- some texts of a run
-class ChunkLines(NamedTuple):
-    """The answers to the texts of a chunk, as they are written, and how many mentions they have."""
-
-    lines: bytes
-    mentions: int
-
-
 @dataclass(frozen=True, slots=True)
 class LinkJob:
     """A workspace, the settings of a run, and what the answers depend on.
@@ -403,13 +397,13 @@ class LinesJob(LinkerJob):
         """Load the linker, with its detectors and models."""
         self.job.link([TextInput("", ".")])
 
-    def do(self, texts: Sequence[TextInput]) -> ChunkLines:
-        """The answers to a chunk of texts."""
+    def do(self, texts: Sequence[TextInput]) -> tuple[bytes, int]:
+        """The answers to a chunk of texts, as they are written, and how many mentions they have."""
         documents = self.job.link(texts)
         out = io.StringIO(newline="\n")
         export_links(self.exporter, documents, out)
         mentions = sum(len(document.links) for document in documents)
-        return ChunkLines(out.getvalue().encode(), mentions)
+        return out.getvalue().encode(), mentions
 
 
 #: The job that this process worked at last, and its linker.

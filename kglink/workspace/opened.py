@@ -254,9 +254,9 @@ class Opened:
                 self._corrected.clear()
             return self._space[1]
 
-    def link_setup(self, **settings: object) -> LinkSetup:
-        """What makes searches and linkers, with some settings of linking changed."""
-        link = self.settings.link.model_copy(update=settings)
+    def link_setup(self) -> LinkSetup:
+        """What makes searches and linkers."""
+        link = self.settings.link
         return LinkSetup(self.space(), self.encoder, link, self.store, self.registry)
 
     def linked_kbs(self, space: Space, kbs: str | Sequence[str] = ()) -> tuple[str, ...]:

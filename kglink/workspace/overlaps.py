@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +18,7 @@ from kglink.workspace.folder import REVIEWS_FOLDER, check_known, named
 
 if TYPE_CHECKING:
     from kglink.overlap.exchange.matching import ImportReport, ListFigures, MatchedList
-    from kglink.overlap.review.journal import Order, ReviewTable
+    from kglink.overlap.review.journal import Order, ReviewPlan, ReviewTable
     from kglink.overlap.review.session import Review
     from kglink.overlap.search import OverlapReport, Training
     from kglink.store import Store
@@ -69,7 +68,7 @@ def find_overlaps(
                 f"--engine ray: the method {tools.settings.method!r} compares nothing on a cluster",
                 hint="Workers compare vectors, as `--method full` does.",
             )
-        tools = replace(tools, spread=spread_on_ray(ray_workers, partial(on_note, "ray")))
+        tools = replace(tools, spread=spread_on_ray(ray_workers, on_note))
     if left is not None and right is not None:
         return [find_overlaps(tools, left, right, progress=progress)]
     return list(find_all_overlaps(tools, fresh=fresh, progress=progress))
@@ -146,10 +145,9 @@ def review_overlaps(
 
     ``undo`` takes the last answer back first.
     """
-    from kglink.overlap.review.journal import ReviewPlan
     from kglink.overlap.review.session import open_review
 
-    plan = ReviewPlan(*_reviewed_kbs(opened.store, left, right), sample, order, seed)
+    plan = _review_plan(opened.store, left, right, sample, order, seed)
     return open_review(opened.folder / REVIEWS_FOLDER, opened.store, plan, undo=undo)
 
 
@@ -163,10 +161,10 @@ def reviewed_overlaps(
     seed: int = 17,
 ) -> ReviewTable:
     """What a review has found so far."""
-    from kglink.overlap.review.journal import Journal, ReviewPlan, journals
+    from kglink.overlap.review.journal import Journal, journals
     from kglink.overlap.review.session import last_review
 
-    plan = ReviewPlan(*_reviewed_kbs(opened.store, left, right), sample, order, seed)
+    plan = _review_plan(opened.store, left, right, sample, order, seed)
     folder = opened.folder / REVIEWS_FOLDER
     found = last_review(folder, opened.store, plan)
     if found is None:
@@ -178,22 +176,26 @@ def reviewed_overlaps(
     return found.table()
 
 
-def _reviewed_kbs(store: Store, left: str | None, right: str | None) -> tuple[str, str]:
-    """Two KBs: those named, or the only two whose overlaps were found.
+def _review_plan(
+    store: Store, left: str | None, right: str | None, sample: int, order: Order, seed: int
+) -> ReviewPlan:
+    """The review of two KBs: those named, or the only two whose overlaps were found.
 
     Their order is that of the alphabet, however they were named: it is one review, also where one
     of them is removed and added again.
     """
-    runs = store.overlap_runs()
-    if left is None and right is None and len(runs) == 1:
+    from kglink.overlap.review.journal import ReviewPlan
+
+    runs = store.overlap_runs() if left is None and right is None else []
+    if len(runs) == 1:
         left, right = runs[0].left, runs[0].right
-    if left is None and right is None and len(runs) > 1:
+    if len(runs) > 1:
         pairs = ", ".join(f"{run.left} {run.right}" for run in runs)
         raise UsageError(
             "which two KBs?", hint=f"kglink overlap review, and one of these pairs: {pairs}."
         )
     first, second = sorted(two_kbs(store, left, right))
-    return first, second
+    return ReviewPlan(first, second, sample, order, seed)
 
 
 # -------------------------------------------------------------------------------------- lists

@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, zip_longest
-from typing import Any, NamedTuple
+from typing import Any
 
 from kglink.errors import ModelError, SpaceError
 from kglink.evaluation.measures.end_to_end import Score
@@ -103,59 +103,54 @@ _MOST_COMPARED = 100
 _MOST_READ = 200
 
 
-class _HeldBack(NamedTuple):
-    """Documents that a run held back, to fit and to compare spaces by."""
+def _compared(
+    documents: Sequence[Document],
+    before: LinkSetup,
+    after: LinkSetup,
+    fitted: Fitted,
+    progress: OnProgress,
+    known: Counterparts | None = None,
+) -> Replacement:
+    """Ask both all mentions held back that have their answer in these KBs, part by part.
 
-    documents: Sequence[Document]
-    progress: OnProgress
-
-    def compare(
-        self,
-        before: LinkSetup,
-        after: LinkSetup,
-        fitted: Fitted,
-        known: Counterparts | None = None,
-    ) -> Replacement:
-        """Ask both all mentions that have their answer in these KBs, part by part.
-
-        The new space is fitted to the other parts, and both remember nothing of the part.
-        ``known``: the overlaps that the old space answers with, where they are not those of now.
-        """
-        # All documents, or some from all places alike with no more mentions than are needed.
-        documents, kbs = self.documents, after.space.kbs()
-        mentions = sum(len(one.mentions) for one in documents)
-        count = min(len(documents), max(1, len(documents) * MOST_MENTIONS // max(mentions, 1)))
-        chosen = [documents[at * len(documents) // count] for at in range(count)]
-        found: dict[str, tuple[list[float], list[float]]] = {}
-        done = 0
-        for number in range(FOLDS):
-            part = [one for one in chosen if fold_of(one) == number]
-            if not part:
-                continue
-            memory = before.store.memory_without(part)
-            known_words = _known_words(memory, part)
-            old, new = before.search(), after.search(scoring=fitted.without(number))
-            if known is not None:
-                old = old.with_counterparts(known)
-            ranked = (
-                rank_mentions(setup.linker(search.with_memory(memory)), part, kbs, MOST_RANKED)
-                for setup, search in ((before, old), (after, new))
-            )
-            for both in zip(*ranked, strict=True):
-                words = KNOWN_WORDS if both[0].surface in known_words else OTHER_WORDS
-                for pool in both[0].ranks.keys() - {JOINT}:
-                    for name in (pool, words) if pool == JUDGED_JOINT else (pool,):
-                        values = found.setdefault(name, ([], []))
-                        for own, mention in zip(values, both, strict=True):
-                            own.append(hit(mention.reranked[pool], 1))
-            done += len(part)
-            self.progress(Progress("comparing with the space before", done, len(chosen)))
-        if KNOWN_WORDS not in found:  # nothing was learnt
-            found.pop(OTHER_WORDS, None)
-        order = (*kbs, JUDGED_JOINT, KNOWN_WORDS, OTHER_WORDS)
-        return Replacement(
-            {pool: randomization_test(*reversed(found[pool])) for pool in order if pool in found}
+    The new space is fitted to the other parts, and both remember nothing of the part.
+    ``known``: the overlaps that the old space answers with, where they are not those of now.
+    """
+    # All documents, or some from all places alike with no more mentions than are needed.
+    kbs = after.space.kbs()
+    mentions = sum(len(one.mentions) for one in documents)
+    count = min(len(documents), max(1, len(documents) * MOST_MENTIONS // max(mentions, 1)))
+    chosen = [documents[at * len(documents) // count] for at in range(count)]
+    found: dict[str, tuple[list[float], list[float]]] = {}
+    done = 0
+    for number in range(FOLDS):
+        part = [one for one in chosen if fold_of(one) == number]
+        if not part:
+            continue
+        memory = before.store.memory_without(part)
+        known_words = _known_words(memory, part)
+        old, new = before.search(), after.search(scoring=fitted.without(number))
+        if known is not None:
+            old = old.with_counterparts(known)
+        ranked = (
+            rank_mentions(setup.linker(search.with_memory(memory)), part, kbs, MOST_RANKED)
+            for setup, search in ((before, old), (after, new))
         )
+        for both in zip(*ranked, strict=True):
+            words = KNOWN_WORDS if both[0].surface in known_words else OTHER_WORDS
+            for pool in both[0].ranks.keys() - {JOINT}:
+                for name in (pool, words) if pool == JUDGED_JOINT else (pool,):
+                    values = found.setdefault(name, ([], []))
+                    for own, mention in zip(values, both, strict=True):
+                        own.append(hit(mention.reranked[pool], 1))
+        done += len(part)
+        progress(Progress("comparing with the space before", done, len(chosen)))
+    if KNOWN_WORDS not in found:  # nothing was learnt
+        found.pop(OTHER_WORDS, None)
+    order = (*kbs, JUDGED_JOINT, KNOWN_WORDS, OTHER_WORDS)
+    return Replacement(
+        {pool: randomization_test(*reversed(found[pool])) for pool in order if pool in found}
+    )
 
 
 def _known_words(memory: Memory, documents: Sequence[Document]) -> set[str]:
@@ -167,11 +162,10 @@ def _known_words(memory: Memory, documents: Sequence[Document]) -> set[str]:
     return {surface for surface, key in keys.items() if key in meant}
 
 
-def _held_back(
-    store: Store, settings: RunSettings, space: Space, progress: OnProgress
-) -> _HeldBack:
-    held = settings.docs, settings.recipe.selection, space.kbs()
-    return _HeldBack([*held_back_documents(store, *held)], progress)
+def _held_back(store: Store, settings: RunSettings, space: Space) -> list[Document]:
+    """Documents that a run held back, to fit and to compare spaces by."""
+    selection = settings.recipe.selection
+    return list(held_back_documents(store, settings.docs, selection, space.kbs()))
 
 
 # ---------------------------------------------------------------------------- a trained model
@@ -202,13 +196,13 @@ def publish_model(
             progress(Note(f"nothing to compare with, the space cannot be read: {error.message}"))
     scoring, replacement = None, Replacement({}) if before else None
     space = joint.open()
-    held_back = _held_back(target.store, read_settings(report.folder), space, progress)
-    if report.recalls is not None and held_back.documents:
+    held_back = _held_back(target.store, read_settings(report.folder), space)
+    if report.recalls is not None and held_back:
         # The reranker of the space was trained for its old model: the new one answers without.
         link = target.settings.link
         own = LinkSetup(space, joint.encoder, link, target.store, target.registry)
         own = own.changed(rerank_top=0)
-        fitted = own.fit(*held_back)
+        fitted = own.fit(held_back, progress)
         scoring = fitted.scoring
         if before:
             after = replace(own, link=without_auto(own.link)).changed(found_by="all")
@@ -216,7 +210,7 @@ def publish_model(
             old = replace(after, space=before, encoder=target.encoder)
             if RERANKER.is_there(before.folder.reranker):
                 old = old.changed(rerank_top=link.rerank_top)
-            replacement = held_back.compare(old, after, fitted, known)
+            replacement = _compared(held_back, old, after, fitted, progress, known)
     refused = replacement.objection if replacement and not anyway else ""
     if refused:
         return None, scoring, replacement, refused
@@ -255,10 +249,9 @@ def take_place(
 def fit_to_held_back(target: Opened, settings: RunSettings, progress: OnProgress) -> None:
     """Fit the space of a run's model as if it were published, where nobody has fitted it."""
     space = target.space()
-    if read_scoring(space.folder.path, space.manifest.model.fingerprint) is None:
-        held_back = _held_back(target.store, settings, space, progress)
-        if held_back.documents:
-            target.link_setup().fit(*held_back)
+    is_fitted = read_scoring(space.folder.path, space.manifest.model.fingerprint) is not None
+    if not is_fitted and (held_back := _held_back(target.store, settings, space)):
+        target.link_setup().fit(held_back, progress)
 
 
 # ------------------------------------------------------------------------ a trained reranker
@@ -271,13 +264,13 @@ def publish_reranker(
     what the space answers without it and with it, and why it was not given to the space.
     """
     space = target.space()
-    held_back = _held_back(target.store, settings, space, progress)
+    held_back = _held_back(target.store, settings, space)
     link = without_auto(target.settings.link)
     setup = replace(target.link_setup(), link=link, reranker=trained.folder)
     before = setup.changed(found_by="all", rerank_top=0)
     after = setup.changed(found_by="all", rerank_top=link.rerank_top or RERANKED)
-    fitted = after.fit(*held_back)
-    replacement = held_back.compare(before, after, fitted)
+    fitted = after.fit(held_back, progress)
+    replacement = _compared(held_back, before, after, fitted, progress)
     if replacement.objection and not anyway:
         return trained, replacement, replacement.objection
     joint = replacement.tests[JUDGED_JOINT]

@@ -8,8 +8,9 @@ import signal
 import socket
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from importlib.metadata import version
 from itertools import islice
 from types import TracebackType
@@ -17,6 +18,7 @@ from typing import Any, Literal, NamedTuple, Protocol, Self
 
 from kglink.errors import SpaceError, UsageError
 from kglink.records import Spread
+from kglink.sources import OnNote
 
 #: How often a chunk is tried, or a worker started, before it is given up.
 TRIES = 3
@@ -64,9 +66,9 @@ class Chunk(NamedTuple):
 
 
 class Failed(NamedTuple):
-    """Why a chunk has no answer."""
+    """In the place of an answer: which chunk has none, and why."""
 
-    why: str
+    said: str
 
 
 def chunks_failed(failed: Sequence[str], hint: str) -> SpaceError:
@@ -76,16 +78,16 @@ def chunks_failed(failed: Sequence[str], hint: str) -> SpaceError:
     return SpaceError(f"{count} failed: {'; '.join(failed[:_SHOWN_FAILURES])}{more}", hint=hint)
 
 
-def spread_on_ray(most: int, tell: Callable[[str], None]) -> Spread:
+def spread_on_ray(most: int, on_note: OnNote) -> Spread:
     """Has pieces of a job done by so many workers; a piece that always fails ends the run."""
 
     def spread(job: Job, pieces: Iterable[tuple[str, Any]]) -> Generator[Any]:
         chunks = (Chunk(number, given, name) for number, (name, given) in enumerate(pieces))
-        with RayWorkers(job, most, tell) as workers:
-            for chunk, answer in workers.in_order(chunks):
+        with RayWorkers(job, most, on_note) as workers:
+            for _, answer in workers.in_order(chunks):
                 if isinstance(answer, Failed):
                     hint = "The same command tries it again."
-                    raise chunks_failed([f"{chunk} ({answer.why})"], hint)
+                    raise chunks_failed([answer.said], hint)
                 yield answer
 
     return spread
@@ -97,10 +99,8 @@ class RayWorkers:
     Where there is none, Ray starts here, and ends with them. They start when there is work.
     """
 
-    def __init__(
-        self, job: Job, most: int, tell: Callable[[str], None] = lambda line: None
-    ) -> None:
-        self._job, self._most, self._tell = job, most, tell
+    def __init__(self, job: Job, most: int, on_note: OnNote = lambda label, text: None) -> None:
+        self._job, self._most, self._tell = job, most, partial(on_note, "ray")
         self._idle: list[Any] = []
         self._busy: dict[Any, tuple[Any, Literal["check", "load"] | Chunk]] = {}
         self._lost_starts = self._waits = self._held = 0
@@ -128,7 +128,7 @@ class RayWorkers:
 
         A chunk that fails, or whose worker is lost, is done again by whichever worker is free;
         after three times it has `Failed`. The run ends with an error where a node has another
-        version of kglink or cannot load the job. ``tell`` gets a line for every loss, and while no
+        version of kglink or cannot load the job. ``on_note`` hears of every loss, and while no
         worker can be started.
         """
         waiting: deque[Chunk] = deque()
@@ -216,14 +216,14 @@ class RayWorkers:
                 why = _in_short(error)
                 if isinstance(step, Chunk):
                     self._tell(f"lost a worker of {step}: {why}")
-                    yield step, Failed(f"its worker was lost: {why}")
+                    yield step, Failed(f"{step} (its worker was lost: {why})")
                 else:
                     self._lost_start(why)
                 continue
             if isinstance(step, Chunk):
                 self._idle.append(worker)
                 found, why = answer
-                yield step, Failed(why) if why else found
+                yield step, Failed(f"{step} ({why})") if why else found
             elif answer:
                 raise SpaceError(answer[0], hint=answer[1])
             elif step == "check":
@@ -238,12 +238,9 @@ class RayWorkers:
         fits = any(
             all(node.get(name, 0) >= least for name, least in self._needs.items()) for node in nodes
         )
+        whole = {name: sum(node.get(name, 0) for node in nodes) for name in self._needs}
         there, needed = (
-            f"{of['CPU']:g} CPUs and {of['GPU']:g} GPUs"
-            for of in (
-                {name: sum(node.get(name, 0) for node in nodes) for name in self._needs},
-                self._needs,
-            )
+            f"{of['CPU']:g} CPUs and {of['GPU']:g} GPUs" for of in (whole, self._needs)
         )
         which = "all are busy, or load a model" if fits else "none has room for one"
         what = f"a worker takes {needed}, the nodes that are there have {there}, and {which}"

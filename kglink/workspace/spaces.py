@@ -8,7 +8,6 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -67,15 +66,15 @@ def _build_on_ray(
             what = "entities' tokens" if one.kind == "tokens" else f"{one.kind} rows"
             yield Chunk(number, one, f"{len(one.items):,} {what} from {one.first:,} on")
 
-    with RayWorkers(space.encode_job(), most, partial(on_note, "ray")) as workers:
+    with RayWorkers(space.encode_job(), most, on_note) as workers:
         workers.start()
 
         def encode_blocks(blocks: Iterator[Block]) -> Iterator[tuple[Block, Encoded]]:
             failed = []
             for chunk, answer in workers.in_order(chunks(blocks)):
                 if isinstance(answer, Failed):
-                    failed.append(f"{chunk} ({answer.why})")
-                    on_note("failed", failed[-1])
+                    failed.append(answer.said)
+                    on_note("failed", answer.said)
                     if chunk.given.kind == "tokens":  # what stands behind it cannot be written
                         hint = "The chunks before it are kept: run the same command again."
                         raise chunks_failed(failed, hint)
@@ -180,13 +179,13 @@ class SpaceSummary(Shown):
 
 def spaces(opened: Opened) -> list[SpaceSummary]:
     """All published spaces by name."""
-    names = space_names(opened.folder / SPACES_FOLDER)
-    return ShownList(_summary(opened, name) for name in names)
+    root = opened.folder / SPACES_FOLDER
+    return ShownList(_summary(opened, SpaceFolder(root, name)) for name in space_names(root))
 
 
 def space_summary(opened: Opened, name: str) -> SpaceSummary:
     """What one published space is."""
-    return _summary(opened, _folder_of(opened, name).name)
+    return _summary(opened, folder_of(opened, name))
 
 
 def delete_space(opened: Opened, name: str) -> None:
@@ -194,7 +193,7 @@ def delete_space(opened: Opened, name: str) -> None:
 
     While it is built, or its index is changed, it cannot be removed.
     """
-    folder = _folder_of(opened, name)
+    folder = folder_of(opened, name)
     trash = opened.folder / SPACES_FOLDER / _TRASH
     with folder.writing():
         trash.mkdir(exist_ok=True)
@@ -203,15 +202,16 @@ def delete_space(opened: Opened, name: str) -> None:
     shutil.rmtree(trash)
 
 
-def _folder_of(opened: Opened, name: str) -> SpaceFolder:
+def folder_of(opened: Opened, name: str) -> SpaceFolder:
+    """The folder of a published space; a name that none has is refused."""
     root = opened.folder / SPACES_FOLDER
     if name not in (known := space_names(root)):
         raise UnknownNameError("space", name, known, hint="`kglink spaces` lists all of them.")
     return SpaceFolder(root, name)
 
 
-def _summary(opened: Opened, name: str) -> SpaceSummary:
-    folder = SpaceFolder(opened.folder / SPACES_FOLDER, name)
+def _summary(opened: Opened, folder: SpaceFolder) -> SpaceSummary:
+    name = folder.name
     summary = SpaceSummary(name, name == opened.settings.space.name, folder_size(folder.path)[0])
     shares = []
     try:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from kglink.config import AUTO
+from kglink.config import AUTO, LinkSection
 from kglink.errors import ConfigError, RecordError, SourceError, UsageError
 from kglink.plugins import KBAdapter, PluginSettings, Registry
 from kglink.plugins.registry import PLAIN_TEXT
@@ -50,12 +50,8 @@ def texts(
     ``problems``; without it, ``ingest.on_error`` says whether they stop the reading.
     """
     settings = opened.settings
-    reader = TextReader(
-        opened.registry,
-        problems or Problems(settings.ingest.on_error),
-        adapter=settings.link.input,
-        settings=settings.link.input_settings,
-    )
+    problems = problems or Problems(settings.ingest.on_error)
+    reader = TextReader(opened.registry, problems, settings.link)
     with opened.open_source(source) as given:
         yield from reader.read(given)
 
@@ -63,19 +59,18 @@ def texts(
 class TextReader:
     """Reads sources as texts to link.
 
-    With ``adapter`` ``auto`` each file is read by the adapter that knows its format, and
-    ``settings`` go to all adapters that have them. ``marked``: files that are no JSON are plain
-    texts in which the mentions are marked. ``part``: `read` gives this part alone, of a folder
-    some of its files, and of a file some of its texts.
+    With ``link.input`` ``auto`` each file is read by the adapter that knows its format, and
+    ``link.input_settings`` go to all adapters that have them. ``marked``: files that are no JSON
+    are plain texts in which the mentions are marked. ``part``: `read` gives this part alone, of a
+    folder some of its files, and of a file some of its texts.
     """
 
     def __init__(
         self,
         registry: Registry,
         problems: Problems,
+        link: LinkSection,
         *,
-        adapter: str = AUTO,
-        settings: Mapping[str, object] | None = None,
         marked: bool = False,
         part: Part | None = None,
     ) -> None:
@@ -85,10 +80,10 @@ class TextReader:
         """How far `read` is: files, those that are still to be read, and their texts."""
         self._registry = registry
         self.problems = problems
-        self._adapter = adapter if adapter == AUTO else registry.get("kb", adapter).name
+        self._adapter = AUTO if link.input == AUTO else registry.get("kb", link.input).name
         self._marked = marked
         self._part = part
-        self._settings = dict(settings or {})
+        self._settings = link.input_settings
         self._check_settings()
         self._made: dict[str, KBAdapter] = {}
 
@@ -152,12 +147,12 @@ class TextReader:
             for text in self._inputs(DOCUMENTS, line, Problems()):
                 own = f"{line.name}:1"  # made of the place: the record names no id
                 yield TextInput(number if text.id == own else text.id, text.text, text.spans)
-        else:
+        elif data:
             name = PLAIN_TEXT if self._adapter == AUTO else self._adapter
-            for text in self._inputs(name, line, Problems()) if data else ():
+            for text in self._inputs(name, line, Problems()):
                 yield TextInput(number, text.text, text.spans, text.meta)
-            if not data:
-                yield TextInput(number, "")
+        else:
+            yield TextInput(number, "")
 
     def _read(self, source: Source, problems: Problems | None = None) -> Iterator[TextInput]:
         if not source.bytes_total:  # An empty text is a text.

@@ -31,6 +31,7 @@ from kglink.training.recipe_files import RecipeInfo, list_recipes, load_recipe
 from kglink.training.run import MODEL, SETTINGS, Curve, RunInfo, alone, list_runs, read_run
 from kglink.workspace.folder import RUNS_FOLDER, SPACES_FOLDER
 from kglink.workspace.opened import Opened
+from kglink.workspace.spaces import folder_of
 
 if TYPE_CHECKING:
     from kglink.training.distil import Distilled
@@ -281,9 +282,7 @@ def export_model(opened: Opened, folder: Path) -> list[str]:
     """
     from kglink.models import sentence_export
 
-    name, known = opened.settings.space.name, space_names(opened.folder / SPACES_FOLDER)
-    if name not in known:
-        raise UnknownNameError("space", name, known, hint="`kglink spaces` lists all of them.")
+    folder_of(opened, opened.settings.space.name)  # refuses one that is not there
     joint = opened.joint_space
     return sentence_export.export_model(joint.encoder.source, folder, joint.folder.reranker)
 

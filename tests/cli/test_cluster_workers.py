@@ -83,7 +83,7 @@ def test_pieces_come_in_their_order_and_few_wait_for_a_slow_one(nodes: list[Any]
             taken.append(at)
             yield f"piece {at}", seconds
 
-    spread = spread_on_ray(2, lambda line: None)
+    spread = spread_on_ray(2, lambda *_: None)
     answers = spread(slow_job(), pieces())
     assert next(answers) == asked[0]
     assert len(taken) <= 14  # eight wait, two are worked at, others are at hand
@@ -102,7 +102,7 @@ def test_a_cluster_without_room_is_not_waited_for_on_and_on(
     job.threads = 64  # no node has so many, as when one is gone that was counted
     waiting = r"no worker started in 2 s: a worker takes 64 CPUs and 0 GPUs, the nodes that are "
     with pytest.raises(SpaceError, match=waiting + "there have .* none has room for one"):
-        list(spread_on_ray(1, said.append)(job, [("a", 0.0)]))
+        list(spread_on_ray(1, lambda _, line: said.append(line))(job, [("a", 0.0)]))
     assert len(said) == 3
 
 
@@ -114,7 +114,7 @@ def test_busy_nodes_are_waited_for_longer_than_nodes_that_are_gone(
     cpus: int, gpus: float, times: int, why: str
 ) -> None:
     said: list[str] = []
-    workers = RayWorkers(slow_job(), 1, said.append)
+    workers = RayWorkers(slow_job(), 1, lambda _, line: said.append(line))
     nodes = [
         {"Alive": True, "Resources": {"CPU": 2.0}},
         {"Alive": True, "Resources": {"CPU": 2.0}},

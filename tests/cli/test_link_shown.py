@@ -99,7 +99,7 @@ def test_texts_done_of_all_texts(tmp_path: Path, demo_master: Path) -> None:
     with Workspace.open(demo_master) as workspace:
 
         def reader() -> TextReader:
-            return TextReader(workspace.registry, Problems())
+            return TextReader(workspace.registry, Problems(), workspace.settings.link)
 
         with workspace.open_source(tmp_path / "texts") as folder:
             files = reader()
