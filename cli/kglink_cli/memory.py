@@ -344,7 +344,8 @@ class _Reviewing:
         known = self.workspace.store.get_entities([link.entity] if link.entity else [])
         answer = "no entity (NIL)"
         if link.entity is not None:
-            title = printable(known[link.entity].title, _MOST_OF_TITLE)
+            one = known.get(link.entity)
+            title = printable(one.title, _MOST_OF_TITLE) if one else "(in no KB any more)"
             answer = f"{printable(str(link.entity))}  {title}"
         answered = Text.assemble("\nlinked to ", (answer, "bold"), f"   {link.confidence:.2f} sure")
         where = f"{self.session.number}/{len(self.session.links)}  {printable(link.document)}"

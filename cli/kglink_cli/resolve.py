@@ -105,7 +105,8 @@ def resolve(
         lines = _lines(workspace.settings.ingest.encoding)
         each = (one for name in names for one in (lines if name == STDIN else [name]))
         given = (Row(cell_text(name), words) for name in each)
-        answers = resolved_rows(linker, given, threshold)
+        longest = workspace.settings.ingest.max_name_chars
+        answers = resolved_rows(linker, given, longest, threshold)
         if as_json:  # null for a line without a name, so that lines and answers go together
             print_json_list(one.as_json() if one else None for one in answers)
         else:

@@ -150,11 +150,11 @@ def resolve(
     """
     rows = rows_of(names, context)
     linker = fresh_linker(opened, kbs, types, under, not_under, wait=wait)
-    return list(resolved_rows(linker, rows, threshold, opened.settings.ingest.max_name_chars))
+    return list(resolved_rows(linker, rows, opened.settings.ingest.max_name_chars, threshold))
 
 
 def resolved_rows(
-    linker: Linker, rows: Iterable[Row], threshold: float | None = None, longest: int = 32_768
+    linker: Linker, rows: Iterable[Row], longest: int, threshold: float | None = None
 ) -> Iterator[Resolved | None]:
     """The answers to some rows, as they come; equal rows are answered once."""
     resolver = Resolver(linker, threshold)

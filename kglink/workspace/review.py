@@ -297,15 +297,14 @@ def review_links(
             f"{path} has no link: nothing was found in its texts",
             hint="`kglink link --threshold 0.1` finds more, with more wrong ones.",
         )
-    # Refuse answers that this workspace does not have.
-    label = str(path)
     entities = {one.entity for one in links if one.entity}
-    kbs = [info.name for info in opened.store.kbs() if info.entities]
-    for one in sorted(entities):
-        if one.kb not in kbs:
-            raise unknown_kb(label, one, kbs)
-    if missing := entities - opened.store.existing(entities):
-        raise unknown_entities(label, missing)
+    # Some may be gone since; a file of which nothing is known is of another workspace.
+    if entities and not opened.store.existing(entities):
+        kbs = [info.name for info in opened.store.kbs() if info.entities]
+        first = min(entities)
+        if first.kb not in kbs:
+            raise unknown_kb(str(path), first, kbs)
+        raise unknown_entities(str(path), entities)
     if order == "unsure":
         links.sort(key=lambda one: one.confidence)
     learn_corrections(opened)

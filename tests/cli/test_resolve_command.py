@@ -249,6 +249,17 @@ def test_a_huge_cell_is_no_name(kglink: Kglink, tmp_path: Path) -> None:
     assert out.splitlines()[2] == f"Heron,2,{RIGHT}"
 
 
+def test_a_name_is_as_long_as_the_settings_say_in_a_table_or_alone(
+    kglink: Kglink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KGLINK_INGEST_MAX_NAME_CHARS", "512")
+    long = "Heron " + "of the north " * 50
+    out = resolved(kglink, tmp_path, f"bird\n{long}\n".encode()).decode()
+    assert out.splitlines()[1].endswith(",new,,,0,,")
+    (alone,) = json.loads(kglink("resolve", long, "--json").out)
+    assert (alone["status"], alone["candidates"]) == ("new", [])
+
+
 # ------------------------------------------------------------------------- an interrupted run
 @pytest.mark.parametrize("batches", [0, 1, 3])
 def test_an_interrupted_run_goes_on_after_what_it_has_answered(

@@ -246,16 +246,40 @@ def test_a_file_that_holds_no_links(why: str, demo: Path, kglink: Kglink, tmp_pa
         ({"text": TEXT.replace("seen", "noticed")}, "was changed after it was linked"),
         ({"text": "Short."}, "'kite' does not stand at 2 to 6"),
         ({"kb": "birds"}, "no such KB in this workspace"),
-        ({"key": "nobody"}, "no KB has 1 of the entities"),
+        ({"key": "nobody"}, "no KB has 4 of the entities"),
     ],
 )
 def test_links_that_do_not_fit(
     change: dict[str, str], told: str, links: Path, kglink: Kglink
 ) -> None:
     record = json.loads(links.read_text(encoding="utf-8"))
-    (record if "text" in change else record["entities"][0]).update(change)
+    for at, one in enumerate([record] if "text" in change else record["entities"]):
+        one.update(
+            {name: f"{told}{at}" if name == "key" else told for name, told in change.items()}
+        )
     links.write_text(json.dumps(record), encoding="utf-8")
     assert told in kglink("review", links, code=2).err
+
+
+def test_a_link_whose_entity_is_gone_is_judged_among_the_others(
+    links: Path, workspace: Workspace, kglink: Kglink
+) -> None:
+    record = json.loads(links.read_text(encoding="utf-8"))
+    record["entities"][1]["key"] = "gone"
+    links.write_text(json.dumps(record), encoding="utf-8")
+    failed = kglink("review", links, stdin="aa", code=2)
+    assert "key 2 of standard input, 'a'" in failed.err
+    assert ":gone" in failed.err
+    assert json.loads(kglink("review", links, "--json", stdin="1aa").out)["open"] == 0
+
+
+def test_a_gone_entity_is_shown_as_gone(links: Path, workspace: Workspace) -> None:
+    record = json.loads(links.read_text(encoding="utf-8"))
+    record["entities"][0]["key"] = "gone"
+    links.write_text(json.dumps(record), encoding="utf-8")
+    with Terminal(str(links), command=REVIEW) as terminal:
+        assert "gone  (in no KB any more)" in unstyled(terminal.expect("[q]uit"))
+        terminal.press("q")
 
 
 def test_keys_that_cannot_be_meant(links: Path, workspace: Workspace, kglink: Kglink) -> None:

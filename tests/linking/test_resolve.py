@@ -168,7 +168,7 @@ def test_equal_rows_are_answered_once_and_rows_stream(workspace: Workspace) -> N
             read += 1
             yield Row("Lighthouse" if at % 2 else "qwxz")
 
-    answers = resolved_rows(linker, rows())
+    answers = resolved_rows(linker, rows(), 100)
     first, second, third = next(answers), next(answers), next(answers)
     assert read == BATCH
     assert first is third
@@ -279,7 +279,7 @@ def test_disease_names_by_names_alone(realdata: Path, tmp_path: Path) -> None:
     with Workspace.open(tmp_path / "w", create=True) as workspace:
         workspace.add_kb("doid", realdata / "disease/kb/doid.obographs.json.gz")
         workspace.build_if_stale(wait=False)
-        answers = list(resolved_rows(workspace.linker(), [Row(name) for name in golds]))
+        answers = list(resolved_rows(workspace.linker(), [Row(name) for name in golds], 100))
     matches = [one for one in answers if one and one.entity]
     right = sum(one.entity.id.key in golds[one.name] for one in matches if one.entity)
     assert len(matches) > 100
