@@ -36,6 +36,8 @@ from kglink.workspace.resolve import Resolved, Row, resolved_rows
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "support"))
 from disease_kbs import disease_entities
 
+#: Names may have so many characters.
+LONGEST = 32_768
 THRESHOLDS = (0.1, 0.25, 0.5, 0.85, 0.9, 0.93)
 GENERAL = (
     *("oke-2015-train", "oke-2016-train", "msnbc-updated", "wned-wiki", "rss-500", "tweeki"),
@@ -87,9 +89,9 @@ def measure_column(folder: Path, disease: Path, rows: int, sample: int, other: s
         workspace.add_kb("hp", disease / "kb" / "hp.obo.gz")
         workspace.build_if_stale(wait=False)
         linker = workspace.linker()
-        list(resolved_rows(linker, [Row("warm")]))
+        list(resolved_rows(linker, [Row("warm")], LONGEST))
         began, clock = time.monotonic(), time.process_time()
-        answers = list(resolved_rows(linker, (Row(one.name) for one in column)))
+        answers = list(resolved_rows(linker, (Row(one.name) for one in column), LONGEST))
         seconds, clock = time.monotonic() - began, time.process_time() - clock
     asked = list(dict.fromkeys(column))
     print(f"{len(column):,} rows, {len(asked):,} different, {len(owners):,} names in the KBs")
@@ -97,7 +99,7 @@ def measure_column(folder: Path, disease: Path, rows: int, sample: int, other: s
     report(column, answers)
     exact = [one for one in asked if one.name in owners]
     began = time.process_time()
-    list(resolved_rows(linker, (Row(one.name) for one in exact)))
+    list(resolved_rows(linker, (Row(one.name) for one in exact), LONGEST))
     print(f"exact names alone: {len(exact) / (time.process_time() - began):,.0f} of one core")
 
     some = random.Random(2).sample(asked, sample)  # noqa: S311 - a sample
@@ -280,7 +282,7 @@ def answered(
         if right or not len(names.exact(fold(name)))
     ]
     rows = (Row(one.name) for one in asked)
-    return list(zip(asked, resolved_rows(workspace.linker([kb]), rows), strict=True))
+    return list(zip(asked, resolved_rows(workspace.linker([kb]), rows, LONGEST), strict=True))
 
 
 def disease_mentions(disease: Path, kb: str) -> dict[str, set[str]]:
