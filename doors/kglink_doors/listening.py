@@ -31,6 +31,8 @@ LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 #: Letters of a token that nobody guesses.
 _LEAST_TOKEN = 16
 _BACKLOG = 512
+#: Seconds after which a client that takes nothing of its answer is cut off.
+_UNREAD = 120
 
 
 def token_of(variable: str, host: str) -> str:
@@ -67,9 +69,12 @@ def listen(host: str, port: int) -> socket.socket:
             f"cannot listen on {host}, port {port}: {error.strerror or error}",
             hint="Name another port with --port; 0 takes a free one.",
         ) from error
-    # Its connections inherit this. Else the second part of an answer waits for the client to
+    # Its connections inherit these. Else the second part of an answer waits for the client to
     # acknowledge the first, which it does after 40 ms.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    # Else a client that has gone silent holds its answer, and its place, for ever.
+    if hasattr(socket, "TCP_USER_TIMEOUT"):  # of Linux alone
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNREAD * 1000)
     return listening
 
 

@@ -26,7 +26,13 @@ from kglink.plugins import Plugin, load_registry
 from kglink.processor import cpu_flags
 from kglink.space.folder import SpaceFolder, space_names
 from kglink.store.kbs import IN_MEMORY
-from kglink.workspace.folder import SCRATCH_FOLDER, SPACES_FOLDER, find_workspace, folder_size
+from kglink.workspace.folder import (
+    SCRATCH_FOLDER,
+    SERVED_FOLDERS,
+    SPACES_FOLDER,
+    find_workspace,
+    folder_size,
+)
 from kglink.workspace.joint_space import encoder_of, own_encoder
 from kglink.workspace.opened import Opened
 from kglink.workspace.trust import asks_of, trust_command
@@ -189,7 +195,8 @@ def _model_licence(encoder: Encoder) -> Licence:
 def _scratch_checks(opened: Opened) -> Iterator[Check]:
     """What adapters keep of runs that are not done: of one that runs now, or of a stopped one."""
     root = opened.folder / SCRATCH_FOLDER
-    folders = sorted(path for path in root.iterdir() if path.is_dir()) if root.is_dir() else []
+    found = root.iterdir() if root.is_dir() else ()
+    folders = sorted(one for one in found if one.is_dir() and one.name not in SERVED_FOLDERS)
     if not folders:
         return
     unfinished = [
@@ -201,12 +208,12 @@ def _scratch_checks(opened: Opened) -> Iterator[Check]:
     for folder in folders:
         size, changed = folder_size(folder)
         ago = _ago(time.time() - changed)
-        found = f"{folder} holds {decimal(size)} of an add-kb that is not done, last written {ago}"
+        held = f"{folder} holds {decimal(size)} of an add-kb that is not done, last written {ago}"
         fix = (
             f"Run the same add-kb{which} again: it goes on from there. If nobody will, and none "
             "is running now, delete the folder."
         )
-        yield Check("scratch", "note", f"{found} ago", fix)
+        yield Check("scratch", "note", f"{held} ago", fix)
 
 
 def _ago(seconds: float) -> str:

@@ -175,9 +175,10 @@ def search(
     if not isinstance(text, str) or not text:
         raise UsageError("a search needs a text", hint="A name, or a description in words.")
     build_if_stale(opened, wait=wait)
-    names, encoder = opened.space().kbs(named(kbs)), opened.encoder
+    space, encoder = opened.space(), opened.encoder  # once: another may be published meanwhile
+    names = space.kbs(named(kbs))
     candidates = CandidateSearch(
-        opened.limited(opened.space(), names, opened.limits(types, under, not_under)),
+        opened.limited(space, names, opened.limits(types, under, not_under)),
         MentionReader(encoder, 0, repeat_alone=True),
         candidates=k,
         scoring=SEARCH_SCORING,

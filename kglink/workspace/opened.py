@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import resource
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
@@ -49,6 +50,9 @@ if TYPE_CHECKING:
 #: Linkers that are kept: to other KBs, or with more candidates.
 MOST_LINKERS = 4
 
+#: Files that a process may open where the system lets it: a space maps 20 of each KB.
+_MOST_FILES = 65_536
+
 #: Differs from one file to another that replaces it; None: there is no file.
 Stamp = tuple[int, int, int] | None
 
@@ -72,6 +76,7 @@ class Opened:
 
     def __init__(self, folder: Path, resolved: ResolvedSettings, registry: Registry) -> None:
         check_trust(folder, resolved, registry)
+        _open_many_files()
         self.folder = folder
         self.resolved = resolved
         self.registry = registry
@@ -370,6 +375,15 @@ class Opened:
         """The detectors of mentions that the settings mean, and where they come from."""
         folder = (space or self.space()).folder
         return chosen_detector(folder, self.settings.link, self.settings.encoder)
+
+
+def _open_many_files() -> None:
+    """Let this process open more files than the usual 1,024, which are those of 50 KBs."""
+    now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _MOST_FILES if most == resource.RLIM_INFINITY else min(most, _MOST_FILES)
+    if now != resource.RLIM_INFINITY and now < wanted:
+        with suppress(ValueError, OSError):  # the system has another limit
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
 
 
 def make_room(kept: dict[Any, Any]) -> None:

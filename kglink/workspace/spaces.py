@@ -11,7 +11,14 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from kglink.errors import KglinkError, SpaceBusyError, SpaceError, UnknownNameError, UsageError
+from kglink.errors import (
+    KBChangedError,
+    KglinkError,
+    SpaceBusyError,
+    SpaceError,
+    UnknownNameError,
+    UsageError,
+)
 from kglink.evaluation.comparison import Comparison, KeptWriter
 from kglink.evaluation.measures.retrieval import RetrievalReport
 from kglink.evaluation.rankings import JSON_KEYS
@@ -93,8 +100,8 @@ def build_if_stale(
     """Build the space where it is missing or older than the store.
 
     Without ``wait`` KBs that are new in the space, and that take more than a moment to encode, are
-    published by their names alone, and `build` makes their vectors. While another process, or
-    without ``wait`` another thread, is building it, the version before it is used.
+    published by their names alone, and `build` makes their vectors. While another process builds
+    it or changes a KB, or without ``wait`` another thread builds it, the version before is used.
     """
     if answers(opened, wait=wait):
         return None
@@ -107,7 +114,7 @@ def build_if_stale(
         if not wait and opened.joint_space.job(progress=progress).publish_names():
             return None
         return build(opened, progress=progress)
-    except SpaceBusyError:
+    except (SpaceBusyError, KBChangedError):
         if not opened.joint_space.is_published():
             raise
         return None

@@ -13,7 +13,7 @@ import pytest
 from conftest import Kglink
 
 from kglink import Workspace
-from kglink.errors import SpaceError
+from kglink.errors import KBChangedError, SpaceError
 from kglink.files.digest import file_digest
 from kglink.files.manifest import CHECKED_FILE
 from kglink.models import Encoder
@@ -21,6 +21,7 @@ from kglink.records import Entity, Progress
 from kglink.space import build as space_build
 from kglink.space import segment_vectors
 from kglink.space.folder import SpaceFolder
+from kglink.space.space import Space
 
 PLANETS = [
     {"key": "m", "title": "Mercury", "description": "A planet.", "aliases": ["Hermes' star"]},
@@ -378,6 +379,43 @@ def test_the_same_thing_in_two_kbs_is_known_by_a_name_in_common(
         assert [str(one.id) for one in link.candidates[:2]] == ["planets:v", "more:x"]
         assert link.chosen is not None
         assert link.confidence > 0.9  # the one takes nothing from the other
+
+
+def test_a_search_is_of_one_published_space(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kbs = Space.kbs
+
+    def another_is_published(space: Space, wanted: Sequence[str] = ()) -> tuple[str, ...]:
+        once.undo()
+        with Workspace.open(workspace) as other:
+            other.remove_kb("gods")
+            other.build()
+        return kbs(space, wanted)
+
+    with Workspace.open(workspace) as opened, monkeypatch.context() as once:
+        opened.build()
+        once.setattr(Space, "kbs", another_is_published)
+        assert {one.id.kb for one in opened.search("Mercury")} == {"planets", "gods"}
+        assert {one.id.kb for one in opened.search("Mercury")} == {"planets"}
+
+
+def test_who_links_uses_the_version_before_while_a_kb_is_changed(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def is_changed(*_: object, **__: object) -> None:
+        raise KBChangedError("KB 'planets' was changed just before it was read")
+
+    with Workspace.open(workspace) as opened, monkeypatch.context() as meanwhile:
+        meanwhile.setattr("kglink.workspace.spaces.build", is_changed)
+        with pytest.raises(KBChangedError):
+            list(opened.link("Venus"))
+        meanwhile.undo()
+        opened.build()
+        opened.add_entity("planets", Entity("e", "Earth"))
+        meanwhile.setattr("kglink.workspace.spaces.build", is_changed)
+        (text,) = opened.link("Venus")
+        assert [str(one.chosen.id) for one in text.links if one.chosen] == ["planets:v"]
 
 
 def test_a_search_says_that_names_alone_answer_while_another_process_builds(

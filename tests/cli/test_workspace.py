@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -176,6 +177,17 @@ def test_what_is_of_a_wrong_type_is_told(demo_copy: Path) -> None:
             assert refused.value.hint
         assert "encyclopaedia" not in [info.name for info in workspace.kbs()]
         assert "x" not in [info.name for info in workspace.kbs()]
+
+
+def test_the_files_of_many_kbs_may_be_open(tmp_path: Path) -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    least = min(before[1], 4096) if before[1] != resource.RLIM_INFINITY else 4096
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(1024, least), before[1]))
+        with Workspace.open(tmp_path / "many", create=True):
+            assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] >= least
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 def test_linking_builds_what_is_not_built(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 import socket
@@ -252,6 +253,19 @@ def test_parts_of_an_answer_are_sent_at_once() -> None:
         listening.accept()[0] as connection,
     ):
         assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="of Linux alone")
+def test_who_does_not_read_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kglink_doors.listening._UNREAD", 1)
+    with (
+        listen("127.0.0.1", 0) as listening,
+        socket.create_connection(listening.getsockname()),
+        listening.accept()[0] as connection,
+        pytest.raises(TimeoutError) as cut,
+    ):
+        connection.sendall(bytes(2**26))
+    assert cut.value.errno == errno.ETIMEDOUT
 
 
 @pytest.mark.slow

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import gzip
 import socket
 import sqlite3
+from collections.abc import Awaitable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from sqlalchemy.exc import DBAPIError
@@ -15,7 +17,12 @@ from sqlalchemy.exc import DBAPIError
 from kglink.errors import StoreError, UsageError
 from kglink_doors.listening import Limits, token_of
 from kglink_doors.serve.errors import error_shape, status_of
+from kglink_doors.serve.guard import Guard
+from kglink_doors.serve.served import Metrics
 from served import Server, serving
+
+if TYPE_CHECKING:
+    from starlette.types import Message, Receive, Scope, Send
 
 pytest_plugins = ["served_fixtures"]
 
@@ -211,6 +218,38 @@ def test_other_machines_need_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="has 0 characters"):
         token_of("NOBODY", "127.0.0.1")
     assert Limits().token == ""
+
+
+def test_strangers_take_no_place_of_those_who_may_ask() -> None:
+    async def answers(scope: Scope, _receive: Receive, send: Send) -> None:
+        if scope["path"] != "/kbs":  # whoever asked does not read
+            await asyncio.Event().wait()
+        await send({"type": "http.response.start", "status": 200})
+
+    async def ask() -> None:
+        limits, statuses = Limits(waiting=1, token="k" * 20), []
+        guard = Guard(answers, limits, Metrics(), log=False, is_ending=lambda: False)
+
+        async def nothing() -> Message:
+            return {"type": "http.request"}
+
+        async def send(message: Message) -> None:
+            statuses.append(message.get("status"))
+
+        def asked(method: str, path: str, **headers: str) -> Awaitable[None]:
+            sent = [(key.encode(), value.encode()) for key, value in headers.items()]
+            scope = {"type": "http", "method": method, "path": path, "headers": sent}
+            return guard(scope, nothing, send)
+
+        strangers = (("GET", "/page.js"), ("GET", "/health"), ("OPTIONS", "/kbs/x"))
+        waiting = [asyncio.ensure_future(asked(*one)) for one in strangers]
+        await asyncio.sleep(0)
+        await asked("GET", "/kbs", authorization=f"Bearer {limits.token}")
+        assert statuses == [200]
+        for one in waiting:
+            one.cancel()
+
+    asyncio.run(ask())
 
 
 @pytest.mark.slow

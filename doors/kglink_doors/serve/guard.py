@@ -100,12 +100,12 @@ class Guard:
         if method == "HEAD":  # the answer to GET; what sends it leaves out the body
             scope = {**scope, "method": "GET"}
         answer = _Response(send, self._more_headers(scope))
-        own = 0  # strangers take no place of those who may ask
+        own = 0
         try:
             headers = _headers(scope)
             refused = self._of_stranger(scope, headers)
             if refused is None:
-                own = 1
+                own = int(not _is_open(scope))
                 self._at_work += own
                 refused = self._of_too_much(scope, headers)
             if refused is not None:
@@ -148,8 +148,7 @@ class Guard:
         if not given and _is_reconciliation(path):  # table editors send no headers
             query = parse_qs(scope["query_string"].decode("latin-1"))
             given = f"Bearer {query.get('token', [''])[0]}"
-        is_open = method == "OPTIONS" or path in OPEN
-        if token and not is_open and not knows_token(given, token):
+        if token and not _is_open(scope) and not knows_token(given, token):
             return Refused(401, "the token is missing or wrong", "Authorization: Bearer TOKEN")
         if method not in _SAFE and not _is_reconciliation(path):
             origin = headers.get("origin")
@@ -173,7 +172,7 @@ class Guard:
         length = headers.get("content-length", "0")
         if most and length.isdecimal() and int(length[:15]) > most:
             return _TooLarge(most)
-        if self._at_work > self._limits.waiting and path not in OPEN:
+        if self._at_work > self._limits.waiting and not _is_open(scope):
             return Refused(_BUSY, f"{self._at_work:,} requests are at work", "Ask again later.")
         return None
 
@@ -205,6 +204,11 @@ def _is_at(origin: str, headers: Mapping[str, str]) -> bool:
 
 def _is_reconciliation(path: str) -> bool:
     return path == "/reconcile" or path.startswith("/reconcile/")
+
+
+def _is_open(scope: Scope) -> bool:
+    """Whether anybody is answered, and so takes no place of those who may ask."""
+    return scope["method"] == "OPTIONS" or scope["path"] in OPEN
 
 
 async def _read_away(receive: Receive) -> None:
