@@ -315,6 +315,20 @@ _ALL = (
         more_tokens=("PK\x03\x04", "PK\x01\x02", "PK\x05\x06"),
     ),
     Reader(
+        "xlsx",
+        "a.xlsx",
+        "test_kb_workbook",
+        tokens="xl/workbook.xml xl/worksheets/sheet1.xml <row <c r=\"A1\" t=\"s\" <v> <f> <is><t> "
+        "<sheetData> </sheetData> <dimension <!DOCTYPE <!ENTITY &a;",
+        more_tokens=("PK\x03\x04", "PK\x01\x02", "PK\x05\x06"),
+    ),
+    Reader(
+        "parquet",
+        "a.parquet",
+        "test_kb_workbook",
+        tokens="PAR1 id title aliases text mentions UTF8 schema list element",
+    ),
+    Reader(
         "pdf",
         "a.pdf",
         "test_kb_texts",
