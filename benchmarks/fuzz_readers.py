@@ -318,7 +318,7 @@ _ALL = (
         "xlsx",
         "a.xlsx",
         "test_kb_workbook",
-        tokens="xl/workbook.xml xl/worksheets/sheet1.xml <row <c r=\"A1\" t=\"s\" <v> <f> <is><t> "
+        tokens='xl/workbook.xml xl/worksheets/sheet1.xml <row <c r="A1" t="s" <v> <f> <is><t> '
         "<sheetData> </sheetData> <dimension <!DOCTYPE <!ENTITY &a;",
         more_tokens=("PK\x03\x04", "PK\x01\x02", "PK\x05\x06"),
     ),

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import typer
 from typer import Argument, Option
 
-from kglink.errors import ShrinkError
+from kglink.errors import ShrinkError, UsageError
 from kglink.records import Progress
 from kglink.text.printable import printable, printable_line
 from kglink.workspace import find_workspace, init_workspace
@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from kglink.workspace.plan import Plan
 
 EXAMPLES = 3
+#: Names of tables, which `kglink export` does not write.
+_TABLES = (".csv", ".tsv", ".xlsx", ".parquet")
 #: Reasons for which records were skipped that are shown.
 REASONS = 10
 
@@ -350,6 +352,9 @@ def export(
     Each line is one JSON object. A gold names its KB, so export the KBs that documents link to
     as well, and add them under the same names before these documents.
     """
+    if output is not None and output.suffix.lower() in _TABLES:
+        raise UsageError(f"{output} would be no table: exports are JSON lines or NIF",
+                         hint="Name it .jsonl, or with --format nif .ttl.")  # fmt: skip
     with open_workspace(context) as workspace:
         info = workspace.kb(kb)
         if info.updating:

@@ -333,6 +333,12 @@ class ParquetTable:
         """Write the file with the columns behind its own; numbers are numbers."""
         arrow, waiting, made = self._arrow, deque[Any](), list[Added]()
         schema = self._file.schema_arrow
+        if nested := [schema.names[at] for at in wanted if schema.types[at].num_fields]:
+            kind = schema.field(nested[0]).type
+            raise UsageError(
+                f"the column {nested[0]!r} of {self._source.label} holds values of {kind}",
+                hint="Name a column with one value in each row.",
+            )
         for name in added:
             kind = arrow.float64() if name.endswith("probability") else arrow.string()
             schema = schema.append(arrow.field(name, kind))

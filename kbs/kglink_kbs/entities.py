@@ -80,7 +80,9 @@ class EntityFields(PluginSettings):
         endings = folded_names(ENTITY["title"])
         titled = "title" in named or (by_ending and any(ends_like(name, endings) for name in free))
         choice = choose_key(free, titled=titled, chosen=self.key, by_ending=by_ending)
-        codes = tuple(listed(self.codes)) or choice.codes
+        asked = listed(self.codes)
+        own = [choice.key] if choice.key in choice.codes else []  # those asked for are others
+        codes = tuple(dict.fromkeys([*own, *asked])) if asked else choice.codes
         return choice._replace(codes=() if NOT_READ in (*codes, self.aliases) else codes)
 
 

@@ -1,7 +1,7 @@
 """Entities and annotated texts as Parquet.
 
-A table of plain cells is read as CSV with the same cells is, one with lists or texts with mentions
-as JSON with the same fields.
+A table of plain cells is read as CSV with the same cells is; one whose fields are lists, or that
+holds texts with mentions, as JSON with the same fields.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from kglink.sources import Problems, Source, SourceHead
 from kglink.sources.compression import PARQUET_MAGIC
 from kglink.sources.tables import naming_damage, opened_parquet
 from kglink_kbs.jsonl import ENOUGH, JsonlAdapter, JsonSettings, document_share
+from kglink_kbs.spellings import ENTITY, find_fields
 from kglink_kbs.tabular import GUESSED, entities
 
 #: Rows that are in memory at a time.
@@ -42,7 +43,9 @@ class ParquetAdapter:
         rows = enumerate(_rows(file, source), 1)
         first = list(islice(rows, ENOUGH))
         sample, settings = [row for _, row in first], self._settings
-        has_lists = any(kind.num_fields for kind in file.schema_arrow.types)
+        nested = [field.name for field in file.schema_arrow if field.type.num_fields]
+        asked = (name.partition(".")[0] for name in settings.chosen().values())
+        has_lists = find_fields(nested, ENTITY) or not set(nested).isdisjoint(asked)
         if has_lists or (sample and document_share(sample) > 0.5):
             if settings.separator == GUESSED:
                 settings = settings.model_copy(update={"separator": ""})

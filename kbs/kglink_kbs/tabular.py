@@ -26,6 +26,7 @@ from kglink.sources.encoding import (
     first_rows,
     guess_dialect,
     not_utf8,
+    whole_lines,
     without_separator,
 )
 from kglink_kbs.entities import CODES, Descriptions, EntityFields, EntityMaker
@@ -35,6 +36,8 @@ from kglink_kbs.values import BadValue, checked, good_ones, listed
 
 #: The setting of a separator that is found by what the cells hold.
 GUESSED = "auto"
+#: Rows among which the header is looked for.
+LOOKED_AT = 12
 #: A row over more lines than these is told of: a quote may have taken in the rows behind it.
 _MANY_LINES = 100
 _PLAIN_QUOTES = "; where quotes are plain characters, --set quoting=none"
@@ -43,6 +46,35 @@ _PLAIN_QUOTES = "; where quotes are plain characters, --set quoting=none"
 def guess_table(head: str, delimiter: str = "", quoting: Quoting = "auto") -> Guess:
     """The dialect that fits best a table of entities."""
     return guess_dialect(head, lambda header: len(find_fields(header, ENTITY)), delimiter, quoting)
+
+
+def is_header(names: Sequence[str], chosen: Mapping[str, str]) -> bool:
+    """Whether a row names the columns of the id and the title, and those that were ``chosen``."""
+    wanted = set(chosen.values()) - {NOT_READ}
+    found = find_fields(names, ENTITY, chosen)
+    return found.keys() >= {"key", "title"} and wanted <= set(names)
+
+
+def header_among(rows: Sequence[Sequence[str]], chosen: Mapping[str, str]) -> int:
+    """Which of the first rows is the header: the first, if it names a column that is known."""
+    named = [[cell.strip() for cell in row] for row in rows]
+    if find_fields(named[0], ENTITY):
+        return 0
+    return next((at for at, names in enumerate(named) if is_header(names, chosen)), 0)
+
+
+def find_table(
+    head: str, chosen: Mapping[str, str], delimiter: str = "", quoting: Quoting = "auto"
+) -> tuple[int, Guess]:
+    """How many lines stand above the header, such as a heading, and the dialect below them."""
+    first = guess_table(head, delimiter, quoting)
+    if not (first.known_columns or is_header(first.header, chosen)):
+        lines = whole_lines(head)
+        for above in range(1, min(LOOKED_AT, len(lines))):
+            guess = guess_table("".join(lines[above:]), delimiter, quoting)
+            if is_header(guess.header, chosen):
+                return above, guess
+    return 0, first
 
 
 _DELIMITER_NAMES = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "pipe": "|"}
@@ -92,10 +124,13 @@ class TabularAdapter:
         text = source.head.head.decode("utf-8-sig", errors="replace")
         head, delimiter = without_separator(text)
         settings = self._settings
-        dialect = guess_table(head, settings.delimiter or delimiter, settings.quoting).dialect
-        rows = _rows(source, dialect, problems, skipped=bool(delimiter))
-        _, header = next(rows, (0, []))
-        sample = first_rows(head, dialect, len(header))
+        delimiter = settings.delimiter or delimiter
+        above, guess = find_table(head, settings.chosen(), delimiter, settings.quoting)
+        rows = _rows(source, guess.dialect, problems, skipped=above + (head != text))
+        number, header = next(rows, (0, []))
+        if above:
+            tell_header(source.where(number), problems)
+        sample = first_rows("".join(whole_lines(head)[above:]), guess.dialect, len(header))
         places = ((source.where(number), row) for number, row in rows)
         return entities(source, header, sample, places, settings, problems)
 
@@ -109,7 +144,7 @@ def entities(
     problems: Problems,
 ) -> Iterator[Record]:
     """The entities of a table's rows, each with its place; ``sample`` are the first of them."""
-    header = _checked_header(source, header)
+    header = _checked_header(source, header, settings, problems)
     columns = find_columns(source.label, header, sample, settings, problems)
     first = (columns.values(row).get("description") for row in sample)
     descriptions = Descriptions(first, problems)
@@ -130,19 +165,30 @@ def entities(
     return good_ones(rows, entity, problems, nothing=nothing)
 
 
-def _checked_header(source: Source, header: list[str]) -> list[str]:
-    """The names of the columns; those without one are passed over."""
+def tell_header(where: str, problems: Problems) -> None:
+    """Say that the header is not at the top."""
+    problems.tell("header", f"{where}: what stands above it is not read")
+
+
+def _checked_header(
+    source: Source, header: list[str], settings: EntityFields, problems: Problems
+) -> list[str]:
+    """The names of the columns; those without one are passed over, and those that have the same."""
     try:
         names = [checked(name, "the header").strip() for name in header]
     except BadValue as bad:
         raise SourceError(f"{source.where(1)}: {bad.message}", hint=bad.hint) from bad
-    for name, count in Counter(filter(None, names)).items():
-        if count > 1:
+    twice = [name for name, count in Counter(filter(None, names)).items() if count > 1]
+    asked = {*settings.chosen().values(), *listed(settings.codes)}
+    for name in twice:
+        if name in asked or find_fields([name], ENTITY):
             raise SourceError(
                 f"{source.label} has two columns named {name!r}",
-                hint="Rename one of them in the first line.",
+                hint="Rename one of them in the header.",
             )
-    return names
+    if twice:
+        problems.tell("twice", f"columns of one name are not read: {_listed(twice)}")
+    return ["" if name in twice else name for name in names]
 
 
 def _rows(
@@ -221,7 +267,7 @@ def sniff_csv(head: SourceHead, *, tabs: bool = False) -> float:
         return 0.0 if tabs else 0.3  # the adapter says what to do with old line ends
     if "\0" in text or text.lstrip()[:1] in ("", "{", "[", "<"):
         return 0.0
-    guess = guess_table(text, delimiter)
+    _, guess = find_table(text, {}, delimiter)
     if guess.columns < 2 or (guess.dialect.delimiter == "\t") is not tabs:
         return 0.0
     if find_fields(guess.header, ENTITY).keys() >= {"key", "title"}:

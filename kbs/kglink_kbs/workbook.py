@@ -1,4 +1,4 @@
-"""Entities as a sheet of an XLSX workbook, with the names of the columns in its first row."""
+"""Entities as a sheet of an XLSX workbook, with a row that names the columns."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kglink.records import Record
 from kglink.sources import Problems, Source, SourceHead
 from kglink.sources.tables import Workbook
 from kglink_kbs.archives import archive_names
-from kglink_kbs.tabular import TableSettings, entities
+from kglink_kbs.tabular import LOOKED_AT, TableSettings, entities, header_among, tell_header
 
 #: Rows by which columns are guessed.
 _SAMPLE = 1_000
@@ -38,11 +38,16 @@ class WorkbookAdapter:
         if others := [name for name in book.parts if name != sheet]:
             problems.tell("sheet", f"{sheet}; not read: {', '.join(others)} (--set sheet=NAME)")
         rows = ((number, row) for number, row in enumerate(book.texts(sheet), 1) if any(row))
-        _, header = next(rows, (0, []))
-        if not header:
+        top = list(islice(rows, LOOKED_AT))
+        if not top:
             raise SourceError(f"the sheet {sheet!r} of {source.label} is empty")
+        at = header_among([row for _, row in top], self._settings.chosen())
+        number, header = top[at]
+        if at:
+            tell_header(source.where(number), problems)
         width = len(header)
-        whole = ((number, (row + [""] * width)[:width]) for number, row in rows)
+        below = chain(top[at + 1 :], rows)
+        whole = ((number, (row + [""] * width)[:width]) for number, row in below)
         first = list(islice(whole, _SAMPLE))
         places = ((source.where(number), row) for number, row in chain(first, whole))
         sample = [row for _, row in first]

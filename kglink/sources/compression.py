@@ -107,8 +107,10 @@ KINDS = (
 ZIP_MAGIC = b"PK\x03\x04"
 #: How a Parquet file begins.
 PARQUET_MAGIC = b"PAR1"
+#: How Office files of before 2007 begin, and those with a password.
+_OLD_OFFICE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _WORKBOOKS = (".xlsx", ".xlsm", ".ods")
-_SAVE_AS_CSV = "Save its sheet as CSV in UTF-8; `kglink add-kb --adapter xlsx` reads .xlsx files."
+_SAVE_AS_CSV = "Save its sheet as CSV in UTF-8, or for `kglink add-kb` as .xlsx."
 #: Kinds of archives that are not read: name, signature, and the command that unpacks one.
 _FOREIGN = (
     ("zip", ZIP_MAGIC, "unzip -p"),
@@ -129,6 +131,11 @@ def refuse_archive(name: str, magic: bytes) -> None:
     """Refuse a file whose first bytes are the signature of an archive that is not read."""
     if magic.startswith(ZIP_MAGIC) and name.lower().endswith(_WORKBOOKS):
         raise SourceError(f"{name} is a workbook", hint=_SAVE_AS_CSV)
+    if magic.startswith(_OLD_OFFICE):
+        raise SourceError(
+            f"{name} is an Office file of before 2007, or one with a password",
+            hint="Save it as .xlsx or .docx, without a password.",
+        )
     for packer, signature, command in _FOREIGN:
         if magic.startswith(signature):
             raise SourceError(

@@ -278,14 +278,20 @@ class Ingest:
                     forget_returned(connection, at.kb_id)
                     before = gone + tally.changed + tally.unchanged
                     if not job.allow_shrink and gone > MOST_GONE and 2 * gone > before:
-                        raise ShrinkError(
-                            f"{job.source} would remove {gone:,} of the {before:,} entities of "
-                            f"{job.kb!r}",
-                            hint="Is it the whole source? If so, run the same command with "
-                            "--allow-shrink; the KB stays as it was.",
-                        )
+                        raise _shrink_error(job, gone, before)
             tallies.append(tally + Tally(removed=gone))
         return tuple(tallies)
+
+
+def _shrink_error(job: IngestJob, gone: int, before: int) -> ShrinkError:
+    would = f"{job.source} would remove {gone:,} of the {before:,} entities of {job.kb!r}"
+    again = "run the same command with --allow-shrink; the KB stays as it was."
+    if gone < before:
+        return ShrinkError(would, hint=f"Is it the whole source? If so, {again}")
+    return ShrinkError(
+        f"{would}: it has none of their ids",
+        hint=f"Are ids read from another column or sheet now? If they are new, {again}",
+    )
 
 
 def _nothing_usable(job: IngestJob) -> SourceError:

@@ -377,6 +377,7 @@ def test_parts_can_be_left_out(kglink: Kglink, tmp_path: Path) -> None:
         (("docs", "--format", "sssom"), "kglink overlap --export pairs.sssom.tsv"),
         (("docs", "--split", "val"), "unknown split 'val'"),
         (("docs", "--only", "golds"), "unknown part 'golds'"),
+        (("docs", "-o", "docs.csv"), "docs.csv would be no table"),
         (("docs", "-o", "no/such/folder/x.jsonl"), "cannot write no/such/folder/x.jsonl"),
     ],
 )

@@ -241,6 +241,14 @@ def test_a_parquet_file_keeps_its_types(kglink: Kglink, tmp_path: Path) -> None:
     assert pq.ParquetFile(out).metadata.row_group(0).column(0).compression == "ZSTD"
 
 
+def test_a_column_of_lists_is_refused(kglink: Kglink, tmp_path: Path) -> None:
+    table = pa.table({"bird": [["Heron"]], "of": [{"name": "Heron"}]})
+    pq.write_table(table, tmp_path / "t.parquet")
+    for column, kind in (("bird", "list<"), ("of", "struct<")):
+        ran = kglink("resolve", "--column", column, tmp_path / "t.parquet", code=2)
+        assert f"the column {column!r} of t.parquet holds values of {kind}" in ran.err
+
+
 @pytest.mark.slow
 def test_a_parquet_file_goes_through_pipes(tmp_path: Path, birds_to_resolve: Path) -> None:
     sunk = io.BytesIO()

@@ -99,7 +99,7 @@ def test_the_choice_is_told_and_another_can_be_made() -> None:
     assert names_of(entities) == [[ean, code] for code, ean in zip(CODES, EANS, strict=True)]
     assert "key" not in told.notes
     assert names_of(read(table, codes="-")) == [[code] for code in CODES[:3]] + [[]]
-    assert names_of(read(table, codes="EAN"))[3] == [EANS[3]]
+    assert names_of(read(table, codes="EAN"))[3] == [CODES[3], EANS[3]]
     with pytest.raises(UnknownNameError, match="'GTIN'"):
         read(table, codes="EAN,GTIN")
 

@@ -55,6 +55,28 @@ def test_descriptions_that_are_html_are_read_as_text() -> None:
     assert problems.mended == {"HTML of a description made plain text": 2}
 
 
+@pytest.mark.parametrize("above", ["Articles of 2026\n", "Stand;1.1.\n\nGruppe;A\n", "sep=;\nx\n"])
+def test_a_header_below_a_heading_is_found_and_told(above: str) -> None:
+    problems = Problems()
+    found = read(f"{above}Art.-Nr.;Bezeichnung\nA1;Esche\nB2;Ulme\n", problems)
+    assert [(one.key, one.title) for one in found] == [("A1", "Esche"), ("B2", "Ulme")]
+    line = above.count("\n") + 1
+    assert problems.notes["header"] == f"table.csv, line {line}: what stands above it is not read"
+
+
+def test_a_header_of_chosen_columns_is_found() -> None:
+    raw = "A list\nnr,what\n1,Ash\n"
+    with pytest.raises(SourceError, match="no columns for the key and the title"):
+        read(raw)
+    assert read(raw, key="nr", title="what") == [Entity("1", "Ash")]
+
+
+def test_codes_that_are_asked_for_leave_the_article_number_a_name() -> None:
+    rows = "Art.-Nr.;EAN;Bezeichnung\n00001028;4006381333931;Esche\n00001029;4006381333948;Ulme\n"
+    (first, _) = read(rows, codes="EAN")
+    assert [one.surface for one in first.aliases] == ["00001028", "4006381333931"]
+
+
 def test_descriptions_that_speak_of_html_stay_as_they_are() -> None:
     problems = Problems()
     rows = ["id,name,description", "1,a,The <a> element.", "2,b,The <b> element.", "3,p,No &."]

@@ -118,6 +118,26 @@ def test_a_sheet_is_chosen_by_its_name() -> None:
         read_book(book_of(["id", "name"]))
 
 
+def test_a_header_below_a_heading_is_found_and_told() -> None:
+    problems = Problems()
+    raw = book_of(["Articles of 2026"], [], ["Group", "one"], HEADER, *PRODUCTS)
+    assert read_book(raw, problems) == read_book(book_of(HEADER, *PRODUCTS))
+    assert problems.notes["header"] == "t.xlsx, line 4: what stands above it is not read"
+    raw = book_of(["Trees"], ["code", "what"], ["a", "Ash"])
+    with pytest.raises(SourceError, match="no columns for the key and the title"):
+        read_book(raw)
+    assert read_book(raw, key="code", title="what") == [Entity("a", "Ash")]
+
+
+def test_columns_of_one_name_matter_where_they_are_read() -> None:
+    problems = Problems()
+    rows: list[list[Any]] = [["id", "name", "Price", "Price"], ["a", "Ash", 1, 2]]
+    assert read_book(book_of(*rows), problems) == [Entity("a", "Ash")]
+    assert problems.notes["twice"] == "columns of one name are not read: Price"
+    with pytest.raises(SourceError, match="two columns named 'Price'"):
+        read_book(book_of(*rows), description="Price")
+
+
 def sheet_of(xml: str) -> bytes:
     """A workbook whose only sheet is this XML."""
     out = io.BytesIO()
@@ -137,6 +157,7 @@ ROW = '<row r="{0}"><c r="A{0}" t="inlineStr"><is><t>id</t></is></c></row>'
     [
         (b"PK\x03\x04 and no more", "cannot be read as XLSX"),
         (book_of(["id", "name"])[:-200], "cannot be read as XLSX"),
+        (bytes.fromhex("d0cf11e0a1b11ae1") + bytes(600), "before 2007, or one with a password"),
         (b"id,name\na,Ash\n", "cannot be read as XLSX"),
         (sheet_of(SHEET + "<sheetData>"), "cannot be read as XLSX"),
         (
@@ -155,7 +176,7 @@ ROW = '<row r="{0}"><c r="A{0}" t="inlineStr"><is><t>id</t></is></c></row>'
             "cannot be read as XLSX",
         ),
     ],
-    ids=["beginning", "cut", "text", "sheet cut", "rows", "entities"],
+    ids=["beginning", "cut", "password", "text", "sheet cut", "rows", "entities"],
 )
 def test_a_hostile_workbook_is_refused(raw: bytes, said: str) -> None:
     with pytest.raises(SourceError, match=said):
@@ -234,6 +255,13 @@ def test_annotated_texts_are_documents() -> None:
     ]
 
 
+def test_a_list_that_is_not_read_changes_nothing() -> None:
+    rows = [{"sku": "a", "name": "Ash", "synonyms": "Esche|Fraxinus", "sizes": [1, 2]}]
+    assert read_parquet(parquet_of(rows)) == read_parquet(
+        parquet_of([{name: cell for name, cell in rows[0].items() if name != "sizes"}])
+    )
+
+
 def test_a_table_without_rows_is_said_to_have_none() -> None:
     raw = io.BytesIO()
     pq.write_table(pa.table({"id": pa.array([], pa.string()), "title": pa.array([])}), raw)
@@ -279,6 +307,18 @@ def test_a_user_adds_a_workbook(
     assert "AquaJet 200" in kglink("show", "products:1001").out
     ran = kglink("add-kb", "products", tmp_path / "t.xlsx")
     assert "products +0 ~0 -0 =3" in ran.out
+
+
+def test_an_update_with_other_ids_is_asked_about(
+    kglink: Kglink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for prefix, code in (("A", 0), ("B", 1)):
+        rows = [[f"{prefix}{at}", f"Thing {at}"] for at in range(20)]
+        (tmp_path / "t.xlsx").write_bytes(book_of(["id", "name"], *rows))
+        ran = kglink("add-kb", "things", tmp_path / "t.xlsx", code=code)
+    assert "would remove 20 of the 20 entities of 'things': it has none of their ids" in ran.err
+    assert "Are ids read from another column or sheet now?" in ran.err
 
 
 class TestWorkbookContract(KBAdapterContract):
