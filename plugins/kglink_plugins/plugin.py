@@ -14,7 +14,7 @@ from kglink.models.hardware import Precision
 from kglink.plugins import IndexPreset, IndexSettings, PluginSettings, Register, hookimpl
 from kglink_plugins.exporters.html import HtmlSettings
 from kglink_plugins.exporters.json_records import JsonSettings
-from kglink_plugins.exporters.standoff import StandoffSettings
+from kglink_plugins.exporters.standoff import CsvSettings, StandoffSettings
 from kglink_plugins.exporters.table import TableSettings
 
 
@@ -525,7 +525,7 @@ register_exporters = offers(
         "one JSON list of all documents"),
     Row("html", "exporters.html:HtmlExporter", HtmlSettings,
         "one web page that needs nothing else: coloured by KB, candidates on hover"),
-    Row("csv", "exporters.standoff:CsvExporter", StandoffSettings,
+    Row("csv", "exporters.standoff:CsvExporter", CsvSettings,
         "one table row per mention, for spreadsheets; formulas are made harmless"),
     Row("brat", "exporters.standoff:BratExporter", StandoffSettings,
         "BRAT annotations (.ann), their offsets in a single text, or in what brat-text writes"),

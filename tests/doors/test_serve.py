@@ -187,6 +187,14 @@ def test_a_kb_comes_as_a_file(server: Server) -> None:
     assert server.job(read.json["id"])["state"] == "done"
     assert server.ask("GET", "/entities/owls/k").json["title"] == "Käuzchen"
     assert server.ask("PUT", "/kbs/owls?file=o.csv&encoding=no", german).status == 400
+    odd = "/kbs/odd?file=o.csv&set=key=nr&set=title=what"
+    done = server.job(server.ask("PUT", odd, b"nr,what\n7,Osprey\n").json["id"])
+    assert done["answer"]["added"] == 1, done
+    told = server.job(
+        server.ask("PUT", "/kbs/odd2?file=o.csv", b"aa,bb\n7,Osprey\n8,Tern\n").json["id"]
+    )
+    assert "&set=key=COLUMN &set=title=COLUMN" in told["answer"]["fix"]
+    assert server.ask("PUT", "/kbs/odd?file=o.csv&set=key", b"nr\n").status == 400
     assert server.ask("PUT", "/kbs/bad?file=x.csv", b"").status == 400
     assert server.ask("PUT", "/kbs/Bad%20Name?file=x.csv", table).status == 400
     learnt = server.ask("POST", "/jobs", {"kind": "learn", "kb": "docs"})

@@ -17,7 +17,12 @@ from kglink.shown import overlapping
 from kglink_kbs.pubtator import PubtatorExporter
 from kglink_plugins.exporters.html import HtmlExporter, HtmlSettings
 from kglink_plugins.exporters.json_records import JsonExporter, JsonlExporter, JsonSettings
-from kglink_plugins.exporters.standoff import BratExporter, CsvExporter, StandoffSettings
+from kglink_plugins.exporters.standoff import (
+    BratExporter,
+    CsvExporter,
+    CsvSettings,
+    StandoffSettings,
+)
 from kglink_plugins.exporters.table import TableExporter, TableSettings
 from linked_texts import CLARA, EPISODE, TEXT, TOWER, ZYGON, link, one, written
 
@@ -81,7 +86,7 @@ def test_each_kb_answers_in_every_format() -> None:
          "confidence": 0.6, "nil": True},
     ]  # fmt: skip
     assert "per_kb" not in written(JsonExporter(JsonSettings()), EPISODE)
-    rows = list(csv.DictReader(io.StringIO(written(CsvExporter(StandoffSettings()), document))))
+    rows = list(csv.DictReader(io.StringIO(written(CsvExporter(CsvSettings()), document))))
     assert [(row["text"], row["kb"], row["key"], row["confidence"]) for row in rows] == [
         ("Clara Oswald", "doctor_who", "Clara_Oswald", "0.97"),
         ("Clara Oswald", "wikipedia", "", "0.6"),

@@ -18,6 +18,7 @@ from kglink_plugins.exporters.standoff import (
     BratExporter,
     BratTextExporter,
     CsvExporter,
+    CsvSettings,
     StandoffSettings,
 )
 from linked_texts import CLARA, EPISODE, TEXT, one, written
@@ -100,7 +101,7 @@ def test_brat_counts_in_the_texts_that_brat_text_writes() -> None:
 
 
 def test_csv_by_hand() -> None:
-    assert written(CsvExporter(StandoffSettings()), EPISODE).splitlines() == [
+    assert written(CsvExporter(CsvSettings()), EPISODE).splitlines() == [
         "document,start,end,text,kb,key,title,url,score,confidence,also",
         "episode.txt,0,12,Clara Oswald,doctor_who,Clara_Oswald,Clara Oswald,"
         "https://who.example/Clara,0.961235,0.97,wikipedia:Clara_Oswald",
@@ -108,11 +109,22 @@ def test_csv_by_hand() -> None:
         "0.93,",
         "episode.txt,39,58,the Zygon commander,,,,,,0.81,",
     ]
-    assert written(CsvExporter(StandoffSettings())).count("\n") == 1
+    assert written(CsvExporter(CsvSettings())).count("\n") == 1
+
+
+def test_csv_for_excel() -> None:
+    plain = written(CsvExporter(CsvSettings()), EPISODE)
+    marked = written(CsvExporter(CsvSettings(delimiter=";", bom=True)), EPISODE)
+    assert marked[0] == "\ufeff"
+    read = [
+        list(csv.reader(io.StringIO(plain))),
+        list(csv.reader(io.StringIO(marked[1:]), delimiter=";")),
+    ]
+    assert read[0] == read[1]
 
 
 def test_csv_says_what_the_texts_say() -> None:
-    rows = csv.DictReader(io.StringIO(written(CsvExporter(StandoffSettings()), *NASTY), newline=""))
+    rows = csv.DictReader(io.StringIO(written(CsvExporter(CsvSettings()), *NASTY), newline=""))
     links = [item for document in NASTY for item in document.links]
     for row, item in zip(rows, links, strict=True):
         assert (int(row["start"]), int(row["end"])) == (item.start, item.end)
@@ -126,7 +138,7 @@ def test_no_cell_of_a_csv_file_is_a_formula(start: str) -> None:
     evil = f"{start}HYPERLINK(1)"
     candidate = Candidate(EntityId(evil, evil), evil, -0.5, url=evil)
     document = one(evil, Link(0, len(evil), evil, (candidate,), candidate, 0.5), name=evil)
-    output = written(CsvExporter(StandoffSettings()), document)
+    output = written(CsvExporter(CsvSettings()), document)
     _, cells = csv.reader(io.StringIO(output, newline=""))
     assert {cells[at] for at in (0, 3, 4, 5, 6, 7)} == {f"'{evil}"}
     assert cells[8] == "-0.5"  # a number is one

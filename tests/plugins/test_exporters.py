@@ -26,6 +26,7 @@ from kglink_plugins.exporters.standoff import (
     BratExporter,
     BratTextExporter,
     CsvExporter,
+    CsvSettings,
     StandoffSettings,
 )
 from kglink_plugins.exporters.table import TableExporter, TableSettings
@@ -90,7 +91,7 @@ class TestHtmlContract(ExporterContract):
 
 class TestCsvContract(ExporterContract):
     def make(self) -> Exporter:
-        return CsvExporter(StandoffSettings())
+        return CsvExporter(CsvSettings())
 
 
 class TestPubtatorContract(ExporterContract):

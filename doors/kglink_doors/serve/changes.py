@@ -20,6 +20,7 @@ from kglink.records import CORRECTIONS
 from kglink.sources.encoding import checked_encoding
 from kglink.store.ingest import check_kb_name
 from kglink.workspace.memory import correct_and_tell
+from kglink_cli.session import parse_options
 from kglink_doors.serve.answers import Body, Here, Names, json_response
 from kglink_doors.serve.errors import TakenError, patiently
 from kglink_doors.serve.jobs import Job, report_path
@@ -193,6 +194,9 @@ async def upload(
     adapter: str = "",
     split: str = "",
     encoding: str = "",
+    settings: Annotated[
+        list[str] | None, Query(alias="set", description="A setting of the adapter, key=value.")
+    ] = None,
     *,
     merge: bool = False,
     allow_shrink: bool = False,
@@ -201,12 +205,14 @@ async def upload(
     check_kb_name(kb)
     checked_encoding(encoding)
     refuse_corrections(kb)
+    of_adapter = parse_options(settings, "set")
     name = f"file-{_NO_NAME.sub('_', file)[-100:]}"
     folder = here.jobs.draft()
     try:
         await _receive(request.stream(), folder / name)
         options: dict[str, object] = {"kb": kb, "file": name, "adapter": adapter}
         options |= {"links_to": links_to, "split": split, "encoding": encoding}
+        options |= {"options": of_adapter} if of_adapter else {}
         options |= {"merge": merge, "allow_shrink": allow_shrink}
         job = here.jobs.add("add-kb", options, folder)
     except BaseException:

@@ -99,6 +99,8 @@ def error_shape(error: KglinkError) -> dict[str, Any]:
         hint = "Name its adapter: &adapter=NAME."
     elif "--on-error" in hint:
         hint = "Mend it in the file, and send it again."
+    hint = hint.replace("--set ", "&set=")
+    hint = hint.replace("run the same command with --allow-shrink", "add &allow_shrink=true")
     return {"error": error.message, "fix": hint}
 
 

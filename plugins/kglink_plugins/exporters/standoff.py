@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterable
-from typing import TextIO
+from typing import Literal, TextIO
 from urllib.parse import quote
 
 from kglink.plugins import PluginSettings
@@ -26,6 +26,15 @@ class StandoffSettings(PluginSettings):
 
     rejected: bool = False
     """Show what was not linked, and why (`link.rejected`)."""
+
+
+class CsvSettings(StandoffSettings):
+    """How CSV is written."""
+
+    delimiter: Literal[",", ";", "tab"] = ","
+    """What stands between cells; Excel splits at `;` where a comma is the decimal point."""
+    bom: bool = False
+    """Begin with the mark by which Excel knows UTF-8."""
 
 
 class BratExporter:
@@ -84,7 +93,8 @@ class CsvExporter:
     An apostrophe keeps texts from being run as formulas.
     """
 
-    def __init__(self, settings: StandoffSettings) -> None:
+    def __init__(self, settings: CsvSettings) -> None:
+        self._settings = settings
         self._rejected = settings.rejected
 
     def export(self, documents: Iterable[LinkedDocument], out: TextIO) -> None:
@@ -93,7 +103,9 @@ class CsvExporter:
         A NIL has no KB, and for a key the id of its cluster, if it has one. Of a place that was
         not linked the last column says why.
         """
-        rows = csv.writer(out)  # Its line ends, CRLF, make it quote a lone CR as well.
+        sign = self._settings.delimiter.replace("tab", "\t")
+        rows = csv.writer(out, delimiter=sign)  # Its line ends, CRLF, make it quote a lone CR too.
+        out.write("\ufeff" * self._settings.bom)
         rows.writerow((*COLUMNS, "rejected") if self._rejected else COLUMNS)
         for document in documents:
             for link in document.in_order:
