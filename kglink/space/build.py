@@ -136,6 +136,9 @@ class SpaceBuild:
 
     def vectors_done(self) -> tuple[int, int]:
         """How many vectors of the published KBs are there, and how many there will be."""
+        return self.folder.reading(self._vectors_done)
+
+    def _vectors_done(self) -> tuple[int, int]:
         done = wanted = 0
         root, manifest = self.folder.segments, self.folder.published_manifest()
         for plan in (one for one in self.plans if one.kb in manifest.segments):

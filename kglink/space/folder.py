@@ -8,6 +8,7 @@ import re
 import shutil
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 from kglink.errors import DamagedSpaceError, SpaceBusyError, SpaceError, naming_missing_right
 from kglink.files.atomic import atomic_folder, file_lock, sweep_drafts, write_atomically
@@ -23,6 +24,7 @@ INDEX_FILE = "index.faiss"
 _DEFAULT = "default"
 _VERSION = re.compile(r"[0-9]{1,12}", re.ASCII)
 _LONGEST_POINTER = 64
+Found = TypeVar("Found")
 
 
 class SpaceFolder:
@@ -66,10 +68,22 @@ class SpaceFolder:
         except OSError as error:
             raise DamagedSpaceError(f"{path}: {error.strerror}") from error
 
-    def manifest(self) -> SpaceManifest | None:
-        """The manifest of the published version."""
+    def published(self) -> tuple[Path, SpaceManifest]:
+        """The folder and the manifest of one version, the published one; an error without any."""
         folder = self.current
-        return read_part(SpaceManifest, folder / MANIFEST_FILE) if folder else None
+        if folder is None:
+            raise SpaceError(
+                f"space {self.name!r} is not built yet", hint=f"Run `{build_command(self.name)}`."
+            )
+        return folder, read_part(SpaceManifest, folder / MANIFEST_FILE)
+
+    def published_manifest(self) -> SpaceManifest:
+        """The manifest of the published version; an error where there is none."""
+        return self.published()[1]
+
+    def manifest(self) -> SpaceManifest | None:
+        """The manifest of the published version, None where there is none."""
+        return None if self.pointer is None else self.published_manifest()
 
     def usable_manifest(self) -> SpaceManifest | None:
         """The manifest of the published version, None where it cannot be read as well."""
@@ -83,19 +97,6 @@ class SpaceFolder:
         manifest = self.usable_manifest()
         return manifest.model.fingerprint if manifest else ""
 
-    def published_manifest(self) -> SpaceManifest:
-        """The manifest of the published version; an error where there is none."""
-        manifest = self.manifest()
-        if manifest is None:
-            raise self.not_built()
-        return manifest
-
-    def not_built(self) -> SpaceError:
-        """The error where a space has no version."""
-        return SpaceError(
-            f"space {self.name!r} is not built yet", hint=f"Run `{build_command(self.name)}`."
-        )
-
     def model(self) -> ModelInfo | None:
         """The model of the published version; where that is damaged, of its newest segment."""
         if not os.path.lexists(self.path / CURRENT_FILE):
@@ -108,19 +109,37 @@ class SpaceFolder:
                 return read_part(SegmentInfo, path).model
         return None
 
+    def reading(self, read: Callable[[], Found]) -> Found:
+        """What ``read`` finds; it reads again where another version was published meanwhile."""
+        while True:
+            before = self.pointer
+            try:
+                return read()
+            except DamagedSpaceError:
+                if self.pointer == before:
+                    raise
+
     def has_whole_index(self) -> bool:
         """Whether the published index is the file that was written."""
-        version, manifest = self.current, self.published_manifest()
-        return version is not None and not damaged_files(version, index_files(manifest))
+        version, manifest = self.published()
+        return not damaged_files(version, index_files(manifest))
 
     def damage(self) -> list[str]:
         """Every file of the published version whose content is not what was written."""
+        while True:
+            before = self.pointer
+            problems = self._damage()
+            # What a build removed meanwhile was not damaged.
+            if not problems or self.pointer == before:
+                return problems
+
+    def _damage(self) -> list[str]:
         try:
-            folder, manifest = self.current, self.manifest()
+            if self.pointer is None:
+                return []
+            folder, manifest = self.published()
         except SpaceError as error:
             return [error.message]
-        if folder is None or manifest is None:
-            return []
         bad = damaged_files(folder, index_files(manifest), thorough=True)
         problems = [str(path) for path in bad]
         for name in manifest.segments.values():
