@@ -70,12 +70,16 @@ class SpaceFolder:
 
     def published(self) -> tuple[Path, SpaceManifest]:
         """The folder and the manifest of one version, the published one; an error without any."""
-        folder = self.current
-        if folder is None:
-            raise SpaceError(
-                f"space {self.name!r} is not built yet", hint=f"Run `{build_command(self.name)}`."
-            )
-        return folder, read_part(SpaceManifest, folder / MANIFEST_FILE)
+
+        def read() -> tuple[Path, SpaceManifest] | None:
+            folder = self.current
+            return (folder, read_part(SpaceManifest, folder / MANIFEST_FILE)) if folder else None
+
+        if found := self.reading(read):
+            return found
+        raise SpaceError(
+            f"space {self.name!r} is not built yet", hint=f"Run `{build_command(self.name)}`."
+        )
 
     def published_manifest(self) -> SpaceManifest:
         """The manifest of the published version; an error where there is none."""
@@ -126,16 +130,9 @@ class SpaceFolder:
 
     def damage(self) -> list[str]:
         """Every file of the published version whose content is not what was written."""
-        while True:
-            before = self.pointer
-            problems = self._damage()
-            # What a build removed meanwhile was not damaged.
-            if not problems or self.pointer == before:
-                return problems
-
-    def _damage(self) -> list[str]:
         try:
-            if self.pointer is None:
+            before = self.pointer
+            if before is None:
                 return []
             folder, manifest = self.published()
         except SpaceError as error:
@@ -151,7 +148,8 @@ class SpaceFolder:
                     open_segment(self.segments / name)
             except SpaceError as error:
                 problems.append(error.message)
-        return problems
+        # What a build has removed meanwhile was not damaged.
+        return problems if not problems or self.pointer == before else self.damage()
 
     def unreadable(self) -> list[Path]:
         """The files and folders of the space, less drafts, that this user may not read."""
@@ -208,15 +206,13 @@ class SpaceFolder:
         with atomic_folder(version) as draft:
             yield draft
         write_atomically(self.path / CURRENT_FILE, version.name + "\n")
-        _remove_folders(self.versions, lambda name: name == version.name)
-
-    def take_segments(self, other: SpaceFolder) -> None:
-        """Copy the published segments of another folder, as links to its files where it can be."""
-        with self.writing():
-            self.copy_segments(other)
+        _remove_folders(self.versions, {version.name})
 
     def copy_segments(self, other: SpaceFolder) -> None:
-        """As `take_segments`, for a caller that is `writing` already."""
+        """Copy the published segments of another folder, as links to its files where it can be.
+
+        Whoever calls this is `writing`.
+        """
         for name in other.segment_folders(other.published_manifest()):
             if not (self.segments / name / INFO_FILE).is_file():
                 with atomic_folder(self.segments / name) as draft:
@@ -230,9 +226,9 @@ class SpaceFolder:
         names = manifest.segments.values()
         return {path.name for name in names for path in folders_of(self.segments / name)}
 
-    def drop_segments(self, keep: Callable[[str], bool]) -> None:
+    def drop_segments(self, keep: Collection[str]) -> None:
         """Remove all segments but those to keep; what readers have open stays readable."""
-        kept = [path for path in self.segments.iterdir() if keep(path.name)]
+        kept = [path for path in self.segments.iterdir() if path.name in keep]
         with still_known(kept):
             _remove_folders(self.segments, keep)
 
@@ -245,10 +241,10 @@ def link_or_copy(source: str | Path, target: str | Path) -> None:
         shutil.copy2(source, target)
 
 
-def _remove_folders(root: Path, keep: Callable[[str], bool]) -> None:
+def _remove_folders(root: Path, keep: Collection[str]) -> None:
     """Remove folders; what cannot be removed now is left to the next build."""
     for path in root.iterdir():
-        if path.is_dir() and not path.is_symlink() and not keep(path.name):
+        if path.is_dir() and not path.is_symlink() and path.name not in keep:
             shutil.rmtree(path, ignore_errors=True)
 
 

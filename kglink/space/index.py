@@ -142,7 +142,7 @@ def share_version(folder: SpaceFolder, other: SpaceFolder) -> SpaceManifest:
         if manifest.index_file is not None:
             link_or_copy(version / INDEX_FILE, draft / INDEX_FILE)
         write_version(draft, manifest)
-    folder.drop_segments(folder.segment_folders(manifest).__contains__)
+    folder.drop_segments(folder.segment_folders(manifest))
     return manifest
 
 

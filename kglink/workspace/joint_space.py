@@ -92,7 +92,7 @@ class WorkspaceSpace:
         segment = job.make_segment(source)
         if self.own_name:  # No build will ever do it.
             wanted = {plan.folder_name for plan in job.plans}
-            self.folder.drop_segments(wanted.__contains__)
+            self.folder.drop_segments(wanted)
         return segment
 
     def unfinished(self) -> dict[str, int]:

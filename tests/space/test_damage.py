@@ -67,10 +67,10 @@ def test_a_changed_file_is_refused_told_and_built_anew(folder: SpaceFolder, name
 def test_what_a_build_replaces_while_it_is_read_is_not_damaged(
     folder: SpaceFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    changes = iter("23")
+    changes = iter("234")
 
     def publishing(read: Callable[..., Any]) -> Callable[..., Any]:
-        """The same, after another process has published in the midst of the first call."""
+        """The same, and another process publishes in the midst of the first call."""
         done: list[bool] = []
 
         def reads(*given: Any, **how: Any) -> Any:
@@ -86,6 +86,8 @@ def test_what_a_build_replaces_while_it_is_read_is_not_damaged(
     made = job(folder, [SOURCE])
     monkeypatch.setattr("kglink.space.build.read_part", publishing(read_part))
     assert made.vectors_done() == (8, 8)
+    monkeypatch.setattr("kglink.space.folder.read_part", publishing(read_part))
+    assert folder.published_manifest().kbs == ("kb",)
 
 
 def test_zeroed_vectors_of_the_index_are_noticed_and_built_anew(folder: SpaceFolder) -> None:
