@@ -23,7 +23,6 @@ from kglink.errors import DamagedSpaceError, SpaceError
 from kglink.files.atomic import write_atomically
 from kglink.files.tables import map_column, map_offsets
 from kglink.models.runtime import TokenMatrices
-from kglink.plugins import RowRange
 from kglink.space.manifest import space_errors
 
 BITS_FILE = "tokens.bf16"
@@ -170,11 +169,6 @@ class TokenRows:
     def tokens(self) -> int:
         """How many vectors there are in all."""
         return len(self._bits)
-
-    def lengths(self, rows: RowRange | None = None) -> IntArray:
-        """How many tokens each entity of a range has."""
-        first, stop = rows or (0, len(self))
-        return np.diff(self.starts[first : stop + 1])
 
     def take(self, rows: IntArray) -> TokenMatrices:
         """The matrices of some entities, in this order."""
