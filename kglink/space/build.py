@@ -136,17 +136,19 @@ class SpaceBuild:
 
     def vectors_done(self) -> tuple[int, int]:
         """How many vectors of the published KBs are there, and how many there will be."""
-        return self.folder.reading(self._vectors_done)
+        root = self.folder.segments
 
-    def _vectors_done(self) -> tuple[int, int]:
-        done = wanted = 0
-        root, manifest = self.folder.segments, self.folder.published_manifest()
-        for plan in (one for one in self.plans if one.kb in manifest.segments):
-            info = read_part(SegmentInfo, root / manifest.segments[plan.kb] / INFO_FILE)
-            rows = info.model_copy(update={"rows": plan.rows}).row_total
-            done += rows if info.rows else vectors_in(root / plan.draft_name, plan)
-            wanted += rows
-        return done, wanted
+        def read() -> tuple[int, int]:
+            done = wanted = 0
+            manifest = self.folder.published_manifest()
+            for plan in (one for one in self.plans if one.kb in manifest.segments):
+                info = read_part(SegmentInfo, root / manifest.segments[plan.kb] / INFO_FILE)
+                rows = info.model_copy(update={"rows": plan.rows}).row_total
+                done += rows if info.rows else vectors_in(root / plan.draft_name, plan)
+                wanted += rows
+            return done, wanted
+
+        return self.folder.reading(read)
 
     # --------------------------------------------------------------------------- publishing
     def build(self) -> BuildReport:

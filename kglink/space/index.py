@@ -1,8 +1,4 @@
-"""The joint index of a space: which one it gets, writing it, changing it without encoding.
-
-kill -9 at any moment leaves the version before it readable; what was half-made is removed by the
-next change or build.
-"""
+"""The joint index of a space: which one it gets, writing it, changing it without encoding."""
 
 from __future__ import annotations
 
