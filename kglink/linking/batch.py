@@ -21,6 +21,7 @@ from kglink.linking.memory import Recalled
 from kglink.linking.names import Surface
 from kglink.linking.reading import MentionReader, ReadMentions, long_forms_of
 from kglink.records import MentionInText
+from kglink.space.remembered import of_length_one
 from kglink.space.space import Space
 from kglink.text.fold import fold
 from kglink.text.full_names import full_name_of
@@ -161,10 +162,10 @@ class BatchReader:
             surfaces = [full or one.surface for one, full in zip(some, long, strict=True)]
             read = self._reader.read(surfaces, some, names=True, contexts=True, tokens=False)
             if read.names is not None:
-                names.append(_of_length_one(read.names))
+                names.append(of_length_one(read.names))
                 none = np.zeros(read.names.shape[1], dtype=np.float32)
                 found = [none if one is None else one for one in read.contexts]
-                contexts.append(_of_length_one(np.stack(found)))
+                contexts.append(of_length_one(np.stack(found)))
         dim = self._space.manifest.model.dim
         empty = [np.empty((0, dim), dtype=np.float32)]
         return np.concatenate(names or empty), np.concatenate(contexts or empty)
@@ -199,8 +200,3 @@ class BatchReader:
             contexts=self._use.contexts and self._token_search is None,
             tokens=self._use.contexts and self._token_search is not None,
         )
-
-
-def _of_length_one(vectors: FloatArray) -> FloatArray:
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return np.asarray(vectors / np.maximum(lengths, 1e-9), dtype=np.float32)

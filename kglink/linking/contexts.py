@@ -104,12 +104,11 @@ class PooledContexts:
             own if own is not None else other
             for own, other in zip(self.vectors, self.instead, strict=True)
         ]
-        asked = [at for at, query in enumerate(queries) if query is not None]
+        asked = {at: query for at, query in enumerate(queries) if query is not None}
         found = [np.empty(0, dtype=np.int64)] * len(queries)
         if asked and self.space.has_rows("text", kb):
             wanted = min(k, self.space.segments[kb].row_count("text"))
-            stacked = np.stack([query for query in queries if query is not None])
-            _, hits = self.space.nearest(stacked, kb, "text", wanted)
+            _, hits = self.space.nearest(np.stack([*asked.values()]), kb, "text", wanted)
             for at, rows in zip(asked, hits, strict=True):
                 found[at] = rows[rows >= 0]
         return found
@@ -119,12 +118,10 @@ class PooledContexts:
         vector = self.vectors[mention]
         if vector is None or "text" not in segment.info.rows:
             return None
-        asked, vectors = self._read.get(segment.kb, (None, None))
-        if asked is None or vectors is None or not np.array_equal(asked, entities):
-            vectors = segment.vectors("text", entities)
-            self._read[segment.kb] = entities, vectors
-        products = vectors @ vector
-        return self.measure.evidence(products, vector, "text")
+        read = self._read.get(segment.kb)
+        if read is None or not np.array_equal(read[0], entities):
+            read = self._read[segment.kb] = entities, segment.vectors("text", entities)
+        return self.measure.evidence(read[1] @ vector, vector, "text")
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ from kglink.records import (
     Mention,
     MentionInText,
     Ranking,
+    Rejected,
 )
 
 if TYPE_CHECKING:
@@ -83,30 +84,27 @@ def as_corrected(
         said = [one for one in said if (one.start, one.end) in places]
     if not said:
         return document
-    links = [
-        link
-        for link in document.links
-        if not any(
-            (link.start, link.end) == (one.start, one.end)
-            if given
-            else link.start < one.end and one.start < link.end
-            for one in said
-        )
-    ]
-    for one in said:
-        if given or one.type != NOT_A_MENTION:
-            found = places.get((one.start, one.end))
-            candidates = found.candidates if found else ()
-            link = _link(document.text, one, candidates, store, entities)
-            links.append(replace(link, per_kb=_per_kb(link, found, kbs)))
-    links.sort(key=lambda link: (link.start, link.end))
-    rejected = tuple(
-        one
-        for one in document.rejected
-        if not any(one.start < other.end and other.start < one.end for other in said)
-    )
+
+    def answered(one: Mention) -> Link:
+        found = places.get((one.start, one.end))
+        candidates = found.candidates if found else ()
+        link = _link(document.text, one, candidates, store, entities)
+        return replace(link, per_kb=_per_kb(link, found, kbs))
+
+    if given:  # a place that was given twice is answered twice
+        by_place = {(one.start, one.end): answered(one) for one in said}
+        links = [by_place.get((link.start, link.end), link) for link in document.links]
+    else:
+        links = [link for link in document.links if not _touches(link, said)]
+        links += [answered(one) for one in said if one.type != NOT_A_MENTION]
+        links.sort(key=lambda link: (link.start, link.end))
+    rejected = tuple(one for one in document.rejected if not _touches(one, said))
     meta = {**document.meta, "corrected": len(said)}
     return replace(document, links=tuple(links), rejected=rejected, meta=meta)
+
+
+def _touches(place: Link | Rejected, said: Iterable[Mention]) -> bool:
+    return any(place.start < one.end and one.start < place.end for one in said)
 
 
 def _per_kb(said: Link, found: Link | None, kbs: Sequence[str]) -> tuple[KBAnswer, ...]:

@@ -109,12 +109,12 @@ class Decision:
             return 0.0
         best = candidates[0]
         probability = self._alone(best, candidates)
-        rivals = sum(
-            _odds(self._alone(one, candidates)) * max(0.0, 1 - near / LEAST_NEARNESS)
-            for one in heads_of(candidates)[1:]
-            if not self._is_same(best, one)
-            and (near := self.nearness(best.id, one.id)) < LEAST_NEARNESS
-        )
+        rivals = 0.0
+        for one in heads_of(candidates)[1:]:
+            near = LEAST_NEARNESS if self._is_same(best, one) else self.nearness(best.id, one.id)
+            if near < LEAST_NEARNESS:
+                alone = self._alone(one, candidates)
+                rivals += alone / max(1 - alone, 1e-6) * (1 - near / LEAST_NEARNESS)
         return probability / (1 + (1 - probability) * rivals)
 
     def _alone(self, best: Candidate, candidates: Sequence[Candidate]) -> float:
@@ -154,7 +154,3 @@ def _rivals(best: Candidate, candidates: Sequence[Candidate]) -> list[float]:
 def lead_of(best: Candidate, candidates: Sequence[Candidate]) -> float:
     """By how much the best candidate of a KB is better than the next one there."""
     return best.score - max(_rivals(best, candidates), default=0.0)
-
-
-def _odds(probability: float) -> float:
-    return probability / max(1 - probability, 1e-6)

@@ -132,7 +132,7 @@ def log_odds(score: float) -> float:
 
 
 def probability(odds: float) -> float:
-    """The probability of some odds, given as their logarithm."""
+    """The probability of some odds, given as their logarithm; it is never 0 or 1."""
     return 1 / (1 + math.exp(-min(max(odds, -30.0), 30.0)))
 
 

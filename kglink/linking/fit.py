@@ -27,6 +27,7 @@ from kglink.arrays import BoolArray, DoubleArray, FloatArray, IntArray
 from kglink.errors import UsageError
 from kglink.files.digest import text_hash
 from kglink.linking.candidates import CandidateSearch
+from kglink.linking.contexts import spread
 from kglink.linking.fit_probability import Foretold, fit_calibrations, standard_error
 from kglink.linking.kinds import Evidence, Weights
 from kglink.linking.memory import Memory
@@ -340,5 +341,4 @@ def judged_mentions(
         if mention.gold is not None
         and ((gold := frozenset(one for one in mention.gold if one.kb in kbs)) or not mention.gold)
     ]
-    count = min(len(judged), most)
-    return [judged[at * len(judged) // count] for at in range(count)]
+    return [judged[at] for at in spread(len(judged), most)]

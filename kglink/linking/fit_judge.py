@@ -14,6 +14,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from kglink.arrays import DoubleArray
+from kglink.linking.contexts import spread
 from kglink.linking.fit import FOLDS, fold_of
 from kglink.linking.fit_threshold import JudgedLink, JudgedLinks, LinksKept, fit_threshold
 from kglink.linking.judge import FACTS, remembered_facts, with_scores
@@ -88,14 +89,13 @@ def fit_judge(
     not a part of. Its detectors must not know their words either: what was learnt from a document
     is found there too easily, and new words are then held for too little.
     """
-    count = min(len(documents), MOST_DOCUMENTS)
-    chosen = [documents[at * len(documents) // count] for at in range(count)]
+    chosen = [documents[at] for at in spread(len(documents), MOST_DOCUMENTS)]
     parts: list[list[_Text]] = []
     for fold in range(FOLDS):
         part = [one for one in chosen if fold_of(one) == fold]
         linker = linker_without(part)
         parts.append(list(_texts(linker, part)))
-        progress(Progress("documents of the judge", sum(map(len, parts)), count))
+        progress(Progress("documents of the judge", sum(map(len, parts)), len(chosen)))
     rows = [_rows(part) for part in parts]
     start = np.array([linker.judge.weights.get(name, 0.0) for name in FACTS])
     without = [_fitted([*rows[:at], *rows[at + 1 :]], start) for at in range(FOLDS)]

@@ -20,8 +20,6 @@ from kglink.plugins import DefaultWeights
 from kglink.records import Candidate, EntityId
 from kglink.space.segment import Segment
 
-#: For each KB the candidates of a mention, best first.
-ByKB = Mapping[str, Sequence[Candidate]]
 #: By kind a value for each candidate, from 0 (or -1, of a cosine) to 1.
 Evidence = Mapping[str, FloatArray]
 
@@ -207,7 +205,7 @@ def ranked(
     return places, candidates
 
 
-def joint_ranking(by_kb: ByKB, kbs: Sequence[str]) -> list[Candidate]:
-    """All KBs in one list: by score, then popularity, then KB order, then key."""
+def joint_ranking(by_kb: Mapping[str, Sequence[Candidate]], kbs: Sequence[str]) -> list[Candidate]:
+    """The candidates of all KBs in one list: by score, then popularity, then KB order, then key."""
     together = [one for kb in kbs for one in by_kb.get(kb, ())]
     return sorted(together, key=lambda one: (-one.score, -one.popularity))

@@ -11,6 +11,7 @@ from kglink.arrays import FloatArray, IntArray
 from kglink.linking.decide import LEAST_NEARNESS
 from kglink.linking.names import Found
 from kglink.records import EntityId, Overlap
+from kglink.space.numbering import runs_at
 from kglink.space.segment import Segment
 from kglink.space.space import Space
 
@@ -55,9 +56,7 @@ class Counterparts:
         own, others, probabilities = self._pairs[kb, other]
         first = np.searchsorted(own, rows, side="left")
         counts = np.searchsorted(own, rows, side="right") - first
-        owner = np.repeat(np.arange(len(rows)), counts)
-        offset = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-        places = np.repeat(first, counts) + offset
+        places, owner = runs_at(first, counts)
         return owner, others[places], probabilities[places]
 
 

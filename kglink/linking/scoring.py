@@ -6,7 +6,6 @@ The score of a candidate is the weighted sum of its evidence (`kglink.linking.ki
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -18,14 +17,13 @@ from pydantic import TypeAdapter, ValidationError
 from kglink.errors import DamagedFileError, NewerFileError, SpaceError, naming_missing_right
 from kglink.files.atomic import file_lock, write_atomically
 from kglink.files.manifest import ManifestPart, read_manifest
+from kglink.linking.detect import probability
 from kglink.linking.kinds import RETRIEVED, EvidenceKind, Weights
 from kglink.records import Candidate
 
 #: The least probability of a link in a space that is not fitted: about half of F1 is where one more
 #: answer is as likely to raise F1 as to lower it.
 DEFAULT_THRESHOLD = 0.3
-#: No probability is nearer to 0 or 1 than such a logit makes it.
-_MOST = 30.0
 #: Who writes the scoring holds it for a moment.
 _WAIT_S = 60.0
 
@@ -45,8 +43,7 @@ class Calibration:
 
     def probability(self, score: float, lead: float, nil: float) -> float:
         """From a candidate's score, its lead over the next, and what memory says of NIL."""
-        logit = self.score * score + self.lead * lead - self.nil * nil + self.bias
-        return 1 / (1 + math.exp(-max(-_MOST, min(_MOST, logit))))
+        return probability(self.score * score + self.lead * lead - self.nil * nil + self.bias)
 
     def of_scores(self, scale: float) -> Calibration:
         """The same probabilities for scores that are ``scale`` times as large."""

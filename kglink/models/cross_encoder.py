@@ -24,7 +24,7 @@ from kglink.models.inputs import IdArray, Inputs
 from kglink.models.runtime import SecondTexts, TokenEncoder
 from kglink.models.source import positions_of, read_config
 from kglink.models.towers import load_states
-from kglink.records import Alias, Candidate, Entity, EntityId, Ranking
+from kglink.records import Alias, Candidate, Entity, Ranking
 
 #: Entities whose token ids are kept; then they are written anew.
 _KEPT_ENTITIES = 100_000
@@ -43,24 +43,24 @@ class PairInputs:
                 hint="Give less of one of them.",
             )
         self.inputs = inputs
-        self._entities: dict[EntityId, IdArray] = {}
+        #: By the hash of all that is read of an entity, which an update of its KB may change.
+        self._entities: dict[int, IdArray] = {}
 
     def pairs(self, rankings: Sequence[Ranking]) -> tuple[list[IdArray], list[int]]:
         """The token ids of all pairs, mention by mention, and where each candidate begins."""
         windows = self.inputs.mentions([one.mention for one in rankings])
-        wanted = {candidate.id: candidate for one in rankings for candidate in one.candidates}
+        entities = [_entity(candidate) for one in rankings for candidate in one.candidates]
+        numbers = list(map(hash, entities))
+        wanted = dict(zip(numbers, entities, strict=True))
         if len(self._entities) + len(wanted) > _KEPT_ENTITIES:
             self._entities.clear()
-        new = [one for one in wanted.values() if one.id not in self._entities]
-        written = self.inputs.entities(map(_entity, new))
-        self._entities.update(zip((one.id for one in new), written, strict=True))
-        ids: list[IdArray] = []
-        seconds: list[int] = []
-        for window, ranking in zip(windows, rankings, strict=True):
-            for candidate in ranking.candidates:
-                ids.append(written_pair(window, self._entities[candidate.id]))
-                seconds.append(len(window))
-        return ids, seconds
+        new = {number: one for number, one in wanted.items() if number not in self._entities}
+        self._entities.update(zip(new, self.inputs.entities(new.values()), strict=True))
+        before = [
+            window for window, one in zip(windows, rankings, strict=True) for _ in one.candidates
+        ]
+        read = (self._entities[number] for number in numbers)
+        return list(map(written_pair, before, read)), list(map(len, before))
 
 
 def written_pair(window: IdArray, entity: IdArray) -> IdArray:

@@ -126,16 +126,16 @@ class WordPieces:
         return Words(places[:, 0], places[:, 1], [ids for _, ids in read])
 
 
-def word_spans(text: str, first: int = 0) -> Iterator[tuple[int, int]]:
+def word_spans(text: str) -> Iterator[tuple[int, int]]:
     """Where words stand: runs of letters and digits with their marks, and signs one by one.
 
     In scripts without spaces each character is a word.
     """
     if text.isascii():
-        yield from (found.span() for found in _WORD.finditer(text, first))
+        yield from (found.span() for found in _WORD.finditer(text))
         return
     begin = end = -1
-    for found in _WORD.finditer(text, first):
+    for found in _WORD.finditer(text):
         start, stop = found.span()
         if start == end and _goes_on(text, start):
             end = stop

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kglink.arrays import FloatArray
+from kglink.arrays import DoubleArray, FloatArray
 from kglink.files.manifest import ManifestPart
 from kglink.records import Span
 from kglink.text.words import non_overlapping
@@ -139,7 +139,7 @@ def _curve(kept: Sequence[tuple[float, bool]], total: int) -> Iterator[CurvePoin
         )
 
 
-def _fit(values: npt.NDArray[np.float64], right: npt.NDArray[np.float64]) -> tuple[float, float]:
+def _fit(values: DoubleArray, right: DoubleArray) -> tuple[float, float]:
     """Scale and shift of a logistic regression, held near (1, 0) by a little weight."""
     weights, prior = np.array([1.0, 0.0]), np.array([1.0, 0.0])
     rows = np.stack([values, np.ones_like(values)], axis=1)
@@ -154,10 +154,10 @@ def _fit(values: npt.NDArray[np.float64], right: npt.NDArray[np.float64]) -> tup
     return max(float(weights[0]), 1e-3), float(weights[1])
 
 
-def _logit(score: npt.ArrayLike) -> npt.NDArray[np.float64]:
+def _logit(score: npt.ArrayLike) -> DoubleArray:
     values = np.clip(np.asarray(score, np.float64), 1e-6, 1 - 1e-6)
     return np.asarray(np.log(values) - np.log1p(-values))
 
 
-def _sigmoid(value: npt.ArrayLike) -> npt.NDArray[np.float64]:
+def _sigmoid(value: npt.ArrayLike) -> DoubleArray:
     return np.asarray(1 / (1 + np.exp(-np.asarray(value, np.float64))))

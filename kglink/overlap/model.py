@@ -14,9 +14,9 @@ from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from kglink.arrays import DoubleArray
 from kglink.errors import ModelError
 from kglink.files.digest import text_digest
 
@@ -24,7 +24,6 @@ FORMAT = 1
 DEFAULT_FILE = "default_model.json"
 CORE_FILE = "core_model.json"
 Values = Mapping[str, float]
-FloatArray = npt.NDArray[np.float64]
 
 _STEPS = 100
 _CONVERGED = 1e-9
@@ -169,7 +168,7 @@ def fit(
     )
 
 
-def _features(values: Sequence[Values], names: Sequence[str]) -> FloatArray:
+def _features(values: Sequence[Values], names: Sequence[str]) -> DoubleArray:
     """A row for each pair: one, then for each name its value and whether it is absent."""
     features = np.zeros((len(values), 1 + 2 * len(names)))
     features[:, 0] = 1
@@ -183,12 +182,16 @@ def _features(values: Sequence[Values], names: Sequence[str]) -> FloatArray:
 
 
 def _most_probable(
-    features: FloatArray, right: FloatArray, counts: FloatArray, start: FloatArray, spread: float
-) -> FloatArray:
+    features: DoubleArray,
+    right: DoubleArray,
+    counts: DoubleArray,
+    start: DoubleArray,
+    spread: float,
+) -> DoubleArray:
     """Newton steps, halved while they lead uphill; the sum is convex, so there is one answer."""
     precision = 1 / spread**2
 
-    def cost_of(weights: FloatArray) -> float:
+    def cost_of(weights: DoubleArray) -> float:
         odds = features @ weights
         loss = float(counts @ (np.logaddexp(0, odds) - right * odds))
         return loss + 0.5 * precision * float(((weights - start) ** 2).sum())

@@ -12,12 +12,11 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, compress, islice
 
 import numpy as np
-import numpy.typing as npt
 from scipy.optimize import linear_sum_assignment
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
-from kglink.arrays import IntArray
+from kglink.arrays import BoolArray, DoubleArray, IntArray
 from kglink.config import OverlapSection
 from kglink.errors import PluginError
 from kglink.overlap.model import OverlapModel
@@ -212,8 +211,6 @@ def _add_values(
             known[name] = round(float(value), DIGITS)
 
 
-FloatArray = npt.NDArray[np.float64]
-
 #: Cells of the matrix that is solved exactly; beyond it pairs are taken greedily.
 MOST_CELLS = 1_000_000
 _LEAST_ODDS = 1e-6
@@ -223,7 +220,7 @@ _SMALL = 1e-3
 
 def assign_one_to_one(
     lefts: Sequence[str], rights: Sequence[str], probabilities: Sequence[float], least: float
-) -> npt.NDArray[np.bool_]:
+) -> BoolArray:
     """Which of the pairs (left i, right i) are kept."""
     kept = np.zeros(len(lefts), bool)
     if not len(lefts):
@@ -233,7 +230,7 @@ def assign_one_to_one(
     bounded = np.clip(np.asarray(probabilities, np.float64), _LEAST_ODDS, 1 - _LEAST_ODDS)
     floor = min(max(least, _LEAST_ODDS), 1 - _LEAST_ODDS)
     odds = np.log(bounded / (1 - bounded)) - math.log(floor / (1 - floor))
-    weights: FloatArray = np.maximum(odds, 0) + _SMALL
+    weights: DoubleArray = np.maximum(odds, 0) + _SMALL
     # The pairs of each connected component are chosen by themselves.
     size = int(left.max()) + 1, int(right.max()) + 1
     edges = coo_matrix((np.ones(len(left)), (left, right + size[0])), shape=(sum(size),) * 2)
@@ -244,7 +241,7 @@ def assign_one_to_one(
     return kept
 
 
-def _best(left: IntArray, right: IntArray, weights: FloatArray) -> IntArray:
+def _best(left: IntArray, right: IntArray, weights: DoubleArray) -> IntArray:
     """The pairs of one component that are kept."""
     if len(left) == 1:
         return np.zeros(1, np.int64)
@@ -262,7 +259,7 @@ def _best(left: IntArray, right: IntArray, weights: FloatArray) -> IntArray:
     return np.array([at for at, pair in pairs if pair in taken], np.int64)
 
 
-def _greedy(row: IntArray, column: IntArray, weights: FloatArray) -> IntArray:
+def _greedy(row: IntArray, column: IntArray, weights: DoubleArray) -> IntArray:
     rows: set[int] = set()
     columns: set[int] = set()
     kept = []

@@ -43,7 +43,7 @@ from kglink.space.segment_build import (
     build_segment,
     fullest_draft,
     names_segment,
-    vectors_there,
+    vectors_in,
 )
 from kglink.space.segment_plan import SegmentPlan, SpaceSource
 from kglink.space.segment_vectors import EncodeBlocks, TextEncoder
@@ -136,14 +136,19 @@ class SpaceBuild:
 
     def vectors_done(self) -> tuple[int, int]:
         """How many vectors of the published KBs are there, and how many there will be."""
-        done = wanted = 0
-        root, manifest = self.folder.segments, self.folder.published_manifest()
-        for plan in (one for one in self.plans if one.kb in manifest.segments):
-            info = read_part(SegmentInfo, root / manifest.segments[plan.kb] / INFO_FILE)
-            rows = info.model_copy(update={"rows": plan.rows}).row_total
-            done += rows if info.rows else vectors_there(plan, root)
-            wanted += rows
-        return done, wanted
+        root = self.folder.segments
+
+        def read() -> tuple[int, int]:
+            done = wanted = 0
+            manifest = self.folder.published_manifest()
+            for plan in (one for one in self.plans if one.kb in manifest.segments):
+                info = read_part(SegmentInfo, root / manifest.segments[plan.kb] / INFO_FILE)
+                rows = info.model_copy(update={"rows": plan.rows}).row_total
+                done += rows if info.rows else vectors_in(root / plan.draft_name, plan)
+                wanted += rows
+            return done, wanted
+
+        return self.folder.reading(read)
 
     # --------------------------------------------------------------------------- publishing
     def build(self) -> BuildReport:
@@ -172,7 +177,7 @@ class SpaceBuild:
                 ):
                     self._publish(segments)
             manifest = self._publish(segments)
-            self.folder.drop_segments(self.folder.segment_folders(manifest).__contains__)
+            self.folder.drop_segments(self.folder.segment_folders(manifest))
         encoded = sum(info.row_total - info.reused_rows for info in self.made)
         return BuildReport(
             manifest=manifest,
@@ -195,7 +200,7 @@ class SpaceBuild:
                 kept |= {plan.draft_name for plan in self.plans}
                 left = (fullest_draft(plan, self.folder.segments) for plan in self.plans)
                 kept |= {draft.name for draft in left if draft}
-                self.folder.drop_segments(kept.__contains__)
+                self.folder.drop_segments(kept)
         return bool(first)
 
     def make_segment(self, source: SpaceSource) -> Segment:
@@ -223,12 +228,11 @@ class SpaceBuild:
             and (before.index, before.index_settings) == index
             and self.folder.has_whole_index()
         ):
-            kept = self.folder.current
+            kept = before.index_file
         with self.folder.new_version() as version:
-            file = None
-            if kept is not None and before is not None and before.index_file is not None:
-                file = before.index_file
-                link_or_copy(kept / INDEX_FILE, version / INDEX_FILE)
+            file = kept
+            if kept:
+                link_or_copy(self.folder.published()[0] / INDEX_FILE, version / INDEX_FILE)
             elif spans:
                 self.progress(Progress("building the index"))
                 backend = self.backend_of(index.name, index.settings)
@@ -251,9 +255,9 @@ class SpaceBuild:
                 libraries=library_versions(),
             )
             write_version(version, manifest)
-        if kept is not None and self.folder.current is not None:
+        if kept:
             # The file looks touched, since the version before that had it is gone.
-            note_checked(self.folder.current, index_files(manifest))
+            note_checked(self.folder.published()[0], index_files(manifest))
         return manifest
 
     # ----------------------------------------------------------------------------- segments
@@ -277,7 +281,8 @@ class SpaceBuild:
             if below := self._below(plan.names_alone):
                 rows += below.info.model_copy(update={"rows": plan.rows}).row_total
             else:
-                rows += build_names(plan, root, progress=self.progress) - vectors_there(plan, root)
+                rows += build_names(plan, root, progress=self.progress)
+                rows -= vectors_in(root / plan.draft_name, plan)
         if rows <= FEW_VECTORS:
             return {}
         segments = {}

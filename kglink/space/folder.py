@@ -8,6 +8,7 @@ import re
 import shutil
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 from kglink.errors import DamagedSpaceError, SpaceBusyError, SpaceError, naming_missing_right
 from kglink.files.atomic import atomic_folder, file_lock, sweep_drafts, write_atomically
@@ -23,6 +24,7 @@ INDEX_FILE = "index.faiss"
 _DEFAULT = "default"
 _VERSION = re.compile(r"[0-9]{1,12}", re.ASCII)
 _LONGEST_POINTER = 64
+Found = TypeVar("Found")
 
 
 class SpaceFolder:
@@ -66,10 +68,26 @@ class SpaceFolder:
         except OSError as error:
             raise DamagedSpaceError(f"{path}: {error.strerror}") from error
 
+    def published(self) -> tuple[Path, SpaceManifest]:
+        """The folder and the manifest of one version, the published one; an error without any."""
+
+        def read() -> tuple[Path, SpaceManifest] | None:
+            folder = self.current
+            return (folder, read_part(SpaceManifest, folder / MANIFEST_FILE)) if folder else None
+
+        if found := self.reading(read):
+            return found
+        raise SpaceError(
+            f"space {self.name!r} is not built yet", hint=f"Run `{build_command(self.name)}`."
+        )
+
+    def published_manifest(self) -> SpaceManifest:
+        """The manifest of the published version; an error where there is none."""
+        return self.published()[1]
+
     def manifest(self) -> SpaceManifest | None:
-        """The manifest of the published version."""
-        folder = self.current
-        return read_part(SpaceManifest, folder / MANIFEST_FILE) if folder else None
+        """The manifest of the published version, None where there is none."""
+        return None if self.pointer is None else self.published_manifest()
 
     def usable_manifest(self) -> SpaceManifest | None:
         """The manifest of the published version, None where it cannot be read as well."""
@@ -83,19 +101,6 @@ class SpaceFolder:
         manifest = self.usable_manifest()
         return manifest.model.fingerprint if manifest else ""
 
-    def published_manifest(self) -> SpaceManifest:
-        """The manifest of the published version; an error where there is none."""
-        manifest = self.manifest()
-        if manifest is None:
-            raise self.not_built()
-        return manifest
-
-    def not_built(self) -> SpaceError:
-        """The error where a space has no version."""
-        return SpaceError(
-            f"space {self.name!r} is not built yet", hint=f"Run `{build_command(self.name)}`."
-        )
-
     def model(self) -> ModelInfo | None:
         """The model of the published version; where that is damaged, of its newest segment."""
         if not os.path.lexists(self.path / CURRENT_FILE):
@@ -108,19 +113,30 @@ class SpaceFolder:
                 return read_part(SegmentInfo, path).model
         return None
 
+    def reading(self, read: Callable[[], Found]) -> Found:
+        """What ``read`` finds; it reads again where another version was published meanwhile."""
+        while True:
+            before = self.pointer
+            try:
+                return read()
+            except DamagedSpaceError:
+                if self.pointer == before:
+                    raise
+
     def has_whole_index(self) -> bool:
         """Whether the published index is the file that was written."""
-        version, manifest = self.current, self.published_manifest()
-        return version is not None and not damaged_files(version, index_files(manifest))
+        version, manifest = self.published()
+        return not damaged_files(version, index_files(manifest))
 
     def damage(self) -> list[str]:
         """Every file of the published version whose content is not what was written."""
         try:
-            folder, manifest = self.current, self.manifest()
+            before = self.pointer
+            if before is None:
+                return []
+            folder, manifest = self.published()
         except SpaceError as error:
             return [error.message]
-        if folder is None or manifest is None:
-            return []
         bad = damaged_files(folder, index_files(manifest), thorough=True)
         problems = [str(path) for path in bad]
         for name in manifest.segments.values():
@@ -132,7 +148,8 @@ class SpaceFolder:
                     open_segment(self.segments / name)
             except SpaceError as error:
                 problems.append(error.message)
-        return problems
+        # What a build has removed meanwhile was not damaged.
+        return problems if not problems or self.pointer == before else self.damage()
 
     def unreadable(self) -> list[Path]:
         """The files and folders of the space, less drafts, that this user may not read."""
@@ -189,15 +206,13 @@ class SpaceFolder:
         with atomic_folder(version) as draft:
             yield draft
         write_atomically(self.path / CURRENT_FILE, version.name + "\n")
-        _remove_folders(self.versions, lambda name: name == version.name)
-
-    def take_segments(self, other: SpaceFolder) -> None:
-        """Copy the published segments of another folder, as links to its files where it can be."""
-        with self.writing():
-            self.copy_segments(other)
+        _remove_folders(self.versions, {version.name})
 
     def copy_segments(self, other: SpaceFolder) -> None:
-        """As `take_segments`, for a caller that is `writing` already."""
+        """Copy the published segments of another folder, as links to its files where it can be.
+
+        Whoever calls this is `writing`.
+        """
         for name in other.segment_folders(other.published_manifest()):
             if not (self.segments / name / INFO_FILE).is_file():
                 with atomic_folder(self.segments / name) as draft:
@@ -211,9 +226,9 @@ class SpaceFolder:
         names = manifest.segments.values()
         return {path.name for name in names for path in folders_of(self.segments / name)}
 
-    def drop_segments(self, keep: Callable[[str], bool]) -> None:
+    def drop_segments(self, keep: Collection[str]) -> None:
         """Remove all segments but those to keep; what readers have open stays readable."""
-        kept = [path for path in self.segments.iterdir() if keep(path.name)]
+        kept = [path for path in self.segments.iterdir() if path.name in keep]
         with still_known(kept):
             _remove_folders(self.segments, keep)
 
@@ -226,10 +241,10 @@ def link_or_copy(source: str | Path, target: str | Path) -> None:
         shutil.copy2(source, target)
 
 
-def _remove_folders(root: Path, keep: Callable[[str], bool]) -> None:
+def _remove_folders(root: Path, keep: Collection[str]) -> None:
     """Remove folders; what cannot be removed now is left to the next build."""
     for path in root.iterdir():
-        if path.is_dir() and not path.is_symlink() and not keep(path.name):
+        if path.is_dir() and not path.is_symlink() and path.name not in keep:
             shutil.rmtree(path, ignore_errors=True)
 
 

@@ -1,8 +1,4 @@
-"""The joint index of a space: which one it gets, writing it, changing it without encoding.
-
-kill -9 at any moment leaves the version before it readable; what was half-made is removed by the
-next change or build.
-"""
+"""The joint index of a space: which one it gets, writing it, changing it without encoding."""
 
 from __future__ import annotations
 
@@ -106,10 +102,10 @@ def change_index(
     """
     backend = backend_of(choice.name, choice.settings)
     with folder.writing():
-        before, old = folder.published_manifest(), folder.current
+        old, before = folder.published()
         began = time.perf_counter()
         with folder.new_version() as version:
-            if keep_file and old is not None:
+            if keep_file:
                 shutil.copyfile(old / INDEX_FILE, version / INDEX_FILE)
             else:
                 _built(backend, folder, before).save(version / INDEX_FILE)
@@ -135,14 +131,14 @@ def share_version(folder: SpaceFolder, other: SpaceFolder) -> SpaceManifest:
 
     Whoever calls this is the only writer of both.
     """
-    theirs, version = other.published_manifest(), other.current
+    version, theirs = other.published()
     folder.copy_segments(other)
     manifest = theirs.model_copy(update={"name": folder.name, "created": now()})
     with folder.new_version() as draft:
-        if version is not None and manifest.index_file is not None:
+        if manifest.index_file is not None:
             link_or_copy(version / INDEX_FILE, draft / INDEX_FILE)
         write_version(draft, manifest)
-    folder.drop_segments(folder.segment_folders(manifest).__contains__)
+    folder.drop_segments(folder.segment_folders(manifest))
     return manifest
 
 

@@ -15,6 +15,7 @@ from kglink.models.source import ModelInfo
 
 FORMAT = 1
 Part = TypeVar("Part", bound=ManifestPart)
+FolderName = Annotated[str, Field(pattern=r"^[^/.][^/]*$")]
 RowKind = Literal["text", "alias"]
 ROW_KINDS: tuple[RowKind, ...] = ("text", "alias")
 
@@ -22,7 +23,7 @@ ROW_KINDS: tuple[RowKind, ...] = ("text", "alias")
 class LayerInfo(ManifestPart):
     """What a segment holds of its own that stands on another one."""
 
-    below: Annotated[str, Field(pattern=r"^[^/.][^/]*$")]
+    below: FolderName
     """The folder of the other one, beside its own."""
     entities: int
     alias_rows: int
@@ -72,7 +73,7 @@ class SpaceManifest(ManifestPart):
     name: str
     created: str
     model: ModelInfo
-    segments: dict[str, Annotated[str, Field(pattern=r"^[^/.][^/]*$")]]
+    segments: dict[str, FolderName]
     """KB name -> segment folder, in KB order."""
     revisions: dict[str, int]
     spans: tuple[RowSpan, ...]

@@ -15,6 +15,13 @@ from kglink.files.tables import StringTable
 Read = Callable[[IntArray], npt.NDArray[Any]]
 
 
+def runs_at(starts: IntArray, counts: IntArray) -> tuple[IntArray, IntArray]:
+    """Runs of numbers end to end, so many from each start, and for each number its run."""
+    runs = np.repeat(np.arange(len(counts)), counts)
+    before = np.cumsum(counts) - counts
+    return np.arange(len(runs)) + np.repeat(starts - before, counts), runs
+
+
 class Numbering:
     """The numbers of rows of two layers, in the order that one layer would have them.
 

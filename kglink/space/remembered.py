@@ -95,10 +95,9 @@ class RememberedVectors:
         """For each surface, by its key and its vector, the nearest ones of other words."""
         found: list[list[LikeSurface]] = []
         for first in range(0, len(keys), _TOGETHER):
-            queries = _of_length_one(vectors[first : first + _TOGETHER])
-            for key, query, about in zip(
-                keys[first:], queries, self._cosines(queries), strict=False
-            ):
+            queries = of_length_one(vectors[first : first + _TOGETHER])
+            own = keys[first : first + _TOGETHER]
+            for key, query, about in zip(own, queries, self._cosines(queries), strict=True):
                 near = np.flatnonzero(about >= LEAST_ALIKE)
                 best = near[np.argsort(-about[near], kind="stable")]
                 others = (at for at in best.tolist() if self._surfaces[at].key != key)
@@ -148,7 +147,7 @@ class RememberedVectors:
         vectors[places >= 0] = self._vectors[places[places >= 0]]
         new = np.flatnonzero(places < 0)
         if len(new):
-            vectors[new] = _of_length_one(encode([wanted[at].surface for at in new.tolist()]))
+            vectors[new] = of_length_one(encode([wanted[at].surface for at in new.tolist()]))
         return type(self)(wanted, vectors)
 
 
@@ -199,7 +198,8 @@ def _read(folder: Path, model: str, dim: int) -> tuple[str, RememberedVectors] |
     return info.state, RememberedVectors(surfaces, vectors, info.trust)
 
 
-def _of_length_one(vectors: FloatArray) -> FloatArray:
+def of_length_one(vectors: FloatArray) -> FloatArray:
+    """Each vector divided by its length; zeros stay."""
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     ones: FloatArray = vectors / np.maximum(lengths, 1e-9)
     return ones

@@ -22,7 +22,7 @@ from kglink.files.manifest import are_known, check_files, forget_checked
 from kglink.files.tables import StringTable, map_column, map_offsets
 from kglink.space.manifest import RowKind, SegmentInfo, read_part, space_errors
 from kglink.space.names import NameIndex
-from kglink.space.numbering import LayeredNumbers, Strings
+from kglink.space.numbering import LayeredNumbers, Strings, runs_at
 from kglink.space.words import HASHES_FILE, WordIndex
 
 if TYPE_CHECKING:
@@ -37,6 +37,9 @@ IntColumn = IntArray | LayeredNumbers
 class Segment:
     """Read access to one KB of a space."""
 
+    popularity: FloatColumn
+    alias_counts: FloatColumn
+    alias_starts: IntColumn
     rows: IntArray | None = None
     """The entities that are found; None: all."""
     alias_rows: IntArray | None = None
@@ -49,7 +52,7 @@ class Segment:
         # A layer is not what the folder's name says: that is the KB with what lies below.
         layer = self.info.layer
         self.fingerprint = folder.name if layer is None else digest_of([folder.name, layer.below])
-        own = self.info.layer or self.info
+        own = layer or self.info
         counts: dict[RowKind, int] = {"text": own.entities, "alias": own.alias_rows}
         entities, aliases = (counts["text"],), (counts["alias"],)
         try:
@@ -60,15 +63,9 @@ class Segment:
             self.titles: Strings = StringTable(folder / "titles", checked=checked)
             self.surfaces: Strings = StringTable(folder / "surfaces", checked=checked)
             self.names = NameIndex(folder, checked=checked)
-            self.popularity: FloatColumn = map_column(
-                folder / "popularity.npy", np.float32, entities
-            )
-            self.alias_counts: FloatColumn = map_column(
-                folder / "alias_counts.npy", np.float32, aliases
-            )
-            self.alias_starts: IntColumn = map_offsets(
-                folder / "alias_starts.npy", *aliases, checked=checked
-            )
+            self.popularity = map_column(folder / "popularity.npy", np.float32, entities)
+            self.alias_counts = map_column(folder / "alias_counts.npy", np.float32, aliases)
+            self.alias_starts = map_offsets(folder / "alias_starts.npy", *aliases, checked=checked)
             self._vectors = {
                 kind: map_column(
                     folder / f"{kind}.npy", np.float16, (counts[kind], self.info.model.dim)
@@ -140,10 +137,7 @@ class Segment:
     def aliases_of(self, entities: IntArray) -> tuple[IntArray, IntArray]:
         """All alias rows of some entities, and for each the position of its entity in them."""
         starts = self.alias_starts[entities]
-        counts = self.alias_starts[entities + 1] - starts
-        owner = np.repeat(np.arange(len(entities)), counts)
-        offset = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-        return np.repeat(starts, counts) + offset, owner
+        return runs_at(starts, self.alias_starts[entities + 1] - starts)
 
     def vectors(self, kind: RowKind, rows: IntArray | slice) -> FloatArray:
         """Some vectors of one kind."""

@@ -88,12 +88,8 @@ def names_segment(plan: SegmentPlan, root: Path, progress: OnProgress) -> Path:
     return folder
 
 
-def vectors_there(plan: SegmentPlan, root: Path) -> int:
-    """How many vectors the draft of ``plan`` holds."""
-    return _vectors_in(root / plan.draft_name, plan)
-
-
-def _vectors_in(draft: Path, plan: SegmentPlan) -> int:
+def vectors_in(draft: Path, plan: SegmentPlan) -> int:
+    """How many vectors a draft holds that the model of ``plan`` made."""
     return sum(len(left_in(draft, kind, plan.model)[0]) for kind in plan.rows)
 
 
@@ -101,7 +97,7 @@ def fullest_draft(plan: SegmentPlan, root: Path) -> Path | None:
     """The draft with most vectors that was begun before the KB of ``plan`` changed, if any is."""
     name = re.compile(rf"{re.escape(DRAFT + plan.kb)}-[0-9a-f]{{12}}")
     counts = {
-        path: _vectors_in(path, plan)
+        path: vectors_in(path, plan)
         for path in root.glob(f"{DRAFT}*")
         if name.fullmatch(path.name) and path.name != plan.draft_name
     }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -63,16 +63,15 @@ def draft_names(draft: Path, plan: SegmentPlan, progress: OnProgress) -> Names:
     if below is None:
         told = partial(Progress, f"reading {source.kb}")
         counted = _write_names(draft, source.entities(), lambda done: progress(told(done)))
-        build_name_index(draft, draft / READ)
     else:
         if source.changes is None:
             raise ValueError(f"KB {source.kb!r} has no history")
         changes = source.changes(below.info.last_id, below.info.revision)
         counted = _write_names(draft, changes.entities)
-        build_name_index(draft, draft / READ, below.names.idf)
         write_places(draft, below, StringTable(draft / "keys"), changes.removed)
+    build_name_index(draft, draft / READ, below.names.idf if below else None)
     if plan.words:
-        texts = (_all_words(one, plan.description_chars) for one in DraftEntities(draft))
+        texts = DraftEntities(draft).words(plan.description_chars)
         build_word_index(draft, texts, draft / READ)
     sync_tree(draft)
     names = Names(rows=counted, files=measured(draft), model=plan.model)
@@ -137,12 +136,6 @@ def alias_rows(entity: Entity, folded_names: Sequence[str]) -> dict[str, tuple[s
     return rows
 
 
-def _all_words(entity: Entity, description_chars: int) -> str:
-    """All names of an entity and its description, folded."""
-    names = dict.fromkeys((entity.title, *(alias.surface for alias in entity.aliases)))
-    return fold(" ".join((*names, entity.description[:description_chars])))
-
-
 class DraftEntities(Sequence[Entity]):
     """The entities of a draft, with what an encoder may read of them."""
 
@@ -156,3 +149,9 @@ class DraftEntities(Sequence[Entity]):
         title, kind, description, surfaces = json.loads(self._table[at])
         aliases = tuple(Alias(surface) for surface in surfaces)
         return Entity("", title, description, kind, aliases=aliases)
+
+    def words(self, description_chars: int) -> Iterator[str]:
+        """For each all its names and its description, folded."""
+        for one in self:
+            names = dict.fromkeys((one.title, *(alias.surface for alias in one.aliases)))
+            yield fold(" ".join((*names, one.description[:description_chars])))

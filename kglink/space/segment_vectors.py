@@ -162,8 +162,9 @@ class Filler:
         The encoder ``read``s a text of each row; it is given that, or the row itself.
         """
         stop = self.done
-        while (first := stop) < len(rows):
-            if first in self._ready:  # since an earlier run
+        # What an earlier run finished behind a gap is done once the gap is filled.
+        while (first := max(stop, self.done)) < len(rows):
+            if first in self._ready:
                 stop = self._ready[first][0]
                 continue
             stop = min(first + CHUNK_ROWS, len(rows))

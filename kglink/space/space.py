@@ -28,7 +28,7 @@ from kglink.space.folder import (
     index_files,
 )
 from kglink.space.layers import LayeredSegment, open_segment
-from kglink.space.manifest import RowKind, RowSpan, SpaceManifest, read_part, space_errors
+from kglink.space.manifest import RowKind, RowSpan, SpaceManifest, space_errors
 from kglink.space.rescored import rescored
 from kglink.space.segment import Segment
 
@@ -44,11 +44,7 @@ class Space:
     """Read access to one published version."""
 
     def __init__(self, folder: SpaceFolder, backend_of: BackendOf) -> None:
-        version = folder.current
-        if version is None:
-            raise folder.not_built()
-        # Of this version: a build may have replaced the pointer since.
-        manifest = read_part(SpaceManifest, version / MANIFEST_FILE)
+        version, manifest = folder.published()
         self.folder = folder
         self.manifest = manifest
         self.version = version.name

@@ -23,8 +23,8 @@ from kglink.errors import DamagedSpaceError, SpaceError
 from kglink.files.atomic import write_atomically
 from kglink.files.tables import map_column, map_offsets
 from kglink.models.runtime import TokenMatrices
-from kglink.plugins import RowRange
 from kglink.space.manifest import space_errors
+from kglink.space.numbering import runs_at
 
 BITS_FILE = "tokens.bf16"
 STARTS_FILE = "token_starts.npy"
@@ -171,11 +171,6 @@ class TokenRows:
         """How many vectors there are in all."""
         return len(self._bits)
 
-    def lengths(self, rows: RowRange | None = None) -> IntArray:
-        """How many tokens each entity of a range has."""
-        first, stop = rows or (0, len(self))
-        return np.diff(self.starts[first : stop + 1])
-
     def take(self, rows: IntArray) -> TokenMatrices:
         """The matrices of some entities, in this order."""
         return texts_at(TokenMatrices(self._bits, self.starts), rows)
@@ -214,9 +209,8 @@ def texts_at(matrices: TokenMatrices, rows: IntArray) -> TokenMatrices:
     """The matrices of some texts, in this order."""
     starts = matrices.offsets[rows]
     lengths = matrices.offsets[rows + 1] - starts
-    offsets = np.concatenate([[0], np.cumsum(lengths)])
-    places = np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], lengths)
-    return TokenMatrices(matrices.bits[places], offsets)
+    places, _ = runs_at(starts, lengths)
+    return TokenMatrices(matrices.bits[places], np.concatenate([[0], np.cumsum(lengths)]))
 
 
 def texts_between(matrices: TokenMatrices, first: int, stop: int) -> TokenMatrices:

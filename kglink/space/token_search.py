@@ -31,13 +31,10 @@ from kglink.models.runtime import (
     single_threaded_workers,
 )
 from kglink.models.tower import scored
-from kglink.plugins import Encoded, RowRange, Scorer, SumOfMaxRule, TokenScorer
+from kglink.plugins import Encoded, Scorer, SumOfMaxRule, TokenScorer
 from kglink.processor import cpu_flags
 from kglink.space.token_lists import TokenLists
 from kglink.space.token_rows import TokenRows, texts_between
-
-#: Some entities: a range of them, or their numbers in order.
-SomeRows = RowRange | IntArray
 
 #: Entities of a large KB to compare with a mention, plus eight for each wanted answer.
 COMPARED = 16_384
@@ -68,17 +65,16 @@ class TokenSearch:
         self._lists = TokenLists.of(tokens) if self._rule is not None and is_even else None
 
     def search(
-        self, queries: TokenMatrices, k: int, rows: SomeRows | None = None
+        self, queries: TokenMatrices, k: int, rows: IntArray | None = None
     ) -> tuple[FloatArray, IntArray]:
-        """The ``k`` nearest of all entities, or of some: scores and rows, best first.
+        """The ``k`` nearest of all entities, or of some in their order: scores, rows, best first.
 
         -inf and -1 where fewer exist; equal scores: the smaller row first.
         """
         found = _Nearest(len(queries.offsets) - 1, max(0, k))
         if not found.k:
             return found.scores, found.rows
-        if rows is None or isinstance(rows, RowRange):
-            rows = np.arange(*(rows or (0, len(self._tokens))))
+        rows = np.arange(len(self._tokens)) if rows is None else rows
         with single_threaded_workers(usable_cores()) as workers:
             count = COMPARED + 8 * found.k
             if self._rule is not None and self._lists and len(rows) > _WORTH_LISTS * count:

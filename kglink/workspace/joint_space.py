@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from kglink.config import AUTO, EncoderSection, ResolvedSettings, SpaceSection
-from kglink.errors import DamagedSpaceError, KBChangedError, ModelError, SpaceError, UsageError
+from kglink.errors import KBChangedError, ModelError, SpaceError, UsageError
 from kglink.models import DEFAULT_MODEL, Encoder
 from kglink.models.hardware import Precision
 from kglink.models.static_folder import STATIC
@@ -92,7 +92,7 @@ class WorkspaceSpace:
         segment = job.make_segment(source)
         if self.own_name:  # No build will ever do it.
             wanted = {plan.folder_name for plan in job.plans}
-            self.folder.drop_segments(wanted.__contains__)
+            self.folder.drop_segments(wanted)
         return segment
 
     def unfinished(self) -> dict[str, int]:
@@ -136,15 +136,7 @@ class WorkspaceSpace:
 
     def open(self) -> Space:
         """The published version; vectors of another model than the encoder's are refused."""
-        while True:
-            before = self.folder.pointer
-            try:
-                space = Space(self.folder, backend_of(self.registry))
-                break
-            except DamagedSpaceError:
-                # Another process may have published between our reading CURRENT and its files.
-                if self.folder.pointer == before:
-                    raise
+        space = self.folder.reading(lambda: Space(self.folder, backend_of(self.registry)))
         if space.manifest.model.fingerprint != self.encoder.info.fingerprint:
             raise self._of_another_model(space)
         return space

@@ -236,7 +236,8 @@ def take_place(
             f"space {folder.name!r} got another model while this run was judged",
             hint="`kglink finetune --resume` with --run and the run's name judges it again.",
         )
-    folder.take_segments(built.folder)
+    with folder.writing():
+        folder.copy_segments(built.folder)
     joint = target.joint_space.with_model(model)
     report = replace(joint, replaces=replaces).build(progress=progress)
     target.joint_space = joint

@@ -222,7 +222,7 @@ def _summary(opened: Opened, folder: SpaceFolder) -> SpaceSummary:
     summary = SpaceSummary(name, name == opened.settings.space.name, folder_size(folder.path)[0])
     shares = []
     try:
-        manifest, version = folder.published_manifest(), folder.current
+        version, manifest = folder.published()
         for kb in manifest.kbs:
             info = read_part(SegmentInfo, folder.segments / manifest.segments[kb] / INFO_FILE)
             shares.append(KBShare(kb, manifest.revisions[kb], info.entities, info.row_total))
@@ -250,7 +250,7 @@ def _summary(opened: Opened, folder: SpaceFolder) -> SpaceSummary:
         index_settings=manifest.index_settings,
         index_bytes=manifest.index_bytes,
         created=manifest.created,
-        version=version.name if version else "",
+        version=version.name,
         current=current,
         problem=problem,
     )

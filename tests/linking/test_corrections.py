@@ -146,9 +146,10 @@ def test_a_corrected_entity_has_its_title_and_all_given_mentions_are_answered(
         workspace.add_kb("do", [Entity("1", "Cancer"), Entity("2", "Lung cancer")])
         workspace.add_kb("hp", [Entity("9", "Neoplasm")])
         workspace.correct(text, 12, 18, "hp:9")
-        (document,) = workspace.link(TextInput("t", text, (Span(7, 18), Span(12, 18))))
+        given = Span(7, 18), Span(12, 18), Span(12, 18)
+        (document,) = workspace.link(TextInput("t", text, given))
     assert [(one.surface, one.chosen and one.chosen.title) for one in document.links] == [
-        ("lung cancer", "Lung cancer"), ("cancer", "Neoplasm"),
+        ("lung cancer", "Lung cancer"), ("cancer", "Neoplasm"), ("cancer", "Neoplasm"),
     ]  # fmt: skip
 
 

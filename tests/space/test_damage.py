@@ -8,15 +8,17 @@ import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from hash_spaces import AMBER, HERON, MERCURY, backend_of, build, opened, source
+from hash_spaces import AMBER, HERON, MERCURY, backend_of, build, job, opened, source
 from kglink.errors import ConfigError, DamagedSpaceError, SpaceError
-from kglink.files.manifest import CHECKED_FILE, file_info
+from kglink.files.manifest import CHECKED_FILE, damaged_files, file_info
 from kglink.linking.scoring import SCORING_FILE, read_scoring
 from kglink.space.folder import CURRENT_FILE, INDEX_FILE, MANIFEST_FILE, SpaceFolder
+from kglink.space.manifest import read_part
 from kglink.space.segment import INFO_FILE
 
 SOURCE = source("kb", MERCURY, AMBER, HERON)
@@ -60,6 +62,32 @@ def test_a_changed_file_is_refused_told_and_built_anew(folder: SpaceFolder, name
     build(folder, SOURCE)
     assert opened(folder).kbs() == ("kb",)
     assert (segment_of(folder) / name).read_bytes() == before
+
+
+def test_what_a_build_replaces_while_it_is_read_is_not_damaged(
+    folder: SpaceFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changes = iter("234")
+
+    def publishing(read: Callable[..., Any]) -> Callable[..., Any]:
+        """The same, and another process publishes in the midst of the first call."""
+        done: list[bool] = []
+
+        def reads(*given: Any, **how: Any) -> Any:
+            if not done:
+                done.append(True)
+                build(folder, source("kb", MERCURY, AMBER, HERON, content=next(changes)))
+            return read(*given, **how)
+
+        return reads
+
+    monkeypatch.setattr("kglink.space.folder.damaged_files", publishing(damaged_files))
+    assert folder.damage() == []
+    made = job(folder, [SOURCE])
+    monkeypatch.setattr("kglink.space.build.read_part", publishing(read_part))
+    assert made.vectors_done() == (8, 8)
+    monkeypatch.setattr("kglink.space.folder.read_part", publishing(read_part))
+    assert folder.published_manifest().kbs == ("kb",)
 
 
 def test_zeroed_vectors_of_the_index_are_noticed_and_built_anew(folder: SpaceFolder) -> None:

@@ -11,7 +11,6 @@ import torch
 
 from kglink.errors import DamagedSpaceError
 from kglink.models.runtime import TokenMatrices
-from kglink.plugins import RowRange
 from kglink.space import token_lists, token_search
 from kglink.space.token_lists import CENTROIDS_FILE, write_token_lists
 from kglink.space.token_rows import TokenRows, TokenRowsWriter
@@ -125,7 +124,7 @@ def test_some_of_the_entities(tmp_path: Path) -> None:
     _, expected = twin.search(queries, 10, some)
     assert (rows == expected).mean() > 0.95
     few = some[:50]  # not more than are compared anyway: exact
-    for span in (few, RowRange(300, 380)):
+    for span in (few, np.arange(300, 380)):
         for one, other in zip(
             search.search(queries, 5, span), twin.search(queries, 5, span), strict=True
         ):

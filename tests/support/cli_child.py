@@ -37,13 +37,13 @@ def main() -> None:
     if where == "build":
         setattr(WorkspaceSpace, "build", die)  # noqa: B010 - a type checker sees no such assignment
     elif where == "publish":
-        take = SpaceFolder.take_segments
+        take = SpaceFolder.copy_segments
 
         def take_and_die(self: SpaceFolder, source: SpaceFolder) -> None:
             take(self, source)
             die()
 
-        setattr(SpaceFolder, "take_segments", take_and_die)  # noqa: B010 - the same
+        setattr(SpaceFolder, "copy_segments", take_and_die)  # noqa: B010 - the same
     else:
         setattr(Curve, "add", add_until)  # noqa: B010 - the same
     run()

@@ -148,6 +148,18 @@ def test_a_pair_is_the_window_and_the_entity_without_its_first_token(tmp_path: P
         assert np.array_equal(pair[: len(window)], window)
 
 
+def test_what_is_read_of_an_entity_changes_with_it(tmp_path: Path) -> None:
+    reader = PairInputs(Inputs(resolve_model(job_of(tmp_path).recipe.model.base), INPUTS, rows=64))
+    mention = MentionInText("the mercury of the bird", 4, 11)
+
+    def written(one: Candidate) -> bytes:
+        return reader.pairs([Ranking(mention, (one,))])[0][0].tobytes()
+
+    before, now = candidate("m", "mercury"), candidate("m", "river")
+    assert written(before) != written(now)
+    assert written(before) == written(before)
+
+
 def data_of(count: int, seed: int) -> list[JudgedRanking]:
     """After "river" the mercury is the bird, else the metal."""
     chance = random.Random(seed)

@@ -92,7 +92,7 @@ def keys_of(overlap: Overlap) -> Keys:
 
 
 #: The normal quantile that leaves 2.5% on either side.
-Z_95 = 1.959963984540054
+_Z_95 = 1.959963984540054
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,12 +154,12 @@ def share_of(part: int, whole: int) -> Share | None:
     return Share(part / whole, *wilson_interval(part, whole)) if whole else None
 
 
-def wilson_interval(part: int, whole: int, z: float = Z_95) -> tuple[float, float]:
-    """The score interval of Wilson (1927) for a share of ``part`` in ``whole`` trials."""
-    share, square = part / whole, z * z
+def wilson_interval(part: int, whole: int) -> tuple[float, float]:
+    """The 95% score interval of Wilson (1927) for a share of ``part`` in ``whole`` trials."""
+    share, square = part / whole, _Z_95**2
     centre = (share + square / (2 * whole)) / (1 + square / whole)
     reach = math.sqrt(share * (1 - share) / whole + square / (4 * whole**2))
-    reach *= z / (1 + square / whole)
+    reach *= _Z_95 / (1 + square / whole)
     # At the ends the formula gives exactly 0 and 1, but for the last digit.
     low = max(0.0, centre - reach) if part else 0.0
     return low, min(1.0, centre + reach) if part < whole else 1.0
