@@ -318,7 +318,7 @@ def main() -> int:
 
 
 def _fuzz_all(chosen: list[Reader], folders: list[str], given: argparse.Namespace) -> int:
-    sys.path[:0] = [str(TESTS / "kbs"), str(TESTS / "support")]
+    sys.path[:0] = [str(TESTS), str(TESTS / "kbs"), str(TESTS / "support")]
     found = 0
     print(f"{'reader':16}{'executions':>12}{'seconds':>9}{'CPU':>7}{'corpus':>8}{'findings':>10}")
     for reader in chosen:
