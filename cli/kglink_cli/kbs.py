@@ -352,7 +352,7 @@ def export(
     Each line is one JSON object. A gold names its KB, so export the KBs that documents link to
     as well, and add them under the same names before these documents.
     """
-    if output is not None and output.suffix.lower() in _TABLES:
+    if output is not None and not set(map(str.lower, output.suffixes)).isdisjoint(_TABLES):
         raise UsageError(f"{output} would be no table: exports are JSON lines or NIF",
                          hint="Name it .jsonl, or with --format nif .ttl.")  # fmt: skip
     with open_workspace(context) as workspace:

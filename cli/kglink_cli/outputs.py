@@ -12,7 +12,7 @@ import os
 import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
@@ -206,8 +206,9 @@ def opened_draft(output: Path, made_by: object) -> Iterator[tuple[Path, BinaryIO
         with naming_full_disk(output), raw:
             yield draft, raw
     except BaseException:
-        if not draft.stat().st_size:
-            draft.unlink()
+        with suppress(FileNotFoundError):  # another run to this output has removed it
+            if not draft.stat().st_size:
+                draft.unlink()
         raise
 
 

@@ -33,12 +33,12 @@ def opened_files(source: Source) -> Iterator[dict[str, Source]]:
     if source.is_folder:
         yield {file.name: file for file in source.files()}
         return
+    if not source.head.head.startswith(_MAGIC):
+        raise SourceError(
+            f"{source.label} is neither a zip archive nor a folder",
+            hint="Name the archive as it was downloaded, or the folder that it unpacks to.",
+        )
     with source.open_seekable() as raw:
-        if raw.read(len(_MAGIC)) != _MAGIC:
-            raise SourceError(
-                f"{source.label} is neither a zip archive nor a folder",
-                hint="Name the archive as it was downloaded, or the folder that it unpacks to.",
-            )
         with _naming_damage(source.label):
             archive = zipfile.ZipFile(raw)
         with archive:

@@ -7,7 +7,8 @@ holds texts with mentions, as JSON with the same fields.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 from typing import Any
 
@@ -19,6 +20,8 @@ from kglink_kbs.jsonl import ENOUGH, JsonlAdapter, JsonSettings, document_share
 from kglink_kbs.spellings import ENTITY, find_fields
 from kglink_kbs.tabular import GUESSED, entities
 
+#: The time of a day, in a column of times where it says nothing.
+_MIDNIGHT = re.compile(r" 00:00:00(?:\.0+)?Z?$")
 #: Rows that are in memory at a time.
 _BATCH = 1_024
 
@@ -39,37 +42,51 @@ class ParquetAdapter:
 
     def read(self, source: Source, problems: Problems) -> Iterator[Record]:
         """The records of the rows in their order."""
-        file = opened_parquet(source)
+        file, settings = opened_parquet(source), self._settings
+        header = file.schema_arrow.names
         rows = enumerate(_rows(file, source), 1)
         first = list(islice(rows, ENOUGH))
-        sample, settings = [row for _, row in first], self._settings
+        sample = [dict(zip(header, row, strict=True)) for _, row in first]
         nested = [field.name for field in file.schema_arrow if field.type.num_fields]
         asked = (name.partition(".")[0] for name in settings.chosen().values())
         has_lists = find_fields(nested, ENTITY) or not set(nested).isdisjoint(asked)
         if has_lists or (sample and document_share(sample) > 0.5):
             if settings.separator == GUESSED:
                 settings = settings.model_copy(update={"separator": ""})
-            return JsonlAdapter(settings).records(source, sample, chain(first, rows), problems)
+            every = chain(first, rows)
+            objects = ((number, dict(zip(header, row, strict=True))) for number, row in every)
+            return JsonlAdapter(settings).records(source, sample, objects, problems)
         places = ((source.where(number), _texts(row)) for number, row in chain(first, rows))
-        header = file.schema_arrow.names
-        return entities(source, header, list(map(_texts, sample)), places, settings, problems)
+        cells = [_texts(row) for _, row in first]
+        return entities(source, source.label, header, cells, places, settings, problems)
 
 
-def _rows(file: Any, source: Source) -> Iterator[dict[str, Any]]:
+def _rows(file: Any, source: Source) -> Iterator[Sequence[object]]:
+    """The cells of each row; columns may have one name."""
     with naming_damage(source, "Parquet"):
         for batch in file.iter_batches(batch_size=_BATCH):
-            for row in batch.to_pylist():
-                yield {name: _plain(cell) for name, cell in row.items()}
+            yield from zip(*map(_cells, batch.columns), strict=True)
 
 
-def _texts(row: dict[str, Any]) -> list[str]:
-    return ["" if cell is None else str(cell) for cell in row.values()]
+def _cells(column: Any) -> list[object]:
+    """The cells of a column as JSON would have them; days and times as text."""
+    import pyarrow.types as kinds
+
+    kind = column.type
+    if kinds.is_timestamp(kind) or kinds.is_date(kind) or kinds.is_time(kind):
+        # Python's own have fewer digits, and fewer years.
+        return [text and _MIDNIGHT.sub("", text) for text in column.cast("string").to_pylist()]
+    return list(map(_plain, column.to_pylist()))
+
+
+def _texts(row: Sequence[object]) -> list[str]:
+    return ["" if cell is None else str(cell) for cell in row]
 
 
 def _plain(cell: object) -> object:
     """A cell as JSON would have it: what JSON does not know becomes text."""
     match cell:
-        case list():
+        case list() | tuple():
             return list(map(_plain, cell))
         case dict():
             return {name: _plain(one) for name, one in cell.items()}

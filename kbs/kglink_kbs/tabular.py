@@ -36,8 +36,9 @@ from kglink_kbs.values import BadValue, checked, good_ones, listed
 
 #: The setting of a separator that is found by what the cells hold.
 GUESSED = "auto"
-#: Rows among which the header is looked for.
+#: Rows among which the header is looked for, and what it has to name.
 LOOKED_AT = 12
+_NEEDED = frozenset({"key", "title"})
 #: A row over more lines than these is told of: a quote may have taken in the rows behind it.
 _MANY_LINES = 100
 _PLAIN_QUOTES = "; where quotes are plain characters, --set quoting=none"
@@ -48,33 +49,49 @@ def guess_table(head: str, delimiter: str = "", quoting: Quoting = "auto") -> Gu
     return guess_dialect(head, lambda header: len(find_fields(header, ENTITY)), delimiter, quoting)
 
 
-def is_header(names: Sequence[str], chosen: Mapping[str, str]) -> bool:
+def is_header(row: Sequence[str], chosen: Mapping[str, str]) -> bool:
     """Whether a row names the columns of the id and the title, and those that were ``chosen``."""
-    wanted = set(chosen.values()) - {NOT_READ}
-    found = find_fields(names, ENTITY, chosen)
-    return found.keys() >= {"key", "title"} and wanted <= set(names)
+    names = [cell.strip() for cell in row]
+    return _names_chosen(names, chosen) and find_fields(names, ENTITY, chosen).keys() >= _NEEDED
 
 
-def header_among(rows: Sequence[Sequence[str]], chosen: Mapping[str, str]) -> int:
-    """Which of the first rows is the header: the first, if it names a column that is known."""
-    named = [[cell.strip() for cell in row] for row in rows]
-    if find_fields(named[0], ENTITY):
-        return 0
-    return next((at for at, names in enumerate(named) if is_header(names, chosen)), 0)
+def header_among(rows: Iterable[Sequence[str]], chosen: Mapping[str, str]) -> int:
+    """Which of some rows is the header: the first, unless it is a heading above one."""
+    for at, row in enumerate(rows):
+        if is_header(row, chosen) or (at == 0 and _may_be_header(row, chosen)):
+            return at
+    return 0
+
+
+def _names_chosen(names: Sequence[str], chosen: Mapping[str, str]) -> bool:
+    return set(chosen.values()) - {NOT_READ} <= set(names)
+
+
+def _may_be_header(row: Sequence[str], chosen: Mapping[str, str]) -> bool:
+    """Whether a row of several cells names the title, if only by its ending."""
+    names = [name for cell in row if (name := cell.strip())]
+    endings = folded_names(ENTITY["title"])
+    is_titled = "title" in find_fields(names, ENTITY) or any(
+        ends_like(one, endings) for one in names
+    )
+    return len(names) > 1 and is_titled and _names_chosen(names, chosen)
 
 
 def find_table(
     head: str, chosen: Mapping[str, str], delimiter: str = "", quoting: Quoting = "auto"
 ) -> tuple[int, Guess]:
     """How many lines stand above the header, such as a heading, and the dialect below them."""
-    first = guess_table(head, delimiter, quoting)
-    if not (first.known_columns or is_header(first.header, chosen)):
-        lines = whole_lines(head)
-        for above in range(1, min(LOOKED_AT, len(lines))):
-            guess = guess_table("".join(lines[above:]), delimiter, quoting)
-            if is_header(guess.header, chosen):
-                return above, guess
-    return 0, first
+    lines = whole_lines(head)
+    guesses: list[Guess] = []
+
+    def headers() -> Iterator[Sequence[str]]:
+        for above in range(max(1, min(LOOKED_AT, len(lines)))):
+            below = "".join(lines[above:]) if above else head
+            guesses.append(guess_table(below, delimiter, quoting))
+            yield guesses[-1].header
+
+    above = header_among(headers(), chosen)
+    return above, guesses[above]
 
 
 _DELIMITER_NAMES = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "pipe": "|"}
@@ -128,23 +145,32 @@ class TabularAdapter:
         above, guess = find_table(head, settings.chosen(), delimiter, settings.quoting)
         rows = _rows(source, guess.dialect, problems, skipped=above + (head != text))
         number, header = next(rows, (0, []))
+        place = source.where(number)
         if above:
-            tell_header(source.where(number), problems)
+            tell_header(place, problems)
         sample = first_rows("".join(whole_lines(head)[above:]), guess.dialect, len(header))
         places = ((source.where(number), row) for number, row in rows)
-        return entities(source, header, sample, places, settings, problems)
+        return entities(source, place, header, sample, places, settings, problems)
 
 
 def entities(
     source: Source,
+    place: str,
     header: list[str],
     sample: Sequence[list[str]],
     rows: Iterable[tuple[str, list[str]]],
     settings: EntityFields,
     problems: Problems,
 ) -> Iterator[Record]:
-    """The entities of a table's rows, each with its place; ``sample`` are the first of them."""
-    header = _checked_header(source, header, settings, problems)
+    """The entities of a table's rows, each with its place; ``sample`` are the first of them.
+
+    ``place``: where the header stands.
+    """
+    try:
+        header = [checked(name, "the header").strip() for name in header]
+    except BadValue as bad:
+        raise SourceError(f"{place}: {bad.message}", hint=bad.hint) from bad
+    header = _without_twins(source, header, settings, problems)
     columns = find_columns(source.label, header, sample, settings, problems)
     first = (columns.values(row).get("description") for row in sample)
     descriptions = Descriptions(first, problems)
@@ -170,25 +196,22 @@ def tell_header(where: str, problems: Problems) -> None:
     problems.tell("header", f"{where}: what stands above it is not read")
 
 
-def _checked_header(
-    source: Source, header: list[str], settings: EntityFields, problems: Problems
+def _without_twins(
+    source: Source, names: list[str], settings: EntityFields, problems: Problems
 ) -> list[str]:
-    """The names of the columns; those without one are passed over, and those that have the same."""
-    try:
-        names = [checked(name, "the header").strip() for name in header]
-    except BadValue as bad:
-        raise SourceError(f"{source.where(1)}: {bad.message}", hint=bad.hint) from bad
-    twice = [name for name, count in Counter(filter(None, names)).items() if count > 1]
-    asked = {*settings.chosen().values(), *listed(settings.codes)}
-    for name in twice:
-        if name in asked or find_fields([name], ENTITY):
-            raise SourceError(
-                f"{source.label} has two columns named {name!r}",
-                hint="Rename one of them in the header.",
-            )
-    if twice:
-        problems.tell("twice", f"columns of one name are not read: {_listed(twice)}")
-    return ["" if name in twice else name for name in names]
+    """The names of the columns, less those of several columns, which nothing may be read from."""
+    twins = {name: count for name, count in Counter(filter(None, names)).items() if count > 1}
+    chosen = settings.chosen()
+    asked = {*chosen.values(), *listed(settings.codes)}
+    asked |= {path[0] for path in find_fields(names, ENTITY, chosen).values()}
+    for name in asked & twins.keys():
+        raise SourceError(
+            f"{source.label} has {twins[name]} columns named {name!r}",
+            hint="Rename them, so that one of them is meant.",
+        )
+    if twins:
+        problems.tell("twice", f"columns of one name are not read: {_listed(twins)}")
+    return ["" if name in twins else name for name in names]
 
 
 def _rows(
@@ -267,7 +290,7 @@ def sniff_csv(head: SourceHead, *, tabs: bool = False) -> float:
         return 0.0 if tabs else 0.3  # the adapter says what to do with old line ends
     if "\0" in text or text.lstrip()[:1] in ("", "{", "[", "<"):
         return 0.0
-    _, guess = find_table(text, {}, delimiter)
+    guess = find_table(text, {}, delimiter)[1] if named else guess_table(text, delimiter)
     if guess.columns < 2 or (guess.dialect.delimiter == "\t") is not tabs:
         return 0.0
     if find_fields(guess.header, ENTITY).keys() >= {"key", "title"}:
@@ -500,7 +523,7 @@ def _sign_name(sign: str) -> str:
     return _SIGN_NAMES.get(sign, f"'{sign}'")
 
 
-def _listed(names: Sequence[str] | map[str]) -> str:
+def _listed(names: Iterable[str]) -> str:
     every = list(names)
     more = f" and {len(every) - _MOST_NAMED:,} more" if len(every) > _MOST_NAMED else ""
     return ", ".join(every[:_MOST_NAMED]) + more

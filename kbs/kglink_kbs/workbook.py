@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from itertools import chain, islice
 
 from kglink.errors import SourceError, UnknownNameError
 from kglink.records import Record
 from kglink.sources import Problems, Source, SourceHead
-from kglink.sources.tables import Workbook
+from kglink.sources.tables import Workbook, cell_text
 from kglink_kbs.archives import archive_names
 from kglink_kbs.tabular import LOOKED_AT, TableSettings, entities, header_among, tell_header
 
+#: What no other archive has; .xlsb files have the same as .bin.
+_PART = re.compile(r"xl/(?:workbook|worksheets/[^/]+)\.xml")
 #: Rows by which columns are guessed.
 _SAMPLE = 1_000
 
@@ -37,25 +40,27 @@ class WorkbookAdapter:
             raise UnknownNameError(f"sheet of {source.label}", sheet, list(book.parts))
         if others := [name for name in book.parts if name != sheet]:
             problems.tell("sheet", f"{sheet}; not read: {', '.join(others)} (--set sheet=NAME)")
-        rows = ((number, row) for number, row in enumerate(book.texts(sheet), 1) if any(row))
-        top = list(islice(rows, LOOKED_AT))
+        rows = enumerate(book.rows(sheet), 1)
+        filled = ((number, row) for number, row in rows if any(map(cell_text, row)))
+        top = [(number, list(map(cell_text, row))) for number, row in islice(filled, LOOKED_AT)]
         if not top:
             raise SourceError(f"the sheet {sheet!r} of {source.label} is empty")
         at = header_among([row for _, row in top], self._settings.chosen())
         number, header = top[at]
+        place, width = source.where(number), len(header)
         if at:
-            tell_header(source.where(number), problems)
-        width = len(header)
-        below = chain(top[at + 1 :], rows)
-        whole = ((number, (row + [""] * width)[:width]) for number, row in below)
+            tell_header(place, problems)
+        read = ((number, list(map(cell_text, row[:width]))) for number, row in rows)
+        below = chain(top[at + 1 :], read)
+        whole = ((number, (row + [""] * width)[:width]) for number, row in below if any(row))
         first = list(islice(whole, _SAMPLE))
         places = ((source.where(number), row) for number, row in chain(first, whole))
         sample = [row for _, row in first]
-        return entities(source, header, sample, places, self._settings, problems)
+        return entities(source, place, header, sample, places, self._settings, problems)
 
 
 def sniff(head: SourceHead) -> float:
     """Sure of an archive with the parts of a workbook."""
-    is_workbook = any(name.startswith("xl/") for name in archive_names(head))
+    is_workbook = any(map(_PART.fullmatch, archive_names(head)))
     named = head.name.lower().endswith((".xlsx", ".xlsm")) and head.head.startswith(b"PK")
     return 0.95 if is_workbook else 0.6 * named

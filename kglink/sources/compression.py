@@ -109,8 +109,8 @@ ZIP_MAGIC = b"PK\x03\x04"
 PARQUET_MAGIC = b"PAR1"
 #: How Office files of before 2007 begin, and those with a password.
 _OLD_OFFICE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
-_WORKBOOKS = (".xlsx", ".xlsm", ".ods")
-_SAVE_AS_CSV = "Save its sheet as CSV in UTF-8, or for `kglink add-kb` as .xlsx."
+_WORKBOOKS = (".xlsx", ".xlsm", ".xlsb", ".ods")
+_SAVE_AS_CSV = "Save its sheet as CSV in UTF-8; `kglink add-kb` reads .xlsx by --adapter xlsx."
 #: Kinds of archives that are not read: name, signature, and the command that unpacks one.
 _FOREIGN = (
     ("zip", ZIP_MAGIC, "unzip -p"),

@@ -302,10 +302,12 @@ class Source:
         """The content, seekable: an archive as it is, packed files from a temporary copy."""
         if self.is_zip or self.compression is None:
             return self.open_raw()
-        copy = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115 - the caller closes it
-        with self.open_bytes() as stream:
-            shutil.copyfileobj(stream, copy)
-        copy.seek(0)
+        with ExitStack() as undo:
+            copy = undo.enter_context(tempfile.SpooledTemporaryFile(_IN_MEMORY))
+            with self.open_bytes() as stream:
+                shutil.copyfileobj(stream, copy)
+            copy.seek(0)
+            undo.pop_all()
         return cast("BinaryIO", copy)
 
     def byte_lines(self, problems: Problems) -> Iterator[tuple[int, int, bytes]]:

@@ -62,7 +62,10 @@ class Workbook:
             self._check()
             with self._book() as book:
                 # The library knows it, and has no public name for it.
-                parts = {sheet.title: sheet._worksheet_path for sheet in book.worksheets}
+                sheets = [one for one in book.worksheets if hasattr(one, "_worksheet_path")]
+                parts = {sheet.title: sheet._worksheet_path for sheet in sheets}
+        if not parts:
+            raise SourceError(f"{source.label} has no sheet with cells", hint=_SAVE_AGAIN)
         self.parts: Mapping[str, str] = parts
         """The part of the archive that holds each sheet, by its name."""
 
@@ -75,10 +78,9 @@ class Workbook:
         """The rows of a sheet as values: of formulas what they gave when it was saved."""
         return self._rows(sheet, values_only=True)
 
-    def texts(self, sheet: str) -> Iterator[list[str]]:
-        """The rows of a sheet as texts, as they would stand in a CSV file of it."""
-        for row in self._rows(sheet, values_only=False):
-            yield list(map(_text, row))
+    def rows(self, sheet: str) -> Iterator[Sequence[Any]]:
+        """The rows of a sheet as the library's cells, for `cell_text`."""
+        return self._rows(sheet, values_only=False)
 
     @contextmanager
     def archive(self) -> Iterator[zipfile.ZipFile]:
@@ -129,11 +131,13 @@ class Workbook:
                 )
 
 
-def _text(cell: Any) -> str:
-    """A cell of a sheet as people see it; one that holds an error is empty."""
+def cell_text(cell: Any) -> str:
+    """A cell of a workbook as text; one that holds an error is empty."""
     value = cell.value
     if value is None or cell.data_type == "e":
         return ""
+    if isinstance(value, bool):
+        return str(value).upper()
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, int) and _WITH_ZEROS.fullmatch(cell.number_format):

@@ -378,6 +378,7 @@ def test_parts_can_be_left_out(kglink: Kglink, tmp_path: Path) -> None:
         (("docs", "--split", "val"), "unknown split 'val'"),
         (("docs", "--only", "golds"), "unknown part 'golds'"),
         (("docs", "-o", "docs.csv"), "docs.csv would be no table"),
+        (("docs", "-o", "docs.CSV.gz"), "docs.CSV.gz would be no table"),
         (("docs", "-o", "no/such/folder/x.jsonl"), "cannot write no/such/folder/x.jsonl"),
     ],
 )

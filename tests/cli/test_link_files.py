@@ -17,6 +17,7 @@ from kglink.errors import SourceError
 from kglink.files.atomic import file_lock
 from kglink.records import EntityId, LinkedDocument
 from kglink.workspace import Workspace
+from kglink_cli.outputs import opened_draft
 from kglink_kbs.texts import html
 from kglink_plugins.exporters.html import HtmlExporter
 from kglink_plugins.exporters.json_records import JsonlExporter
@@ -80,6 +81,16 @@ def test_a_run_goes_on_after_as_many_documents_as_are_written(
     assert texts_of(output) == [record["text"] for record in TEXTS]
     assert output.read_bytes().startswith(kept)
     assert hidden_files(tmp_path) == []
+
+
+def test_a_draft_that_another_run_removed_hides_no_error(tmp_path: Path) -> None:
+    def fail() -> None:
+        with opened_draft(tmp_path / "out.jsonl", "made by") as (draft, _):
+            draft.unlink()
+            raise ValueError("the reason")
+
+    with pytest.raises(ValueError, match="the reason"):
+        fail()
 
 
 def test_texts_that_are_written_help_the_others_of_a_run_that_goes_on(

@@ -195,6 +195,10 @@ def test_a_kb_comes_as_a_file(server: Server) -> None:
     )
     assert "&set=key=COLUMN &set=title=COLUMN" in told["answer"]["fix"]
     assert server.ask("PUT", "/kbs/odd?file=o.csv&set=key", b"nr\n").status == 400
+    told = server.job(
+        server.ask("PUT", "/kbs/odd3?file=o.csv", b"name,Its a\nx y,z\nx y,z\n").json["id"]
+    )
+    assert "&set=key=name if" in told["answer"]["fix"]
     assert server.ask("PUT", "/kbs/bad?file=x.csv", b"").status == 400
     assert server.ask("PUT", "/kbs/Bad%20Name?file=x.csv", table).status == 400
     learnt = server.ask("POST", "/jobs", {"kind": "learn", "kb": "docs"})

@@ -10,7 +10,7 @@ from types import MappingProxyType
 import pytest
 from pydantic import ValidationError
 
-from kb_checks import head_of
+from kb_checks import claimants, head_of
 from kglink.errors import RecordError, SourceError, UnknownNameError
 from kglink.plugins import load_registry
 from kglink.records import Alias, Entity
@@ -62,6 +62,42 @@ def test_a_header_below_a_heading_is_found_and_told(above: str) -> None:
     assert [(one.key, one.title) for one in found] == [("A1", "Esche"), ("B2", "Ulme")]
     line = above.count("\n") + 1
     assert problems.notes["header"] == f"table.csv, line {line}: what stands above it is not read"
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        ["Field code,Field label", "PPL,place", "id,name", "ZZ,zed"],
+        ["Attribut,Attributname", "a,b", "code,label", "c,d"],
+        ["sku,name", "a,b", "id,title"],
+    ],
+)
+def test_a_row_that_looks_like_a_header_stays_a_row(rows: list[str]) -> None:
+    assert len(read("\n".join([*rows, ""]))) == len(rows) - 1
+
+
+@pytest.mark.parametrize("above", ["Type,Catalogue\nDate,2024\n\n", "Name\n", "Trees, all\n"])
+def test_lines_about_a_table_hide_no_header(above: str) -> None:
+    assert read(f"{above}id, name \na,Ash\nb,Elm\n") == [Entity("a", "Ash"), Entity("b", "Elm")]
+    found = read(f"{above}nr, what \na,Ash\nb,Elm\n", key="nr", title="what")
+    assert found == [Entity("a", "Ash"), Entity("b", "Elm")]
+
+
+def test_a_bad_header_is_named_where_it_stands() -> None:
+    with pytest.raises(SourceError, match="line 2: the header"):
+        read("Catalogue\nid,na\x07me,name\na,b,c\n")
+
+
+@pytest.mark.parametrize("header", ["SKU,Name,Code,Code", "id,name,text,description,text"])
+def test_columns_of_one_name_may_be_known_words(header: str) -> None:
+    width = header.count(",") + 1
+    (found,) = read(f"{header}\n{','.join('abcde'[:width])}\n")
+    assert (found.key, found.title) == ("a", "b")
+
+
+def test_prose_with_a_table_in_it_is_no_table() -> None:
+    text = "Hi all,\nplease add these, thanks:\n\nid,name\na,Ash\nb,Elm\n"
+    assert claimants(head_of(text, "mail.txt")) == []
 
 
 def test_a_header_of_chosen_columns_is_found() -> None:
@@ -441,7 +477,7 @@ def test_a_wide_table_is_read_in_linear_time() -> None:
 @pytest.mark.parametrize(
     ("table", "message", "hint"),
     [
-        ("id,Id,title,id\n1,2,3,4\n", "has two columns named 'id'", "Rename one"),
+        ("id,Id,title,id\n1,2,3,4\n", "has 2 columns named 'id'", "Rename them"),
         ("code,x\n1,2\n", "has no column for the title", "'code', 'x'. Say which one it is: --set"),
         ("name,x\n1,2.5\n", "has no column for the key", "--set key=COLUMN"),
         ("id,title\n", "holds no record", "header only"),

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import datetime
+import gzip
 import io
 import json
+import sys
 import zipfile
 from decimal import Decimal
 from pathlib import Path
@@ -24,6 +26,7 @@ from kglink.records import Document, Entity, Record
 from kglink.sources import Problems, Source, SourceLimits
 from kglink.testing import KBAdapterContract
 from kglink_kbs import parquet, workbook
+from kglink_kbs.archives import opened_files
 from kglink_kbs.jsonl import JsonlAdapter, JsonSettings
 from kglink_kbs.tabular import CsvSettings, TabularAdapter
 
@@ -69,7 +72,7 @@ def test_a_sheet_gives_what_it_gives_as_csv() -> None:
     shown = [
         ["1001", "AquaJet 200", "For\ndecks.", "AJ200|Aqua Jet", "99.5", "2020-01-02"],
         ["1002", "Kestrel", "", "", "10", "2021-03-04 05:06:00"],
-        ["X-3", "Steinfix", "Löst Steine.", "stone cleaner", "True", ""],
+        ["X-3", "Steinfix", "Löst Steine.", "stone cleaner", "TRUE", ""],
     ]
     out = io.StringIO()
     csv.writer(out).writerows([HEADER, *shown])
@@ -134,7 +137,7 @@ def test_columns_of_one_name_matter_where_they_are_read() -> None:
     rows: list[list[Any]] = [["id", "name", "Price", "Price"], ["a", "Ash", 1, 2]]
     assert read_book(book_of(*rows), problems) == [Entity("a", "Ash")]
     assert problems.notes["twice"] == "columns of one name are not read: Price"
-    with pytest.raises(SourceError, match="two columns named 'Price'"):
+    with pytest.raises(SourceError, match="2 columns named 'Price'"):
         read_book(book_of(*rows), description="Price")
 
 
@@ -244,6 +247,25 @@ def test_cells_that_json_does_not_know_are_texts() -> None:
     assert [alias.surface for alias in found.aliases] == ["Esche"]
 
 
+def test_times_of_any_year_need_no_other_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    times = pa.array([1, 2**62], pa.timestamp("ns"))
+    days = pa.array([10**7, 0], pa.date32())  # 29348-12-22
+    table = pa.table({"id": ["a", "b"], "name": ["Ash", "Elm"], "t": times, "type": days})
+    out = io.BytesIO()
+    pq.write_table(table, out)
+    assert read_parquet(out.getvalue()) == [
+        Entity("a", "Ash", type="29349-01-26"), Entity("b", "Elm", type="1970-01-01")
+    ]  # fmt: skip
+
+
+def test_parquet_may_have_two_columns_of_one_name() -> None:
+    columns = [pa.array(["a"]), pa.array(["Ash"]), pa.array(["x"]), pa.array(["y"])]
+    out = io.BytesIO()
+    pq.write_table(pa.Table.from_arrays(columns, ["id", "name", "note", "note"]), out)
+    assert read_parquet(out.getvalue()) == [Entity("a", "Ash")]
+
+
 def test_annotated_texts_are_documents() -> None:
     mention = {"start": 4, "end": 9, "kb": "birds", "key": "h"}
     (found,) = read_parquet(
@@ -294,6 +316,30 @@ def test_a_word_file_is_no_workbook() -> None:
     with zipfile.ZipFile(out, "w") as archive:
         archive.writestr("word/document.xml", "<w/>")
     assert workbook.sniff(head_of(out.getvalue(), "t.docx")) == 0
+    with zipfile.ZipFile(out, "w") as archive:
+        archive.writestr("xl/workbook.bin", b"")
+    assert workbook.sniff(head_of(out.getvalue(), "t.xlsb")) == 0
+    with pytest.raises(SourceError, match=r"t\.xlsb is a workbook"):
+        list(Source.from_bytes(out.getvalue(), name="t.xlsb").lines(Problems()))
+
+
+def test_a_workbook_of_a_chart_alone_has_no_table() -> None:
+    book = openpyxl.Workbook()
+    book.create_chartsheet("Chart").add_chart(openpyxl.chart.BarChart())
+    del book["Sheet"]
+    with pytest.raises(SourceError, match=r"t\.xlsx"):
+        read_book(saved(book))
+
+
+def test_what_is_packed_and_no_archive_is_not_unpacked() -> None:
+    packed = gzip.compress(bytes(2**20))
+    with (
+        Source.from_bytes(packed, name="a.docx.gz") as source,
+        pytest.raises(SourceError, match="neither a zip archive nor a folder"),
+        opened_files(source),
+    ):
+        pass
+    assert source.bytes_read < 2**20
 
 
 def test_a_user_adds_a_workbook(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import math
+import re
 import sqlite3
 import time
 from collections.abc import Callable
@@ -99,9 +100,16 @@ def error_shape(error: KglinkError) -> dict[str, Any]:
         hint = "Name its adapter: &adapter=NAME."
     elif "--on-error" in hint:
         hint = "Mend it in the file, and send it again."
-    hint = hint.replace("--set ", "&set=")
-    hint = hint.replace("run the same command with --allow-shrink", "add &allow_shrink=true")
     return {"error": error.message, "fix": hint}
+
+
+_SETTING = re.compile(r"--set (\w+=)(?:'([^']*)'|(\S+))")
+
+
+def as_parameters(hint: str) -> str:
+    """What `kglink add-kb` advises, as parameters of the route that does the same."""
+    hint = _SETTING.sub(lambda found: f"&set={found[1]}{found[2] or found[3]}", hint)
+    return hint.replace("run the same command with --allow-shrink", "add &allow_shrink=true")
 
 
 def crash_shape(error: Exception) -> tuple[int, dict[str, Any]]:

@@ -24,7 +24,7 @@ from kglink.files.atomic import LockedError, file_lock, write_atomically
 from kglink.workspace.folder import SCRATCH_FOLDER
 from kglink.workspace.kbs import AddedKB
 from kglink_cli.report_page.page import page_of
-from kglink_doors.serve.errors import BusyError, error_shape, patiently
+from kglink_doors.serve.errors import BusyError, as_parameters, error_shape, patiently
 
 State = Literal["waiting", "running", "done", "failed", "cancelled"]
 KINDS = ("add-kb", "learn", "overlaps", "build", "report")
@@ -222,7 +222,10 @@ class Jobs:
                     return  # its folder stays: it is done after the next start
                 self._end(job, "cancelled", None)
             except KglinkError as error:
-                self._end(job, "failed", error_shape(error))
+                shape = error_shape(error)
+                if job.kind == "add-kb":
+                    shape = {**shape, "fix": as_parameters(shape["fix"])}
+                self._end(job, "failed", shape)
             except Exception as error:  # noqa: BLE001 - the next job must run
                 fix = "This is a bug, or the machine: see the server's log."
                 self._end(job, "failed", {"error": f"{type(error).__name__}: {error}", "fix": fix})
