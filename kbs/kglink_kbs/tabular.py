@@ -52,7 +52,7 @@ def guess_table(head: str, delimiter: str = "", quoting: Quoting = "auto") -> Gu
 def is_header(row: Sequence[str], chosen: Mapping[str, str]) -> bool:
     """Whether a row names the columns of the id and the title, and those that were ``chosen``."""
     names = [cell.strip() for cell in row]
-    return _names_chosen(names, chosen) and find_fields(names, ENTITY, chosen).keys() >= _NEEDED
+    return _has_chosen(names, chosen) and find_fields(names, ENTITY, chosen).keys() >= _NEEDED
 
 
 def header_among(rows: Iterable[Sequence[str]], chosen: Mapping[str, str]) -> int:
@@ -63,7 +63,8 @@ def header_among(rows: Iterable[Sequence[str]], chosen: Mapping[str, str]) -> in
     return 0
 
 
-def _names_chosen(names: Sequence[str], chosen: Mapping[str, str]) -> bool:
+def _has_chosen(names: Sequence[str], chosen: Mapping[str, str]) -> bool:
+    """Whether all columns that were chosen are among ``names``."""
     return set(chosen.values()) - {NOT_READ} <= set(names)
 
 
@@ -74,7 +75,7 @@ def _may_be_header(row: Sequence[str], chosen: Mapping[str, str]) -> bool:
     is_titled = "title" in find_fields(names, ENTITY) or any(
         ends_like(one, endings) for one in names
     )
-    return len(names) > 1 and is_titled and _names_chosen(names, chosen)
+    return len(names) > 1 and is_titled and _has_chosen(names, chosen)
 
 
 def find_table(

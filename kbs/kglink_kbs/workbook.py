@@ -47,7 +47,8 @@ class WorkbookAdapter:
             raise SourceError(f"the sheet {sheet!r} of {source.label} is empty")
         at = header_among([row for _, row in top], self._settings.chosen())
         number, header = top[at]
-        place, width = source.where(number), len(header)
+        width = max(column for column, name in enumerate(header, 1) if name)
+        header, place = header[:width], source.where(number)
         if at:
             tell_header(place, problems)
         read = ((number, list(map(cell_text, row[:width]))) for number, row in rows)
