@@ -19,6 +19,7 @@ from kglink.records import Progress
 from kglink.text.printable import printable, printable_line
 from kglink.workspace import find_workspace, init_workspace
 from kglink.workspace.kept_options import read_random_split
+from kglink.workspace.outputs import PACKED
 from kglink_cli import shared
 from kglink_cli.console import (
     Reached,
@@ -352,9 +353,12 @@ def export(
     Each line is one JSON object. A gold names its KB, so export the KBs that documents link to
     as well, and add them under the same names before these documents.
     """
-    if output is not None and not set(map(str.lower, output.suffixes)).isdisjoint(_TABLES):
-        raise UsageError(f"{output} would be no table: exports are JSON lines or NIF",
-                         hint="Name it .jsonl, or with --format nif .ttl.")  # fmt: skip
+    unpacked = output.with_suffix("") if output and output.suffix.lower() in PACKED else output
+    if unpacked is not None and unpacked.suffix.lower() in _TABLES:
+        raise UsageError(
+            f"{output} would be no table: exports are JSON lines or NIF",
+            hint="Name it .jsonl, or with --format nif .ttl.",
+        )
     with open_workspace(context) as workspace:
         info = workspace.kb(kb)
         if info.updating:

@@ -11,8 +11,7 @@ from xml.sax.saxutils import escape
 
 from openpyxl.utils import column_index_from_string, get_column_letter
 
-from kglink.errors import SourceError
-from kglink.sources.tables import MOST_ROWS
+from kglink.sources.tables import MOST_ROWS, too_many_rows
 
 _PIECE = 1 << 16
 _DIMENSION = re.compile(rb"<(?:\w{1,20}:)?dimension\b[^<>/]*+/>")
@@ -54,9 +53,7 @@ class _Reader:
             if self.row <= before:
                 raise ValueError(f"row {self.row} comes behind row {before}")
             if self.row > MOST_ROWS:
-                raise SourceError(
-                    f"{self._label} has rows that no sheet has", hint="Save it as CSV."
-                )
+                raise too_many_rows(self._label)
             self.start, self.is_childless, self.column = self.place, True, 0
             self.rows = max(self.rows, self.row)
             return

@@ -261,7 +261,7 @@ class XlsxTable:
 
     def columns(self) -> Sequence[str]:
         """The cells of the first row."""
-        first = next(self._book.values(self._book.first), ())
+        first = next(self._book.rows(self._book.first, values_only=True), ())
         return [str("" if cell is None else cell).strip() for cell in first]
 
     def write(self, out: BinaryIO, wanted: Sequence[int], added: Sequence[str], by: Answer) -> None:
@@ -277,7 +277,7 @@ class XlsxTable:
                 "no room behind it",
                 hint="Delete what is right of the table, formats too.",
             )
-        rows = self._book.values(self._book.first)
+        rows = self._book.rows(self._book.first, values_only=True)
         next(rows)
 
         def asked() -> Iterator[Sequence[Cell]]:
@@ -350,8 +350,7 @@ class ParquetTable:
                     cells = (batch.column(at).to_pylist() for at in wanted)
                     yield from zip(*cells, strict=True)
 
-        parquet = import_module("pyarrow.parquet")
-        with parquet.ParquetWriter(out, schema, compression=self._compression()) as writer:
+        with arrow.parquet.ParquetWriter(out, schema, compression=self._compression()) as writer:
             for cells in by(asked()):
                 made.append(cells)
                 if len(made) == waiting[0].num_rows:

@@ -14,8 +14,8 @@ from typing import IO, BinaryIO, cast
 
 from kglink.errors import SourceError
 from kglink.sources import Source, SourceHead, SourceLimits
+from kglink.sources.compression import ZIP_MAGIC
 
-_MAGIC = b"PK\x03\x04"
 _READABLE = frozenset({zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED})
 _ENCRYPTED = 0x1
 #: What `zipfile` raises for archives that are damaged or made to do damage.
@@ -33,7 +33,7 @@ def opened_files(source: Source) -> Iterator[dict[str, Source]]:
     if source.is_folder:
         yield {file.name: file for file in source.files()}
         return
-    if not source.head.head.startswith(_MAGIC):
+    if not source.head.head.startswith(ZIP_MAGIC):
         raise SourceError(
             f"{source.label} is neither a zip archive nor a folder",
             hint="Name the archive as it was downloaded, or the folder that it unpacks to.",
@@ -50,7 +50,7 @@ def archive_names(head: SourceHead) -> list[str]:
     try:
         if head.path is not None and not head.head:
             return [path.name for path in head.path.iterdir()]
-        if not head.head.startswith(_MAGIC):
+        if not head.head.startswith(ZIP_MAGIC):
             return []
         if head.path is not None:
             with zipfile.ZipFile(head.path) as archive:

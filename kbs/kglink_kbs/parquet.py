@@ -18,7 +18,7 @@ from kglink.sources.compression import PARQUET_MAGIC
 from kglink.sources.tables import naming_damage, opened_parquet
 from kglink_kbs.jsonl import ENOUGH, JsonlAdapter, JsonSettings, document_share
 from kglink_kbs.spellings import ENTITY, find_fields
-from kglink_kbs.tabular import GUESSED, entities
+from kglink_kbs.tabular import GUESSED, TableSettings, entities
 
 #: The time of a day, in a column of times where it says nothing.
 _MIDNIGHT = re.compile(r" 00:00:00(?:\.0+)?Z?$")
@@ -26,12 +26,8 @@ _MIDNIGHT = re.compile(r" 00:00:00(?:\.0+)?Z?$")
 _BATCH = 1_024
 
 
-class ParquetSettings(JsonSettings):
+class ParquetSettings(TableSettings, JsonSettings):
     """Settings of ``kglink/parquet``."""
-
-    separator: str = GUESSED
-    """Splits a cell that holds several aliases, xrefs or parents; `auto`: guessed from the cells;
-    empty: no split."""
 
 
 class ParquetAdapter:

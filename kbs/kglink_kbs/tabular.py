@@ -9,7 +9,7 @@ import csv
 import re
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from itertools import islice
 from typing import NamedTuple
 
@@ -83,16 +83,13 @@ def find_table(
 ) -> tuple[int, Guess]:
     """How many lines stand above the header, such as a heading, and the dialect below them."""
     lines = whole_lines(head)
-    guesses: list[Guess] = []
 
-    def headers() -> Iterator[Sequence[str]]:
-        for above in range(max(1, min(LOOKED_AT, len(lines)))):
-            below = "".join(lines[above:]) if above else head
-            guesses.append(guess_table(below, delimiter, quoting))
-            yield guesses[-1].header
+    @cache
+    def below(above: int) -> Guess:
+        return guess_table("".join(lines[above:]), delimiter, quoting)
 
-    above = header_among(headers(), chosen)
-    return above, guesses[above]
+    above = header_among((below(at).header for at in range(min(LOOKED_AT, len(lines)))), chosen)
+    return above, below(above)
 
 
 _DELIMITER_NAMES = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "pipe": "|"}

@@ -9,7 +9,7 @@ from itertools import chain, islice
 from kglink.errors import SourceError, UnknownNameError
 from kglink.records import Record
 from kglink.sources import Problems, Source, SourceHead
-from kglink.sources.tables import Workbook, cell_text
+from kglink.sources.tables import Workbook, sheet_text
 from kglink_kbs.archives import archive_names
 from kglink_kbs.tabular import LOOKED_AT, TableSettings, entities, header_among, tell_header
 
@@ -41,8 +41,8 @@ class WorkbookAdapter:
         if others := [name for name in book.parts if name != sheet]:
             problems.tell("sheet", f"{sheet}; not read: {', '.join(others)} (--set sheet=NAME)")
         rows = enumerate(book.rows(sheet), 1)
-        filled = ((number, row) for number, row in rows if any(map(cell_text, row)))
-        top = [(number, list(map(cell_text, row))) for number, row in islice(filled, LOOKED_AT)]
+        filled = ((number, row) for number, row in rows if any(map(sheet_text, row)))
+        top = [(number, list(map(sheet_text, row))) for number, row in islice(filled, LOOKED_AT)]
         if not top:
             raise SourceError(f"the sheet {sheet!r} of {source.label} is empty")
         at = header_among([row for _, row in top], self._settings.chosen())
@@ -51,7 +51,7 @@ class WorkbookAdapter:
         header, place = header[:width], source.where(number)
         if at:
             tell_header(place, problems)
-        read = ((number, list(map(cell_text, row[:width]))) for number, row in rows)
+        read = ((number, list(map(sheet_text, row[:width]))) for number, row in rows)
         below = chain(top[at + 1 :], read)
         whole = ((number, (row + [""] * width)[:width]) for number, row in below if any(row))
         first = list(islice(whole, _SAMPLE))

@@ -26,7 +26,7 @@ _WITH_ZEROS = re.compile("00+")
 _SAVE_AGAIN = "Save it again with the program that made it, or as CSV."
 
 
-def table_library(name: str, kind: str) -> Any:
+def _library(name: str, kind: str) -> Any:
     """The module that reads files of a kind."""
     try:
         return import_module(name)
@@ -55,15 +55,14 @@ class Workbook:
 
     def __init__(self, source: Source) -> None:
         self._source = source
-        self._library = table_library("openpyxl", "XLSX")
+        self._library = _library("openpyxl", "XLSX")
         # It warns of parts that it does not know: nothing here is written by it.
         warnings.filterwarnings("ignore", category=UserWarning, module="openpyxl")
         with naming_damage(source, "XLSX"):
             self._check()
             with self._book() as book:
                 # The library knows it, and has no public name for it.
-                sheets = [one for one in book.worksheets if hasattr(one, "_worksheet_path")]
-                parts = {sheet.title: sheet._worksheet_path for sheet in sheets}
+                parts = {sheet.title: sheet._worksheet_path for sheet in book.worksheets}
         if not parts:
             raise SourceError(f"{source.label} has no sheet with cells", hint=_SAVE_AGAIN)
         self.parts: Mapping[str, str] = parts
@@ -74,30 +73,24 @@ class Workbook:
         """The name of the first sheet."""
         return next(iter(self.parts))
 
-    def values(self, sheet: str) -> Iterator[Sequence[Cell]]:
-        """The rows of a sheet as values: of formulas what they gave when it was saved."""
-        return self._rows(sheet, values_only=True)
+    def rows(self, name: str, *, values_only: bool = False) -> Iterator[Sequence[Any]]:
+        """The rows of a sheet: the library's cells, for `sheet_text`, or their values alone.
 
-    def rows(self, sheet: str) -> Iterator[Sequence[Any]]:
-        """The rows of a sheet as the library's cells, for `cell_text`."""
-        return self._rows(sheet, values_only=False)
+        The value of a formula is what it gave when the workbook was saved.
+        """
+        with naming_damage(self._source, "XLSX"), self._book() as book:
+            sheet = book[name]
+            sheet.reset_dimensions()  # which may be anything
+            for number, row in enumerate(sheet.iter_rows(values_only=values_only), 1):
+                if number > MOST_ROWS:
+                    raise too_many_rows(self._source.label)
+                yield row
 
     @contextmanager
     def archive(self) -> Iterator[zipfile.ZipFile]:
         """The archive that the workbook is."""
         with self._source.open_seekable() as raw, zipfile.ZipFile(raw) as archive:
             yield archive
-
-    def _rows(self, name: str, *, values_only: bool) -> Iterator[Sequence[Any]]:
-        with naming_damage(self._source, "XLSX"), self._book() as book:
-            sheet = book[name]
-            sheet.reset_dimensions()  # which may be anything
-            for number, row in enumerate(sheet.iter_rows(values_only=values_only), 1):
-                if number > MOST_ROWS:
-                    raise SourceError(
-                        f"{self._source.label} has rows that no sheet has", hint="Save it as CSV."
-                    )
-                yield row
 
     @contextmanager
     def _book(self) -> Iterator[Any]:
@@ -131,7 +124,7 @@ class Workbook:
                 )
 
 
-def cell_text(cell: Any) -> str:
+def sheet_text(cell: Any) -> str:
     """A cell of a workbook as text; one that holds an error is empty."""
     value = cell.value
     if value is None or cell.data_type == "e":
@@ -147,9 +140,14 @@ def cell_text(cell: Any) -> str:
     return str(value)
 
 
+def too_many_rows(label: str) -> SourceError:
+    """The error of a sheet that names a row beyond the last."""
+    return SourceError(f"{label} has rows that no sheet has", hint="Save it as CSV.")
+
+
 def opened_parquet(source: Source) -> Any:
     """The file, opened by its library."""
-    parquet = table_library("pyarrow.parquet", "Parquet")
+    parquet = _library("pyarrow.parquet", "Parquet")
     with naming_damage(source, "Parquet"):
         file = parquet.ParquetFile(io.BufferedReader(cast("io.RawIOBase", source.open_seekable())))
         groups = map(file.metadata.row_group, range(file.metadata.num_row_groups))

@@ -319,7 +319,7 @@ def test_any_kb_survives_the_round_trip(
 def test_the_demo_survives_the_round_trip(demo: Path, kglink: Kglink, tmp_path: Path) -> None:
     names = ("encyclopedia", "lanternfall", "docs")
     kglink("init", tmp_path / "new")
-    for name, file in zip(names, ("a.jsonl", "b.jsonl.gz", "c.jsonl.bz2"), strict=True):
+    for name, file in zip(names, ("a.csv.jsonl", "b.jsonl.gz", "c.jsonl.bz2"), strict=True):
         told = kglink("export", name, "-o", tmp_path / file).err
         assert f"of {name} to {tmp_path / file}" in told
         kglink("-w", tmp_path / "new", "add-kb", name, tmp_path / file)

@@ -205,15 +205,14 @@ async def upload(
     check_kb_name(kb)
     checked_encoding(encoding)
     refuse_corrections(kb)
-    of_adapter = parse_options(settings, "set")
+    of_adapter = parse_options(settings, "set") or None
     name = f"file-{_NO_NAME.sub('_', file)[-100:]}"
     folder = here.jobs.draft()
     try:
         await _receive(request.stream(), folder / name)
         options: dict[str, object] = {"kb": kb, "file": name, "adapter": adapter}
         options |= {"links_to": links_to, "split": split, "encoding": encoding}
-        options |= {"options": of_adapter} if of_adapter else {}
-        options |= {"merge": merge, "allow_shrink": allow_shrink}
+        options |= {"options": of_adapter, "merge": merge, "allow_shrink": allow_shrink}
         job = here.jobs.add("add-kb", options, folder)
     except BaseException:
         here.jobs.drop(folder)
