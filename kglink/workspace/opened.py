@@ -49,7 +49,6 @@ if TYPE_CHECKING:
 
 #: Linkers that are kept: to other KBs, or with more candidates.
 MOST_LINKERS = 4
-
 #: Files that a process may open where the system lets it: a space maps 20 of each KB.
 _MOST_FILES = 65_536
 

@@ -17,6 +17,7 @@ from kglink.evaluation.measures.retrieval import RERANKED as MOST_RANKED
 from kglink.evaluation.measures.retrieval import hit
 from kglink.evaluation.rankings import JOINT, JUDGED_JOINT, rank_mentions
 from kglink.evaluation.significance import RandomizationTest, randomization_test
+from kglink.linking.contexts import spread
 from kglink.linking.fit import FOLDS, MOST_MENTIONS, fold_of
 from kglink.linking.memory import Memory
 from kglink.linking.sameness import Counterparts
@@ -119,8 +120,8 @@ def _compared(
     # All documents, or some from all places alike with no more mentions than are needed.
     kbs = after.space.kbs()
     mentions = sum(len(one.mentions) for one in documents)
-    count = min(len(documents), max(1, len(documents) * MOST_MENTIONS // max(mentions, 1)))
-    chosen = [documents[at * len(documents) // count] for at in range(count)]
+    most = max(1, len(documents) * MOST_MENTIONS // max(mentions, 1))
+    chosen = [documents[at] for at in spread(len(documents), most)]
     found: dict[str, tuple[list[float], list[float]]] = {}
     done = 0
     for number in range(FOLDS):
