@@ -8,8 +8,9 @@ import io
 import shutil
 import zipfile
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from importlib import import_module
+from itertools import chain, islice
 from typing import IO, Any, BinaryIO, NamedTuple
 
 from kglink.errors import RecordError, SourceError, UnknownNameError, UsageError
@@ -21,9 +22,17 @@ from kglink.sources.encoding import (
     guess_dialect,
     marked_encoding,
     not_utf8,
+    whole_lines,
     without_separator,
 )
-from kglink.sources.tables import MOST_COLUMNS, Cell, Workbook, naming_damage, opened_parquet
+from kglink.sources.tables import (
+    LOOKED_AT,
+    MOST_COLUMNS,
+    Cell,
+    Workbook,
+    naming_damage,
+    opened_parquet,
+)
 from kglink.text.printable import printable_line, same_length_line, spreadsheet_cell, writable
 
 #: Added cells of one row, as text, or numbers; empty where there is nothing to say.
@@ -79,21 +88,18 @@ class TextTable:
         name = codecs.lookup(encoding).name
         self._encoding = unmarked.get(name, name)
         """What lines are written in: without a mark at the beginning of each."""
-        wanted = set(columns)
         text, said = without_separator(head.decode("utf-8-sig", errors="replace"))
-        self._says_delimiter = bool(said)
         tabs = source.head.name.lower().endswith((".tsv", ".tab"))
-        delimiter = said or ("\t" if tabs else "")
-        self.dialect: Dialect = guess_dialect(
-            text, lambda header: 2 * len(wanted.intersection(header)) + (len(header) > 1), delimiter
-        ).dialect
+        above, self.dialect = _header_in(text, set(columns), said or ("\t" if tabs else ""))
+        self._above = above + bool(said)
+        """How many lines stand above the header."""
         csv.field_size_limit(max(csv.field_size_limit(), source.limits.max_line_bytes))
         self.rows: int | None = None
         self.padded = 0
         """How many rows had fewer cells than the header."""
 
     def columns(self) -> Sequence[str]:
-        """The cells of the first row that is not blank."""
+        """The cells of the header: the first row of all that is not blank, or below headings."""
         for _, row in self._rows():
             if row:
                 return [cell.strip() for cell in row]
@@ -159,19 +165,21 @@ class TextTable:
     def _rows(self) -> Iterator[tuple[list[_Line], list[str]]]:
         """The rows with the lines that each of them takes."""
         read: list[_Line] = []
-        number, first, width = 0, 1, 0
+        every = self._lines()
+        for line in islice(every, self._above):
+            yield [line], []
+        number, width = self._above, 0
+        first = number + 1
 
         def lines() -> Iterator[str]:
             nonlocal number
-            for number, line in enumerate(self._lines(), 1):
+            for number, line in enumerate(every, first):
                 read.append(line)
                 yield line.text.rstrip("\r\n").removeprefix("\ufeff" * (number == 1)) + "\n"
 
         for row in self.dialect.rows(lines()):
             if isinstance(row, csv.Error):
                 raise bad_row(self._source.where(first), row) from row
-            if self._says_delimiter and first == 1:
-                row = []  # noqa: PLW2901 - that line is none of the table
             width = width or len(row)
             if len(row) > width:
                 raise RecordError(
@@ -205,6 +213,23 @@ class TextTable:
                     hint = "The file may be damaged here." if "\0" in text else ""
                     raise RecordError(what, where=source.where(number), hint=hint)
                 yield _Line(raw, text)
+
+
+def _header_in(text: str, wanted: Set[str], delimiter: str) -> tuple[int, Dialect]:
+    """How many lines stand above the header, which has the wanted columns; and its dialect."""
+    lines = whole_lines(text)
+    found = (
+        guess_dialect(
+            "".join(lines[above:]),
+            lambda header: 2 * len(wanted.intersection(header)) + (len(header) > 1),
+            delimiter,
+        )
+        for above in range(min(LOOKED_AT, len(lines)))
+    )
+    first = next(found)
+    below = enumerate(chain([first], found))
+    fits = ((at, one.dialect) for at, one in below if wanted <= {*map(str.strip, one.header)})
+    return next(fits, (0, first.dialect))
 
 
 def _split(stream: BinaryIO, end: bytes, longest: int) -> Iterator[bytes]:
@@ -244,52 +269,64 @@ _LARGE = 1 << 29
 
 
 class XlsxTable:
-    """The first sheet of a workbook; all else in it is copied as it is."""
+    """The first sheet of a workbook with some columns; all else in it is copied as it is."""
 
     kind = "XLSX"
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, columns: Sequence[str]) -> None:
         self._source = source
         self._book = Workbook(source)
+        self._sheet, self._header, self._names = self._found(set(columns))
         from kglink_cli.sheet_xml import size_of  # which needs the library
 
         with naming_damage(source, "XLSX"):
-            self._part = self._book.parts[self._book.first]
+            self._part = self._book.parts[self._sheet]
             with self._book.archive() as archive, archive.open(self._part) as sheet:
                 rows, self._columns = size_of(sheet, source.label)
-        self.rows: int | None = max(0, rows - 1)
+        self.rows: int | None = max(0, rows - self._header)
+
+    def _found(self, wanted: Set[str]) -> tuple[str, int, Sequence[str]]:
+        """A sheet, the number of its header, and what that has; the first row where none fits."""
+        tops = (
+            (sheet, number, [str("" if cell is None else cell).strip() for cell in row])
+            for sheet in self._book.parts
+            for number, row in enumerate(
+                islice(self._book.rows(sheet, values_only=True), LOOKED_AT), 1
+            )
+        )
+        first = next(tops, (self._book.first, 1, []))
+        return next((one for one in chain([first], tops) if wanted <= {*one[2]}), first)
 
     def columns(self) -> Sequence[str]:
-        """The cells of the first row."""
-        first = next(self._book.rows(self._book.first, values_only=True), ())
-        return [str("" if cell is None else cell).strip() for cell in first]
+        """The cells of the header."""
+        return self._names
 
     def write(self, out: BinaryIO, wanted: Sequence[int], added: Sequence[str], by: Answer) -> None:
-        """Write the workbook, its first sheet with cells behind the last column."""
+        """Write the workbook, the sheet with cells behind the last column."""
         from openpyxl.utils import get_column_letter
 
         from kglink_cli.sheet_xml import with_cells
 
-        first = max(self._columns, len(self.columns())) + 1
+        first = max(self._columns, len(self._names)) + 1
         if first + len(added) - 1 > MOST_COLUMNS:
             raise SourceError(
                 f"{self._source.label} has cells in column {get_column_letter(first - 1)}, and "
                 "no room behind it",
                 hint="Delete what is right of the table, formats too.",
             )
-        rows = self._book.rows(self._book.first, values_only=True)
-        next(rows)
+        rows = islice(self._book.rows(self._sheet, values_only=True), self._header, None)
 
         def asked() -> Iterator[Sequence[Cell]]:
             for row in rows:
                 yield [row[at] if at < len(row) else None for at in wanted]
 
-        answers = enumerate(by(asked()), 2)
+        answers = enumerate(by(asked()), self._header + 1)
 
         def cells_of(number: int) -> Added:
-            if number == 1:
+            if number == self._header:
                 return [_cell(name) for name in added]
-            for at, cells in answers:  # rows that the file leaves out are empty
+            below = answers if number > self._header else ()
+            for at, cells in below:  # rows that the file leaves out are empty
                 if at == number:
                     return [_cell(cell) for cell in cells]
             return ()
@@ -378,7 +415,7 @@ def opened_table(source: Source, columns: Sequence[str]) -> TableFile:
     """The table in a file, whose kind is known by its first bytes; ``columns`` are wanted of it."""
     head = source.head.head
     if source.is_zip:
-        return XlsxTable(source)
+        return XlsxTable(source, columns)
     if head.startswith(PARQUET_MAGIC):
         return ParquetTable(source)
     return TextTable(source, columns)

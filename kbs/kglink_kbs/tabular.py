@@ -29,6 +29,7 @@ from kglink.sources.encoding import (
     whole_lines,
     without_separator,
 )
+from kglink.sources.tables import LOOKED_AT
 from kglink_kbs.entities import CODES, Descriptions, EntityFields, EntityMaker
 from kglink_kbs.keys import NO_CODE, Rank, ends_like
 from kglink_kbs.spellings import ENTITY, NOT_READ, find_fields, folded_names
@@ -36,8 +37,7 @@ from kglink_kbs.values import BadValue, checked, good_ones, listed
 
 #: The setting of a separator that is found by what the cells hold.
 GUESSED = "auto"
-#: Rows among which the header is looked for, and what it has to name.
-LOOKED_AT = 12
+#: What a header has to name.
 _NEEDED = frozenset({"key", "title"})
 #: A row over more lines than these is told of: a quote may have taken in the rows behind it.
 _MANY_LINES = 100

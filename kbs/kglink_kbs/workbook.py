@@ -9,9 +9,9 @@ from itertools import chain, islice
 from kglink.errors import SourceError, UnknownNameError
 from kglink.records import Record
 from kglink.sources import Problems, Source, SourceHead
-from kglink.sources.tables import Workbook, sheet_text
+from kglink.sources.tables import LOOKED_AT, Workbook, sheet_text
 from kglink_kbs.archives import archive_names
-from kglink_kbs.tabular import LOOKED_AT, TableSettings, entities, header_among, tell_header
+from kglink_kbs.tabular import TableSettings, entities, header_among, tell_header
 
 #: What no other archive has; .xlsb files have the same as .bin.
 _PART = re.compile(r"xl/(?:workbook|worksheets/[^/]+)\.xml")

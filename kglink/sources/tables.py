@@ -19,6 +19,8 @@ from kglink.sources.source import Source
 Cell = object
 #: The most that a sheet of Excel holds.
 MOST_ROWS, MOST_COLUMNS = 1_048_576, 16_384
+#: Rows of any table among which its header is looked for: headings may stand above it.
+LOOKED_AT = 12
 #: The strings of a workbook are held in memory.
 _MOST_UNPACKED = 256 * 2**20
 #: A format by which a number has leading zeros, such as an article's.

@@ -59,6 +59,24 @@ def test_the_line_by_which_excel_says_the_delimiter_stays(kglink: Kglink, tmp_pa
     assert lines[2].startswith(b"1;Heron;match;birds:h;")
 
 
+@pytest.mark.parametrize("begin", [b"", b"sep=;\r\n"])
+def test_a_heading_stays_above_the_header(kglink: Kglink, tmp_path: Path, begin: bytes) -> None:
+    table = tmp_path / "seen.csv"
+    heading = b'Birds of 2026; "so far\r\n;;\r\n'
+    table.write_bytes(begin + heading + b"day;bird;x\r\n1;Heron;\r\n2;;\r\n")
+    kglink("resolve", "--column", "bird", table, "-o", tmp_path / "out.csv")
+    out = (tmp_path / "out.csv").read_bytes()
+    assert out.startswith(begin + heading + b"day;bird;x;bird_status;")
+    assert out.removeprefix(begin + heading).split(b"\r\n")[1].startswith(b"1;Heron;;match;")
+
+
+def test_a_heading_above_a_table_without_the_column(kglink: Kglink, tmp_path: Path) -> None:
+    table = tmp_path / "seen.csv"
+    table.write_bytes(b"Birds\nday,bird\n1,Heron\n")
+    ran = kglink("resolve", "--column", "brid", table, code=2)
+    assert "unknown column of" in ran.err
+
+
 def test_names_of_standard_input_as_json(kglink: Kglink) -> None:
     ran = kglink("resolve", "-", "--json", stdin="Heron\n\n osprey \r\n")
     heron, blank, osprey = json.loads(ran.out)

@@ -67,6 +67,24 @@ def test_a_workbook_keeps_styles_formulas_and_sheets(kglink: Kglink, tmp_path: P
     assert done.sheetnames == ["Sheet", "other"]
 
 
+def test_a_table_behind_a_cover_and_below_a_heading(kglink: Kglink, tmp_path: Path) -> None:
+    book = workbook(["Birds of 2026"])
+    sheet = book.create_sheet("seen")
+    for row in (["Seen at the pond"], [], [None, "bird"], [1, "Heron"], [2, None], [3, "qwxz"]):
+        sheet.append(row)
+    book.save(tmp_path / "t.xlsx")
+    ran = kglink("resolve", "--column", "bird", tmp_path / "t.xlsx", "-o", tmp_path / "o.xlsx")
+    assert "2 of 3 rows" in ran.err
+    done = openpyxl.load_workbook(tmp_path / "o.xlsx")
+    assert list(done["Sheet"].iter_rows(values_only=True)) == [("Birds of 2026",)]
+    heading, blank, header, heron, empty, new = done["seen"].iter_rows(values_only=True)
+    assert heading == ("Seen at the pond", *[None] * 7)
+    assert not any(blank + empty[1:])
+    assert header == (None, "bird", *(f"bird_{name}" for name in ADDED))
+    assert heron[:4] == (1, "Heron", "match", "birds:h")
+    assert new[:3] == (3, "qwxz", "new")
+
+
 def test_all_else_of_a_workbook_stays_byte_for_byte(kglink: Kglink, tmp_path: Path) -> None:
     space = 'xmlns:x="http://schemas.openxmlformats.org/spreadsheetml/2006/main"'
     name = '<x:c r="{}{}" t="inlineStr"><x:is><x:t>{}</x:t></x:is></x:c>'
