@@ -215,7 +215,7 @@ class TextTable:
                 yield _Line(raw, text)
 
 
-def _header_in(text: str, wanted: Set[str], delimiter: str) -> tuple[int, Dialect]:
+def _header_in(text: str, wanted: set[str], delimiter: str) -> tuple[int, Dialect]:
     """How many lines stand above the header, which has the wanted columns; and its dialect."""
     lines = whole_lines(text)
     found = (
