@@ -11,7 +11,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from importlib import import_module
 from itertools import chain, islice
-from typing import IO, Any, BinaryIO, NamedTuple
+from typing import IO, Any, BinaryIO, Generic, NamedTuple, TypeVar
 
 from kglink.errors import RecordError, SourceError, UnknownNameError, UsageError
 from kglink.sources import Source, check_text
@@ -35,6 +35,7 @@ from kglink.sources.tables import (
 )
 from kglink.text.printable import printable_line, same_length_line, spreadsheet_cell, writable
 
+Of = TypeVar("Of")
 #: Added cells of one row, as text, or numbers; empty where there is nothing to say.
 Added = Sequence[str | float]
 #: Given the cells of each row in the wanted columns, gives those to add, row by row.
@@ -64,6 +65,26 @@ def refuse_taken(label: str, names: Sequence[str], added: Sequence[str]) -> None
         )
 
 
+class _Header(NamedTuple, Generic[Of]):
+    """A row that may name the columns."""
+
+    above: int
+    """How many lines or rows stand above it."""
+    of: Of
+    """The dialect, or the sheet, that it was read by."""
+    names: Sequence[str]
+
+
+def _chosen(headers: Iterable[_Header[Of]], wanted: Set[str]) -> _Header[Of]:
+    """The first one that has the wanted columns; where none has, that with the most names."""
+    seen: list[_Header[Of]] = []
+    for one in headers:
+        if wanted <= set(one.names):
+            return one
+        seen.append(one)
+    return max(seen, key=lambda one: sum(map(bool, one.names)))
+
+
 class _Line(NamedTuple):
     """A line of a file: its bytes with its end, and what they say."""
 
@@ -90,8 +111,9 @@ class TextTable:
         """What lines are written in: without a mark at the beginning of each."""
         text, said = without_separator(head.decode("utf-8-sig", errors="replace"))
         tabs = source.head.name.lower().endswith((".tsv", ".tab"))
-        above, self.dialect = _header_in(text, set(columns), said or ("\t" if tabs else ""))
-        self._above = above + bool(said)
+        wanted, delimiter = set(columns), said or ("\t" if tabs else "")
+        header = _chosen(_headers_in(text, wanted, delimiter), wanted)
+        self.dialect, self._above = header.of, header.above + bool(said)
         """How many lines stand above the header."""
         csv.field_size_limit(max(csv.field_size_limit(), source.limits.max_line_bytes))
         self.rows: int | None = None
@@ -215,21 +237,16 @@ class TextTable:
                 yield _Line(raw, text)
 
 
-def _header_in(text: str, wanted: set[str], delimiter: str) -> tuple[int, Dialect]:
-    """How many lines stand above the header, which has the wanted columns; and its dialect."""
+def _headers_in(text: str, wanted: set[str], delimiter: str) -> Iterator[_Header[Dialect]]:
+    """Each of the first rows as the header, and the dialect of what is below it."""
     lines = whole_lines(text)
-    found = (
-        guess_dialect(
+    for above in range(min(LOOKED_AT, len(lines))):
+        guess = guess_dialect(
             "".join(lines[above:]),
             lambda header: 2 * len(wanted.intersection(header)) + (len(header) > 1),
             delimiter,
         )
-        for above in range(min(LOOKED_AT, len(lines)))
-    )
-    first = next(found)
-    below = enumerate(chain([first], found))
-    fits = ((at, one.dialect) for at, one in below if wanted <= {*map(str.strip, one.header)})
-    return next(fits, (0, first.dialect))
+        yield _Header(above, guess.dialect, [name.strip() for name in guess.header])
 
 
 def _split(stream: BinaryIO, end: bytes, longest: int) -> Iterator[bytes]:
@@ -276,7 +293,8 @@ class XlsxTable:
     def __init__(self, source: Source, columns: Sequence[str]) -> None:
         self._source = source
         self._book = Workbook(source)
-        self._sheet, self._header, self._names = self._found(set(columns))
+        header = _chosen(self._headers(), set(columns))
+        self._sheet, self._header, self._names = header.of, header.above + 1, header.names
         from kglink_cli.sheet_xml import size_of  # which needs the library
 
         with naming_damage(source, "XLSX"):
@@ -285,17 +303,12 @@ class XlsxTable:
                 rows, self._columns = size_of(sheet, source.label)
         self.rows: int | None = max(0, rows - self._header)
 
-    def _found(self, wanted: Set[str]) -> tuple[str, int, Sequence[str]]:
-        """A sheet, the number of its header, and what that has; the first row where none fits."""
-        tops = (
-            (sheet, number, [str("" if cell is None else cell).strip() for cell in row])
-            for sheet in self._book.parts
-            for number, row in enumerate(
-                islice(self._book.rows(sheet, values_only=True), LOOKED_AT), 1
-            )
-        )
-        first = next(tops, (self._book.first, 1, []))
-        return next((one for one in chain([first], tops) if wanted <= {*one[2]}), first)
+    def _headers(self) -> Iterator[_Header[str]]:
+        for sheet in self._book.parts:
+            rows = islice(self._book.rows(sheet, values_only=True), LOOKED_AT)
+            for above, row in enumerate(chain(rows, [()])):
+                names = [str("" if cell is None else cell).strip() for cell in row]
+                yield _Header(above, sheet, names)
 
     def columns(self) -> Sequence[str]:
         """The cells of the header."""

@@ -110,7 +110,10 @@ PARQUET_MAGIC = b"PAR1"
 #: How Office files of before 2007 begin, and those with a password.
 _OLD_OFFICE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _WORKBOOKS = (".xlsx", ".xlsm", ".xlsb", ".ods")
-_SAVE_AS_CSV = "Save its sheet as CSV in UTF-8; `kglink add-kb` reads .xlsx by --adapter xlsx."
+_SAVE_AS_CSV = (
+    "`kglink add-kb` (by --adapter xlsx) and `kglink resolve` read .xlsx; else save its sheet as "
+    "CSV in UTF-8."
+)
 #: Kinds of archives that are not read: name, signature, and the command that unpacks one.
 _FOREIGN = (
     ("zip", ZIP_MAGIC, "unzip -p"),

@@ -122,7 +122,7 @@ class Workbook:
             if "xl/workbook.xml" not in archive.namelist():
                 raise SourceError(
                     f"{source.label} is a zip archive, and no XLSX file",
-                    hint="Unpack it first; tables are CSV, TSV, XLSX or Parquet.",
+                    hint="Unpack it, or save it as XLSX: tables are CSV, TSV, XLSX or Parquet.",
                 )
 
 

@@ -74,7 +74,8 @@ def test_a_heading_above_a_table_without_the_column(kglink: Kglink, tmp_path: Pa
     table = tmp_path / "seen.csv"
     table.write_bytes(b"Birds\nday,bird\n1,Heron\n")
     ran = kglink("resolve", "--column", "brid", table, code=2)
-    assert "unknown column of" in ran.err
+    assert "unknown column of seen.csv 'brid'" in ran.err
+    assert "Did you mean 'bird'?" in ran.err
 
 
 def test_names_of_standard_input_as_json(kglink: Kglink) -> None:
