@@ -65,7 +65,7 @@ def not_utf8(where: str, line: bytes, position: int, file: str) -> RecordError:
     try:
         line.decode("utf-8")
     except UnicodeDecodeError as error:
-        found = f"byte 0x{line[error.start]:02x} at byte {position:,} of the unpacked file"
+        found = f"byte 0x{line[error.start]:02x} at byte {position:,}"
     else:
         found = "a lone surrogate"
     return RecordError("not valid UTF-8", where=f"{where}, {found}", hint=convert_hint(file))
@@ -121,7 +121,7 @@ def as_utf8(stream: BinaryIO, encoding: str, name: str) -> PieceStream:
             except UnicodeError as error:
                 at = read - kept + getattr(error, "start", 0)
                 raise SourceError(
-                    f"{name} is not {encoding}: byte {at:,} of the unpacked file cannot be read",
+                    f"{name} is not {encoding}: byte {at:,} cannot be read",
                     hint="Name another encoding: --encoding (kglink add-kb, kglink link).",
                 ) from error
             read += len(data)

@@ -93,7 +93,7 @@ def how_to_read(
     # Options of the last time in the place of which something else is said now.
     other = {*_of_source(opened, env_name), *(_SPLITS if merge or _SPLITS & given.keys() else ())}
     flags = {name: flags[name] for name in flags if name not in other}
-    if encoding := _text(flags.get("--encoding", "")):
+    if "--encoding" not in given and (encoding := _text(flags.get("--encoding", ""))):
         head = b"" if source.is_folder else source.head.head
         if is_utf8(head) and not head.isascii():
             on_note("kept", f"--encoding {encoding} is left out: the source is UTF-8 now")

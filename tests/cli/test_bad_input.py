@@ -135,7 +135,7 @@ def test_a_table_of_windows_is_read_by_its_encoding(kglink: Kglink, here: Path) 
     table.write_bytes("id;name\n1;Säge\n2;Brühe\n".encode("cp1252"))
     text.write_bytes("Die Brühe kocht.\n".encode("cp1252"))
     told = " ".join(kglink("add-kb", "k", table, code=1).err.split())
-    assert "katalog.csv, line 2, byte 0xe4 at byte 11 of the unpacked file: not valid UTF-8" in told
+    assert "katalog.csv, line 2, byte 0xe4 at byte 11: not valid UTF-8" in told
     assert "--encoding cp1252" in told
     kglink("add-kb", "k", table, "--encoding", "cp1252")
     assert "--encoding cp1252" in " ".join(kglink("link", text, code=1).err.split())

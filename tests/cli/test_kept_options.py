@@ -65,6 +65,13 @@ def test_an_update_is_read_as_the_last_time(kglink: Kglink, here: Path) -> None:
         assert workspace.kb("k").options == kept
 
 
+def test_the_encoding_may_be_given_each_time(kglink: Kglink, here: Path) -> None:
+    kglink("add-kb", "k", "t.csv", *FIRST)
+    again = kglink("add-kb", "k", "t.csv", *FIRST)
+    assert "k +0 ~0 -0 =2" in again.out
+    assert "left out" not in told(again.err)
+
+
 def test_other_options_are_told_and_defaults_leave_all_out(kglink: Kglink, here: Path) -> None:
     kglink("add-kb", "k", "t.csv", *FIRST)
     changed = kglink("add-kb", "k", "t.csv", "--set", "key=Artikel-Nr.", "--set", "codes=-")

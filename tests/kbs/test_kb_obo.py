@@ -299,7 +299,7 @@ def test_bytes_that_are_no_utf8_name_line_and_byte() -> None:
     data = b"[Term]\nid: X:1\nname: caf\xe9\n\n[Term]\nid: X:2\nname: b\n"
     with pytest.raises(RecordError) as caught:
         read(data)
-    assert caught.value.where == "ontology.obo, line 3, byte 0xe9 at byte 24 of the unpacked file"
+    assert caught.value.where == "ontology.obo, line 3, byte 0xe9 at byte 24"
     problems = Problems("skip")
     assert [entity.key for entity in read(data, problems)] == ["X:2"]
 

@@ -27,7 +27,7 @@ def test_a_wrongly_encoded_line_is_told_with_its_line_and_byte() -> None:
     with pytest.raises(RecordError) as caught:
         lines_of(data)
     # 'é\n' is 3 bytes, 'ok\n' 3, 'caf' 3: the bad byte has offset 9.
-    assert caught.value.where == "a.txt, line 3, byte 0xe9 at byte 9 of the unpacked file"
+    assert caught.value.where == "a.txt, line 3, byte 0xe9 at byte 9"
     assert "iconv -f WINDOWS-1252 -t UTF-8 a.txt > converted" in caught.value.hint
     lines, problems = skipped(data)
     assert [line.number for line in lines] == [1, 2, 4]
@@ -35,7 +35,7 @@ def test_a_wrongly_encoded_line_is_told_with_its_line_and_byte() -> None:
 
 
 def test_the_bom_counts_in_byte_offsets() -> None:
-    with pytest.raises(RecordError, match="byte 0xff at byte 4 "):
+    with pytest.raises(RecordError, match="byte 0xff at byte 4:"):
         lines_of(b"\xef\xbb\xbfa\xff\n")
 
 
@@ -69,7 +69,7 @@ def test_a_line_is_too_long_from_one_byte_past_the_limit(
 def test_bytes_of_skipped_lines_count_in_offsets() -> None:
     limits = SourceLimits(max_line_bytes=10)
     _, problems = skipped(b"x" * 50 + b"\nab\xff\n", limits)
-    assert "line 2, byte 0xff at byte 53 " in problems.examples[1]
+    assert "line 2, byte 0xff at byte 53:" in problems.examples[1]
 
 
 def test_a_line_of_fifty_megabytes_is_never_held() -> None:
