@@ -406,7 +406,7 @@ def test_a_wrongly_encoded_row_is_refused_as_a_whole() -> None:
     assert read(data, problems) == [Entity("2", "U")]
     assert problems.counts == {"not valid UTF-8": 1}
     # 14 bytes of header, 9 of the first line of the row, then "caf".
-    assert "table.csv, line 3, byte 0xe9 at byte 26 of" in problems.examples[0]
+    assert "table.csv, line 3, byte 0xe9 at byte 26:" in problems.examples[0]
 
 
 def test_a_quote_that_is_never_closed() -> None:
