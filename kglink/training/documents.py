@@ -13,7 +13,7 @@ from kglink.evaluation.annotated import nil_places, with_nil
 from kglink.records import Document, Mention
 from kglink.store import Store
 from kglink.training.recipe import SelectionSection
-from kglink.training.run import DATA, DATA_FILE, SETTINGS, read_settings
+from kglink.training.run import DATA, DATA_FILE, MODEL, SETTINGS, read_settings
 
 #: Most runs to follow back, each begun with the next one's model.
 _MOST_RUNS = 16
@@ -96,9 +96,11 @@ def mentions_of_runs(store: Store, run: Path) -> list[tuple[str, Callable[[], It
     The documents are read as the store holds them now.
     """
     found: list[tuple[str, Callable[[], Iterator[Mention]]]] = []
-    while len(found) < _MOST_RUNS and (run / SETTINGS).is_file():
+    base = run / MODEL
+    while len(found) < _MOST_RUNS and base.name == MODEL and (base.parent / SETTINGS).is_file():
+        run = base.parent
         found.append((run.name, partial(_mentions_of_run, store, run)))
-        run = Path(read_settings(run).recipe.model.base).expanduser().parent
+        base = Path(read_settings(run).recipe.model.base).expanduser()
     return found
 
 

@@ -356,8 +356,7 @@ class Curve:
     def begin(self, total: int = 0) -> None:
         """Drop lines after a step: a resumed run writes them again."""
         kept = [line for line in self.lines() if line["total"] <= total] if total else []
-        text = "".join(json.dumps(line) + "\n" for line in kept)
-        self._path.write_text(text, encoding="utf-8")
+        write_atomically(self._path, "".join(json.dumps(line) + "\n" for line in kept))
 
     def add(self, line: Mapping[str, Any]) -> None:
         """Append a line; its ``total`` is the number of steps done."""
