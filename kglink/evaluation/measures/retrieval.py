@@ -7,7 +7,7 @@ is among the candidates.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from math import log2
 from typing import Any, Literal, NamedTuple
@@ -283,13 +283,9 @@ class RetrievalReport(Figures):
         return found
 
 
-def micro(each: Collection[Accuracy]) -> Accuracy:
+def micro(each: Iterable[Accuracy]) -> Accuracy:
     """Of all mentions alike."""
-    return (
-        Accuracy(*(sum(counts) for counts in zip(*each, strict=True)))
-        if each
-        else Accuracy(0, 0, 0)
-    )
+    return Accuracy(*map(sum, zip(Accuracy(0, 0, 0), *each, strict=True)))
 
 
 def macro(each: Collection[Accuracy]) -> dict[str, float]:
