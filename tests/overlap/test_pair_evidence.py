@@ -209,6 +209,9 @@ def test_fuzzy_values() -> None:
     # No two names agree in their numbers, so all of the likeness is lost.
     assert other["other_numbers"] == pytest.approx(other["words"])
     assert 0.5 < other["words"] < 1
+    # Names of signs alone have no word in common, and no letter.
+    signs = weighed("fuzzy", kbs, named("s", "???"), named("t", "!!!"))
+    assert set(signs.values()) == {0}
     # Kidney stands for renal in these KBs; by letters they have nothing in common.
     learnt = weighed("fuzzy", kbs, lefts["l9"], rights["r1"])
     assert learnt["words"] > 0.3 > learnt["letters"]
