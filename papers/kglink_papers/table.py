@@ -122,7 +122,7 @@ def table_of(
         average: Average = columns[column].average or protocol.average
         alone = columns[column].is_one_value
         parts = _over_seeds(seeds)
-        each = [_average(values, average) * scale for values in seeds.values()]
+        each = [float(_weighted(values, average).mean()) * scale for values in seeds.values()]
         groups = parts if average == "macro" else [np.concatenate(parts)]
         low, high = group_interval(groups)
         baseline, test = pairs.get(place), None
@@ -164,12 +164,6 @@ def deepest(metric: str) -> int:
 def _over_seeds(judged: Judged) -> list[FloatArray]:
     """The mean over seeds of each mention, part by part."""
     return [np.mean(np.stack(part), axis=0) for part in zip(*judged.values(), strict=True)]
-
-
-def _average(parts: Values, average: Average) -> float:
-    if average == "macro":
-        return statistics.mean(float(part.mean()) for part in parts)
-    return float(np.concatenate(parts).mean())
 
 
 def _weighted(parts: Values, average: Average) -> FloatArray:
