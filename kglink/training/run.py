@@ -337,21 +337,17 @@ def _read(path: Path) -> dict[str, Any]:
     return values
 
 
-_FILE = "curve.jsonl"
-_PICTURE = "curve.png"
-
-
 class Curve:
     """Lines of ``curve.jsonl``, in the order of the steps."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._path = folder / _FILE
+        self._path = folder / "curve.jsonl"
 
     @property
     def picture(self) -> Path:
         """Where `draw` puts its picture."""
-        return self._folder / _PICTURE
+        return self._folder / "curve.png"
 
     def begin(self, total: int = 0) -> None:
         """Drop lines after a step: a resumed run writes them again."""
