@@ -14,10 +14,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pydantic import (
-    BaseModel,
-    ValidationError,
-)
+from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from kglink.errors import ConfigError, KglinkError, PluginError, UnknownNameError

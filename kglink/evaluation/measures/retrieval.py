@@ -251,18 +251,12 @@ class RetrievalReport(Figures):
 
         A mention whose golds are of several types counts in each of them.
         """
-        return {
-            kb: dict(
-                sorted(
-                    (
-                        (kind, {"mentions": found.mentions[kb], **found.of(kb)})
-                        for kind, found in self._domains[kb].items()
-                    ),
-                    key=lambda item: (-item[1]["mentions"], item[0]),
-                )
-            )
-            for kb in sorted(self._domains)
-        }
+        found: dict[str, dict[str, Mapping[str, Any]]] = {}
+        for kb, kinds in sorted(self._domains.items()):
+            sizes = {kind: figures.mentions[kb] for kind, figures in kinds.items()}
+            order = sorted(sizes, key=lambda kind: (-sizes[kind], kind))
+            found[kb] = {kind: {"mentions": sizes[kind], **kinds[kind].of(kb)} for kind in order}
+        return found
 
     def slices_as_json(self) -> dict[str, object]:
         """The slices in the shape of ``kglink eval --json``: those that there are."""

@@ -17,13 +17,7 @@ from kglink.plugins import PluginSettings
 from kglink.records import Candidate, Link, LinkedDocument, Rejected
 from kglink.shown import overlapping
 from kglink.text.printable import printable_line
-from kglink_plugins.exporters.summary import (
-    Tally,
-    counted,
-    encodable,
-    notes,
-    one_line,
-)
+from kglink_plugins.exporters.summary import Tally, counted, encodable, notes, one_line
 
 # Okabe and Ito's palette without black and yellow: told apart by colour-blind people, readable
 # on dark and light. The KB's name always stands beside the colour.
