@@ -273,9 +273,9 @@ def read_report(folder: Path) -> TrainingReport | None:
 
 
 def run_of_model(workspace: Path, model: str) -> Path | None:
-    """The folder of the run that made a space's model; None for other models."""
+    """The folder of the run that made a model, of a space or a recipe; None for other models."""
     run = (workspace / model).parent
-    return run if model and (run / SETTINGS).is_file() else None
+    return run if Path(model).name == MODEL and (run / SETTINGS).is_file() else None
 
 
 def recalls_of_epoch(folder: Path, stage: str, epoch: int) -> dict[str, Any] | None:
