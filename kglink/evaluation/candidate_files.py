@@ -14,7 +14,7 @@ import re
 from array import array
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import islice, pairwise
+from itertools import pairwise
 from math import isfinite, nan
 from pathlib import Path
 from sys import float_info
@@ -24,9 +24,9 @@ from urllib.parse import quote, unquote
 from kglink.evaluation.annotated import united_mentions
 from kglink.evaluation.comparison import read_lines, unreadable
 from kglink.evaluation.predictions import MOST_NAMED, unknown_entities, unknown_kb
-from kglink.evaluation.rankings import in_text
+from kglink.evaluation.rankings import in_text, whole_documents
 from kglink.linking.describe import described
-from kglink.linking.pipeline import BATCH_MENTIONS, Linker
+from kglink.linking.pipeline import Linker
 from kglink.linking.stages import Stage
 from kglink.records import Candidate, Document, EntityId, Mention, MentionInText, Ranking
 from kglink.sources import Problems, Source
@@ -213,10 +213,10 @@ def listed_by(
     linker: Linker, documents: Mapping[str, Iterable[Document]], kbs: Collection[str], k: int
 ) -> Iterator[Found]:
     """The ``k`` best candidates of each KB for every judged mention, all KBs in one list."""
-    judged = judged_places(documents, kbs)
-    while batch := list(islice(judged, BATCH_MENTIONS)):
-        lists = linker.joint([in_text(document, one) for _, document, one in batch], limit=k)
-        for (place, _, one), candidates in zip(batch, lists, strict=True):
+    judged = ((document, one, place) for place, document, one in judged_places(documents, kbs))
+    for batch in whole_documents(judged):
+        lists = linker.joint([in_text(document, one) for document, one, _ in batch], limit=k)
+        for (_, one, place), candidates in zip(batch, lists, strict=True):
             ids = tuple(candidate.id for candidate in candidates)
             scores = tuple(round(candidate.score, 5) for candidate in candidates)
             yield Found(place, one, Listed(ids, scores))

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, islice
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVarTuple
 
 from kglink.evaluation.annotated import united_mentions
 from kglink.linking.pipeline import BATCH_MENTIONS
@@ -34,9 +34,10 @@ Counterparts = Callable[[Iterable[EntityId]], Mapping[EntityId, Sequence[EntityI
 #: Entities by their ids, for their types.
 Entities = Callable[[Iterable[EntityId]], Mapping[EntityId, Entity]]
 
-
 #: A judged mention: its document, and the golds that can be found.
 _Place = tuple[Document, Mention, frozenset[EntityId]]
+#: What is known of a mention besides its document.
+_Known = TypeVarTuple("_Known")
 
 
 class Domain(NamedTuple):
@@ -187,7 +188,7 @@ def rank_mentions(
 
     def batches() -> Iterator[list[Ranking]]:
         """What the stages are given: the first candidates of each pool, the same ones once."""
-        for batch in _batches(places):
+        for batch in whole_documents(places):
             golds = {one for _, _, gold in batch for one in gold}
             same = counterparts(golds) if counterparts else {}
             known = entities(golds) if entities else {}
@@ -203,9 +204,11 @@ def rank_mentions(
             yield judged.reranked(orders, given) if given else judged.ranked
 
 
-def _batches(places: Iterable[_Place]) -> Iterator[list[_Place]]:
+def whole_documents(
+    places: Iterable[tuple[Document, *_Known]],
+) -> Iterator[list[tuple[Document, *_Known]]]:
     """Mentions of whole documents, some hundreds at once: those of a text speak for each other."""
-    batch: list[_Place] = []
+    batch: list[tuple[Document, *_Known]] = []
     for _, own in groupby(places, key=lambda place: id(place[0])):
         batch += own
         if len(batch) >= BATCH_MENTIONS:

@@ -37,6 +37,10 @@ class Question:
     per_kb: bool = True
     """Whether raw texts are linked to each KB alone as well."""
 
+    def __post_init__(self) -> None:
+        if min(self.ks, default=0) < 1:
+            raise UsageError(f"ks = {self.ks}: R@k wants ranks from 1 on", hint="Such as (1, 5).")
+
     @property
     def depth(self) -> int:
         """How many candidates are ranked."""

@@ -126,7 +126,11 @@ class Checkpoints:
 
     def position(self) -> Position:
         """The position of the last checkpoint, its identity checked."""
-        facts = json.loads((self._last() / _STATE).read_text(encoding="utf-8"))
+        path = self._last() / _STATE
+        try:
+            facts = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise _damaged(path, error) from error
         if facts.get("format") != FORMAT:
             raise TrainingError(
                 f"{self._folder}: a checkpoint of format {facts.get('format')}, and this kglink "
@@ -137,7 +141,7 @@ class Checkpoints:
             if facts["identity"].get(what) != value:
                 raise TrainingError(
                     f"{self._folder}: the checkpoint is of another {what}",
-                    hint="Go on with what the run began with, or begin anew without --resume.",
+                    hint="Go on with what the run began with, or begin a new run.",
                 )
         return msgspec.convert(facts["position"], Position)
 
@@ -167,17 +171,11 @@ class Checkpoints:
             ascent.load_state_dict({**whole, "state": own})
 
     def _last(self) -> Path:
-        name = self._current()
-        if name is None:
-            raise TrainingError(
-                f"{self._folder}: there is no checkpoint to go on from",
-                hint="Begin the run without --resume.",
-            )
-        return self._folder / name
+        return self._folder / self._current()
 
-    def _current(self) -> str | None:
-        path = self._folder / _CURRENT
-        return path.read_text(encoding="utf-8").strip() if path.is_file() else None
+    def _current(self) -> str:
+        """The name of the last checkpoint; empty: there is none."""
+        return (self._folder / _CURRENT).read_text(encoding="utf-8") if self.exists() else ""
 
 
 def _trained(
@@ -228,6 +226,8 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
     try:
         return load_tensors(path)
     except (OSError, SafetensorError) as error:
-        raise TrainingError(
-            f"{path}: the checkpoint is damaged: {error}", hint="Begin the run without --resume."
-        ) from error
+        raise _damaged(path, error) from error
+
+
+def _damaged(path: Path, error: Exception) -> TrainingError:
+    return TrainingError(f"{path}: the checkpoint is damaged: {error}", hint="Begin a new run.")

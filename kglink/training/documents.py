@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from kglink.evaluation.annotated import nil_places, with_nil
+from kglink.evaluation.retrieval import Mentions
 from kglink.records import Document, Mention
 from kglink.store import Store
 from kglink.training.recipe import SelectionSection
-from kglink.training.run import DATA, DATA_FILE, SETTINGS, read_settings
+from kglink.training.run import DATA, DATA_FILE, read_settings, run_of_model
 
 #: Most runs to follow back, each begun with the next one's model.
 _MOST_RUNS = 16
@@ -90,15 +91,16 @@ def held_back_documents(
         yield from with_nil(chosen, nil_places(store, name, kbs))
 
 
-def mentions_of_runs(store: Store, run: Path) -> list[tuple[str, Callable[[], Iterator[Mention]]]]:
+def mentions_of_runs(store: Store, run: Path | None) -> list[tuple[str, Mentions]]:
     """Name and mentions of a run, then of the runs whose models it started from.
 
     The documents are read as the store holds them now.
     """
-    found: list[tuple[str, Callable[[], Iterator[Mention]]]] = []
-    while len(found) < _MOST_RUNS and (run / SETTINGS).is_file():
+    found: list[tuple[str, Mentions]] = []
+    while run is not None and len(found) < _MOST_RUNS:
         found.append((run.name, partial(_mentions_of_run, store, run)))
-        run = Path(read_settings(run).recipe.model.base).expanduser().parent
+        base = Path(read_settings(run).recipe.model.base).expanduser()
+        run = run_of_model(Path(), str(base))
     return found
 
 

@@ -23,12 +23,7 @@ from kglink.files.digest import digest_of
 from kglink.models.hardware import Hardware, choose_hardware, usable_cores
 from kglink.models.head_folder import HeadManifest
 from kglink.models.inputs import tokenizer_files
-from kglink.models.model_folder import (
-    TRAINED,
-    BaseInfo,
-    TowerFiles,
-    tower_sources,
-)
+from kglink.models.model_folder import TRAINED, BaseInfo, TowerFiles, tower_sources
 from kglink.models.opening import resolve_model
 from kglink.models.runtime import TokenEncoder
 from kglink.models.settings import Pooling

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 from kglink.errors import UsageError
 from kglink.models.hardware import Precision
@@ -52,6 +52,13 @@ class FinetuneJob:
     """A line of the curve, and news of the loss, after this number of steps."""
     what: What = "all"
     """What is trained: the linker's model, the detector, or both in one run; or the reranker."""
+
+    def __post_init__(self) -> None:
+        if self.what not in get_args(What):
+            there = ", ".join(get_args(What))
+            raise UsageError(f"unknown what = {self.what!r}", hint=f"There is: {there}.")
+        if min(self.checkpoint_steps, self.curve_steps) < 1:
+            raise UsageError("checkpoint_steps and curve_steps are at least 1")
 
     @property
     def learns_pairs(self) -> bool:

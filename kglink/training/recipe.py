@@ -5,22 +5,11 @@ from __future__ import annotations
 import types
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    ValidationInfo,
-    field_validator,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from kglink.config import FoundBy
 from kglink.models import DEFAULT_MODEL
-from kglink.models.settings import (
-    BiEncoderSettings,
-    InputSettings,
-    TransformationSettings,
-)
+from kglink.models.settings import BiEncoderSettings, InputSettings, TransformationSettings
 
 DEFAULT_RECIPE = "default"
 #: As a model, or a teacher: the one that the space has.

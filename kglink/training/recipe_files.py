@@ -14,10 +14,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pydantic import (
-    BaseModel,
-    ValidationError,
-)
+from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from kglink.errors import ConfigError, KglinkError, PluginError, UnknownNameError
@@ -144,7 +141,7 @@ def _whole(name: str, above: tuple[str, ...], known: Known) -> tuple[dict[str, A
     if name in above or len(above) > _MOST_PARENTS:
         raise ConfigError(f"recipe {above[0]}: extends itself through {' and '.join(above[1:])}")
     path = Path(name).expanduser()
-    if path.suffix == _SUFFIX or path.is_file():
+    if path.suffix == _SUFFIX or (name not in known and path.is_file()):
         origin, raw = str(path), _read(path)
     else:
         if name not in known:  # plugins are asked for what is none of ours

@@ -273,9 +273,9 @@ def read_report(folder: Path) -> TrainingReport | None:
 
 
 def run_of_model(workspace: Path, model: str) -> Path | None:
-    """The folder of the run that made a space's model; None for other models."""
+    """The folder of the run that made a model, of a space or a recipe; None for other models."""
     run = (workspace / model).parent
-    return run if model and (run / SETTINGS).is_file() else None
+    return run if Path(model).name == MODEL and (run / SETTINGS).is_file() else None
 
 
 def recalls_of_epoch(folder: Path, stage: str, epoch: int) -> dict[str, Any] | None:
@@ -337,27 +337,22 @@ def _read(path: Path) -> dict[str, Any]:
     return values
 
 
-_FILE = "curve.jsonl"
-_PICTURE = "curve.png"
-
-
 class Curve:
     """Lines of ``curve.jsonl``, in the order of the steps."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._path = folder / _FILE
+        self._path = folder / "curve.jsonl"
 
     @property
     def picture(self) -> Path:
         """Where `draw` puts its picture."""
-        return self._folder / _PICTURE
+        return self._folder / "curve.png"
 
     def begin(self, total: int = 0) -> None:
         """Drop lines after a step: a resumed run writes them again."""
         kept = [line for line in self.lines() if line["total"] <= total] if total else []
-        text = "".join(json.dumps(line) + "\n" for line in kept)
-        self._path.write_text(text, encoding="utf-8")
+        write_atomically(self._path, "".join(json.dumps(line) + "\n" for line in kept))
 
     def add(self, line: Mapping[str, Any]) -> None:
         """Append a line; its ``total`` is the number of steps done."""

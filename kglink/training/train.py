@@ -102,7 +102,7 @@ def _train(
     if team.count > 1 and hardware.device != "cpu":
         hardware = replace(hardware, device=team.device("auto"))
     model = load_bi_encoder(
-        recipe.model.base, settings=recipe.model.settings, hardware=hardware, fetch=is_new
+        recipe.model.base, settings=recipe.model.settings, hardware=hardware, fetch=not job.resume
     )
     scorer = registry.create("scorer", recipe.model.scorer, recipe.model.scorer_settings)
     reader = open_cross_encoder(Path(recipe.teacher), hardware) if recipe.teacher else None

@@ -118,7 +118,6 @@ def _rank(scores: FloatArray, gold: Sequence[int], pools: Sequence[RowRange]) ->
     best = min(gold, key=lambda one: (-scores[one], one))
     ahead = 0
     for start, stop in pools:
-        part = scores[start:stop]
-        ahead += int((part > scores[best]).sum())
-        ahead += int((scores[start : min(stop, best)] == scores[best]).sum()) if start < best else 0
+        ahead += int((scores[start:stop] > scores[best]).sum())
+        ahead += int((scores[start : min(stop, best)] == scores[best]).sum())
     return ahead + 1

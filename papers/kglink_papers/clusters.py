@@ -46,6 +46,7 @@ _SEED = 17
 _REMOVED = 0.1
 
 Gold = frozenset[EntityId]
+OTHER_DATA = "The data are others than the protocol is of."
 
 
 class JudgedMentions(NamedTuple):
@@ -90,7 +91,7 @@ def cluster_values(
     if not counts.any():
         raise UsageError(
             f"there is no mention to judge for {column.name}",
-            hint="The data are others than the protocol is of.",
+            hint=OTHER_DATA,
         )
     if column.metric.startswith("mention R@"):
         recall = neighbour_recall(test.graph.neighbours.numbers, labels_of(test.labels()))
@@ -167,6 +168,8 @@ def mention_graph(
             best = EntityId(kb, segment.keys[row])
             numbers.append(known.setdefault(best, len(known)) if there else NO_ENTITY)
         golds += [gold for _, gold in pairs]
+    if not near:
+        raise UsageError("there is no mention to put together", hint=OTHER_DATA)
     neighbours = Neighbours(
         np.concatenate([one.numbers for one in near]),
         np.concatenate([one.similarities for one in near]),

@@ -38,7 +38,7 @@ from kglink.records import EntityId
 from kglink.training.job import Tell
 from kglink.workspace.folder import REPRODUCED_FOLDER
 from kglink.workspace.judging import evaluated, judge_rankings
-from kglink_papers.clusters import cluster_values
+from kglink_papers.clusters import OTHER_DATA, cluster_values
 from kglink_papers.data import Column, Layout, Part
 from kglink_papers.table import Values, value_of
 
@@ -136,7 +136,7 @@ class Judge:
         others: Sequence[Model],
     ) -> Any:
         """The values of the mentions of one part: kept ranks are read, missing ones made."""
-        which, value = value_of(column.metric)
+        which, value, _ = value_of(column.metric)
         reader = model.reader(self.opened) if which == "reranked" else None
         own = self._space(model, part.kbs)
         if reader is None and not model.row.lists:
@@ -170,7 +170,7 @@ class Judge:
                 f"of the split {part.split}"
                 + (f" with a gold in {part.gold}" if part.gold else "")
                 + (f" whose entity is {column.mentions}" if column.mentions else ""),
-                hint="The data are others than the protocol is of.",
+                hint=OTHER_DATA,
             )
         return np.array([value(rank) for _, rank in found])
 

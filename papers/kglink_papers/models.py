@@ -16,9 +16,9 @@ from kglink.training.job import FinetuneJob, Tell
 from kglink.training.recipe import Recipe
 from kglink.training.recipe_files import load_recipe, merged
 from kglink.training.reranker import FOLDER as RERANKER_FOLDER
-from kglink.training.run import MODEL, is_busy
+from kglink.training.run import MODEL, REPORT, SETTINGS, is_busy
 from kglink.workspace.finetune import find_missing_overlaps, finetune
-from kglink.workspace.training import run_folder, runs
+from kglink.workspace.training import run_folder
 from kglink_papers.data import Training
 from kglink_papers.protocols import Row
 
@@ -216,7 +216,7 @@ class Model:
 
 
 def _state(opened: Opened, name: str) -> State:
-    found = {run.info.name: run for run in runs(opened)}.get(name)
-    if found is None:
+    folder = run_folder(opened, name)
+    if not (folder / SETTINGS).is_file():
         return "new"
-    return "done" if found.info.done else "stopped"
+    return "done" if (folder / REPORT).is_file() else "stopped"

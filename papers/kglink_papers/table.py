@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -17,8 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kglink.errors import UsageError
-from kglink.evaluation.measures.retrieval import hit, reciprocal
-from kglink.evaluation.rankings import Rank
+from kglink.evaluation.measures.retrieval import AP_AT_1, Value, values_of
 from kglink.evaluation.significance import RandomizationTest, group_interval, randomization_test
 from kglink_papers.protocols import Average, Protocol
 
@@ -123,7 +122,7 @@ def table_of(
         average: Average = columns[column].average or protocol.average
         alone = columns[column].is_one_value
         parts = _over_seeds(seeds)
-        each = [_average(values, average) * scale for values in seeds.values()]
+        each = [float(_weighted(values, average).mean()) * scale for values in seeds.values()]
         groups = parts if average == "macro" else [np.concatenate(parts)]
         low, high = group_interval(groups)
         baseline, test = pairs.get(place), None
@@ -151,15 +150,10 @@ def table_of(
     return ReproducedTable(protocol, by_row, cells, max(len(pairs), 1))
 
 
-def value_of(metric: str) -> tuple[str, Callable[[Rank], float]]:
-    """The value of a mention from its rank, and which: as retrieved (`ranks`) or `reranked`."""
-    if metric.startswith("R@"):
-        k = int(metric[2:])
-        return "ranks", lambda rank: hit(rank, k)
-    if not metric.startswith("MAP@"):
-        return "reranked", lambda rank: hit(rank, 1)
-    within = int(metric.removeprefix("MAP@"))
-    return "reranked", lambda rank: reciprocal(rank, within=within)
+def value_of(metric: str) -> Value:
+    """What a mention counts by its rank; what is no figure of `values_of` is a kind of accuracy."""
+    values = values_of([deepest(metric)])
+    return values.get(metric, values[AP_AT_1])
 
 
 def deepest(metric: str) -> int:
@@ -170,12 +164,6 @@ def deepest(metric: str) -> int:
 def _over_seeds(judged: Judged) -> list[FloatArray]:
     """The mean over seeds of each mention, part by part."""
     return [np.mean(np.stack(part), axis=0) for part in zip(*judged.values(), strict=True)]
-
-
-def _average(parts: Values, average: Average) -> float:
-    if average == "macro":
-        return statistics.mean(float(part.mean()) for part in parts)
-    return float(np.concatenate(parts).mean())
 
 
 def _weighted(parts: Values, average: Average) -> FloatArray:

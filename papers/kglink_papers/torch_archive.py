@@ -172,7 +172,7 @@ def _filled(
 def _checked(name: str, tensor: _Tensor) -> int:
     """How many numbers a tensor has, all of them within its storage and none twice."""
     count = 1
-    for length in tensor.shape:
+    for length in sorted(tensor.shape):  # one of 0 first: then it has none
         count *= length
         if count > tensor.storage.size:
             raise _RefusedError(f"{name} is larger than its numbers")

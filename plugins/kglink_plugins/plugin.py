@@ -314,8 +314,8 @@ class LlmSettings(PluginSettings):
     description_chars: int = Field(300, ge=0)
     """Characters of each candidate's description that it reads."""
     weight: float = Field(0.5, gt=0, le=10)
-    """How far the score of its choice stands above the others; where it chooses none, all scores
-    fall by twice as much."""
+    """How far the score of its choice is put above the best score before; where it chooses none,
+    all scores fall by twice as much."""
 
 
 # ------------------------------------------------------------------------------------- clusterers

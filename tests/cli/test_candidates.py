@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 from conftest import Kglink
 
+from kglink.evaluation import rankings
 from kglink.evaluation.candidate_files import Listed, united
 from kglink.records import EntityId
+from kglink.workspace import Workspace
 
 EVAL = ("eval", "--docs", "docs", "--split", "test", "--seen-in", "", "--json")
 A, B, C, D = (EntityId("kb", key) for key in "abcd")
@@ -19,8 +21,6 @@ OTHER = EntityId("other", "x")
 
 @pytest.fixture(scope="module")
 def written(demo_master: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from kglink.workspace import Workspace
-
     path = tmp_path_factory.mktemp("candidates") / "test.jsonl"
     with Workspace.open(demo_master) as workspace:
         mentions = workspace.write_candidates("docs", path, split="test")
@@ -38,6 +38,18 @@ def changed(path: Path, target: Path, line: int, **changes: object) -> Path:
     records[line] |= changes
     target.write_text("".join(json.dumps(one) + "\n" for one in records))
     return target
+
+
+def test_a_batch_ends_with_a_document(
+    demo_master: Path, written: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Mentions of one text speak for each other, so how large a batch is changes no list."""
+    monkeypatch.setattr(rankings, "BATCH_MENTIONS", 2)
+    small = tmp_path / "small.jsonl"
+    with Workspace.open(demo_master) as workspace:
+        workspace.write_candidates("docs", small, split="test")
+    lists = [[one["candidates"] for one in records_of(path)] for path in (small, written)]
+    assert lists[0] == lists[1]
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ import pytest
 from sklearn.metrics import ndcg_score
 
 from hand_made_rankings import DOCUMENTS, KBS, HandMade, document, same
+from kglink.errors import UsageError
 from kglink.evaluation.measures.retrieval import (
     Figures,
     RetrievalReport,
@@ -28,6 +29,7 @@ from kglink.evaluation.rankings import (
     RankedMention,
     rank_mentions,
 )
+from kglink.evaluation.retrieval import Question
 from kglink.linking.pipeline import BATCH_MENTIONS
 from kglink.linking.stages import Stage
 from kglink.records import Document, Entity, EntityId, Ranking
@@ -87,6 +89,12 @@ def test_one_mention_by_hand() -> None:
 
 def test_no_mentions_have_figures_of_zero() -> None:
     assert set(figures_of(Counter(), Counter(), (1, 5)).values()) == {0.0}
+
+
+@pytest.mark.parametrize("ks", [(), (0,), (-3, 2)])
+def test_ranks_that_there_are_not_are_refused(ks: tuple[int, ...]) -> None:
+    with pytest.raises(UsageError, match="wants ranks from 1 on"):
+        Question(("docs",), "dev", ks=ks)
 
 
 # --------------------------------------------------------------------------- from rankings

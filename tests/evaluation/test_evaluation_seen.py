@@ -160,6 +160,17 @@ def test_what_the_run_of_the_model_learnt_from(store: Store, tmp_path: Path) -> 
     assert found == {"heron", "amber", "kelp"} - away
 
 
+def test_a_file_beside_the_base_of_a_run_is_no_run(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The base is `minilm`, and the workspace, where the command runs, has another's settings."""
+    run = run_in(tmp_path, "both")
+    (tmp_path / "settings.json").write_text('{"editor.tabSize": 4}')
+    monkeypatch.chdir(tmp_path)
+    assert [name for name, _ in mentions_of_runs(store, run)] == ["first"]
+    assert run_of_model(tmp_path, "minilm") is None
+
+
 def test_mentions_of_other_kbs_were_not_learnt_from(store: Store, tmp_path: Path) -> None:
     everything = {"selection": {"documents": "held_out", "held_out": 0.0}}
     run = run_in(tmp_path, "both", kbs=("a", "other"))

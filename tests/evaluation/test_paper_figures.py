@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from kglink.errors import UsageError
 from kglink.evaluation.candidate_files import Listed, Place
 from kglink.evaluation.measures.clusters import adjusted_rand_index, neighbour_recall
 from kglink.records import Document, EntityId, Mention, MentionInText
@@ -95,6 +96,10 @@ def test_figures_of_clusters(folder: Path) -> None:
         assert ari >= adjusted_rand_index(each, graph.labels())
         assert -0.5 <= figure("ARI alone", mentions="unseen")[0] <= 1
         assert -0.5 <= figure("discovery ARI")[0] <= 1
+        column = Column("x", "test", "ARI alone", mentions="unseen")
+        all_seen = frozenset().union(*graph.golds)
+        with pytest.raises(UsageError, match="no mention to put together"):
+            cluster_values(workspace, column, PARTS, PARTS, all_seen)
         labels = {one: at for at, one in enumerate(graph.labels())}
         golds = np.array([labels[one] for one in graph.labels()])
         (recall,) = figure("mention R@64")

@@ -49,6 +49,7 @@ def weights() -> dict[str, Any]:
         part=whole[1:4, 1:3],
         tied=whole,
         empty=torch.empty(0, 3),
+        empty_rows=torch.empty(3, 0),
         number=torch.tensor(7.5),
         parameter=torch.nn.Parameter(torch.ones(2)),
     )

@@ -21,6 +21,7 @@ from kglink.testing.contracts.pair_evidence import ListedKBs
 from kglink.text.fold import fold
 from kglink.text.name_words import name_words, numbers_of
 from kglink_plugins.overlap_evidence.fuzzy import NamePairs
+from kglink_plugins.overlap_evidence.names import MOST_BEARERS_OF_A_CODE
 from kglink_plugins.overlap_evidence.second_pass import (
     ParentEvidence,
     RivalEvidence,
@@ -209,6 +210,9 @@ def test_fuzzy_values() -> None:
     # No two names agree in their numbers, so all of the likeness is lost.
     assert other["other_numbers"] == pytest.approx(other["words"])
     assert 0.5 < other["words"] < 1
+    # Names of signs alone have no word in common, and no letter.
+    signs = weighed("fuzzy", kbs, named("s", "???"), named("t", "!!!"))
+    assert set(signs.values()) == {0}
     # Kidney stands for renal in these KBs; by letters they have nothing in common.
     learnt = weighed("fuzzy", kbs, lefts["l9"], rights["r1"])
     assert learnt["words"] > 0.3 > learnt["letters"]
@@ -324,6 +328,12 @@ def test_cross_references_in_any_spelling() -> None:
     third = named("X:2", "c", xrefs=("DOID:1",))
     kbs = ListedKBs([left], [right, third, named("X:3", "d")])
     assert set(make("xrefs").propose(kbs)) == {("DOID:1", "X:1"), ("DOID:1", "X:2")}
+    # A code that a crowd of one KB names proposes nothing, whichever side the crowd is on.
+    crowd = [named(f"L{at}", "a", xrefs=("X:9",)) for at in range(MOST_BEARERS_OF_A_CODE + 1)]
+    alone = [named("R", "b", xrefs=("X:9",))]
+    for sides in ((crowd, alone), (alone, crowd)):
+        assert list(make("xrefs").propose(ListedKBs(*sides))) == []
+    assert len(list(make("xrefs").propose(ListedKBs(crowd[1:], alone)))) == len(crowd) - 1
     assert weighed("xrefs", kbs, left, right) == {"xref": 1}
     assert weighed("xrefs", kbs, left, named("X:3", "d")) == {"xref": 0}
     assert weighed("xrefs", kbs, named("L", "a"), named("X:3", "d")) == {}

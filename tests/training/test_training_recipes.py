@@ -201,6 +201,19 @@ def test_a_bad_recipe_is_refused_in_words(
     assert words in str(caught.value)
 
 
+def test_a_file_of_a_recipes_name_is_not_taken_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = load_recipe()
+    (tmp_path / DEFAULT_RECIPE).write_text("server { listen 80; }")
+    (tmp_path / "mine").write_text('extends = "default"\nseed = 4\n')
+    monkeypatch.chdir(tmp_path)
+    assert load_recipe() == ours
+    assert load_recipe("mine").seed == 4
+    with pytest.raises(ConfigError):
+        load_recipe(f"./{DEFAULT_RECIPE}")
+
+
 def test_an_unknown_recipe_names_the_nearest() -> None:
     with pytest.raises(
         UnknownNameError, match=r"Did you mean 'blink/zeshel-base' or [^,]*lists all"

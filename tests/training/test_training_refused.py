@@ -82,6 +82,19 @@ def test_what_a_later_stage_cannot_work_with_is_refused_before_the_first(
     assert not (tmp_path / "run" / "settings.json").exists()
 
 
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"what": "linkers"}, "unknown what = 'linkers'"),
+        ({"checkpoint_steps": 0}, "checkpoint_steps and curve_steps are at least 1"),
+        ({"curve_steps": 0}, "checkpoint_steps and curve_steps are at least 1"),
+    ],
+)
+def test_a_job_that_would_end_amid_its_work_is_refused(given: Any, told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        FinetuneJob(**given)
+
+
 def test_too_little_memory_gives_advice(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

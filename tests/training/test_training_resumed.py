@@ -20,11 +20,19 @@ from kglink.models.hardware import Hardware
 from kglink.records import Progress
 from kglink.store import Store
 from kglink.training import Recipe
-from kglink.training.checkpoint import write_tensors
+from kglink.training.checkpoint import Checkpoints, Position, write_tensors
 from kglink.training.job import News, StepNews
 from kglink.training.loop import Task
+from kglink.training.processes import Team
 from kglink.training.recipe_files import chosen_recipe
-from kglink.training.run import RunSettings, TrainingReport, read_run, read_settings, write_settings
+from kglink.training.run import (
+    Curve,
+    RunSettings,
+    TrainingReport,
+    read_run,
+    read_settings,
+    write_settings,
+)
 from training_runs import CHANGES, Run, curve, runner, weights
 from training_world import fill, small, world_of, write_world_model
 
@@ -228,6 +236,64 @@ def test_a_checkpoint_of_another_architecture_is_refused(run: Run, tmp_path: Pat
     save_file(given, path)
     with pytest.raises(TrainingError, match="another architecture"):
         run(folder, None, resume=True)
+
+
+@pytest.mark.parametrize("name", ["state.json", "model.safetensors"])
+def test_a_damaged_checkpoint_is_told_as_one(name: str, tmp_path: Path) -> None:
+    checkpoints, network = Checkpoints(tmp_path, {}), torch.nn.Linear(2, 2)
+    checkpoints.save(Position(total=3), network, None, None)
+    path = tmp_path / (tmp_path / "CURRENT").read_text() / name
+    reads: dict[str, Callable[..., object]] = {
+        "state.json": checkpoints.position,
+        "model.safetensors": checkpoints.load_model,
+    }
+    for damage in (lambda: path.write_bytes(path.read_bytes()[:9]), path.unlink):
+        damage()
+        with pytest.raises(TrainingError, match=f"{name}: the checkpoint is damaged"):
+            reads[name](*[network] * (name != "state.json"))
+
+
+def test_a_curve_that_a_kill_met_while_it_was_cut_is_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = [{"total": total, "loss": 0.5} for total in range(1, 9)]
+    own = Curve(tmp_path)
+    for line in lines:
+        own.add(line)
+    monkeypatch.setattr("kglink.files.atomic.sync_file", _stop)
+    with pytest.raises(_StopError):
+        own.begin(6)
+    assert own.lines() == lines
+    monkeypatch.undo()
+    own.begin(6)
+    assert own.lines() == lines[:6]
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_all_processes_may_fetch_the_model_of_a_new_run(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, resume: bool
+) -> None:
+    """Another machine has not what the first process fetches."""
+    folder = interrupted(run, tmp_path / "run", 4) if resume else tmp_path / "run"
+    fetched: list[bool] = []
+
+    def load(*_: object, fetch: bool, **__: object) -> None:
+        fetched.append(fetch)
+        raise _StopError
+
+    monkeypatch.setattr("kglink.training.train.load_bi_encoder", load)
+    monkeypatch.setattr("kglink.training.train.Team", _SecondOfOne)
+    with pytest.raises(_StopError):
+        run(folder, resume=resume)
+    assert fetched == [not resume]
+
+
+class _SecondOfOne(Team):
+    """A process that is not the first."""
+
+    def __init__(self, device: str) -> None:
+        super().__init__(device)
+        self.is_first = False
 
 
 def test_a_full_disk_keeps_the_checkpoint_before_it(

@@ -290,7 +290,8 @@ class ErrorAnalysis:
 
     def add_answers(self, text: JudgedText, answers: Sequence[Answer]) -> None:
         """Judge the mentions of a raw text by what it was linked to."""
-        self._texts.append((text, answers))
+        if text.right_at:
+            self._texts.append((text, answers))
         if sum(len(one.source.mentions) for one, _ in self._texts) >= _BATCH:
             self._judge_texts()
 

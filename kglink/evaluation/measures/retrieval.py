@@ -7,7 +7,7 @@ is among the candidates.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from math import log2
 from typing import Any, Literal, NamedTuple
@@ -251,18 +251,12 @@ class RetrievalReport(Figures):
 
         A mention whose golds are of several types counts in each of them.
         """
-        return {
-            kb: dict(
-                sorted(
-                    (
-                        (kind, {"mentions": found.mentions[kb], **found.of(kb)})
-                        for kind, found in self._domains[kb].items()
-                    ),
-                    key=lambda item: (-item[1]["mentions"], item[0]),
-                )
-            )
-            for kb in sorted(self._domains)
-        }
+        found: dict[str, dict[str, Mapping[str, Any]]] = {}
+        for kb, kinds in sorted(self._domains.items()):
+            sizes = {kind: figures.mentions[kb] for kind, figures in kinds.items()}
+            order = sorted(sizes, key=lambda kind: (-sizes[kind], kind))
+            found[kb] = {kind: {"mentions": sizes[kind], **kinds[kind].of(kb)} for kind in order}
+        return found
 
     def slices_as_json(self) -> dict[str, object]:
         """The slices in the shape of ``kglink eval --json``: those that there are."""
@@ -283,13 +277,9 @@ class RetrievalReport(Figures):
         return found
 
 
-def micro(each: Collection[Accuracy]) -> Accuracy:
+def micro(each: Iterable[Accuracy]) -> Accuracy:
     """Of all mentions alike."""
-    return (
-        Accuracy(*(sum(counts) for counts in zip(*each, strict=True)))
-        if each
-        else Accuracy(0, 0, 0)
-    )
+    return Accuracy(*map(sum, zip(Accuracy(0, 0, 0), *each, strict=True)))
 
 
 def macro(each: Collection[Accuracy]) -> dict[str, float]:

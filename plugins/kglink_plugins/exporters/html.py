@@ -15,14 +15,7 @@ from typing import TextIO
 from pydantic import Field
 
 from kglink.plugins import PluginSettings
-from kglink.records import (
-    Candidate,
-    EntityId,
-    Link,
-    LinkedDocument,
-    json_number,
-    json_value,
-)
+from kglink.records import Candidate, EntityId, Link, LinkedDocument, json_number, json_value
 from kglink.shown import (
     COLOURS,
     NIL_COLOUR,

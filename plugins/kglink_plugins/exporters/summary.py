@@ -13,7 +13,6 @@ from kglink.text.printable import printable_json, printable_line
 
 #: The entries of a document's ``meta`` that a reader must see without asking for them.
 NOTE_KEYS = ("truncated", "cut", "warnings", "notes")
-_LINE_BREAKS = re.compile("\r\n|[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 
 
 @dataclass
@@ -62,11 +61,6 @@ def notes(meta: Mapping[str, object]) -> list[str]:
 def one_line(text: str) -> str:
     """``text`` for a table cell: every run of white space becomes one space."""
     return printable_line(" ".join(text.split()))
-
-
-def terminal_lines(text: str) -> list[str]:
-    """The lines of ``text`` for a terminal; a tab becomes four spaces."""
-    return [printable_line(line.replace("\t", "    ")) for line in _LINE_BREAKS.split(text)]
 
 
 def encodable(text: str, out: TextIO) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice, zip_longest
@@ -15,14 +16,8 @@ from rich.text import Text
 from kglink.plugins import PluginSettings
 from kglink.records import Candidate, Link, LinkedDocument, Rejected
 from kglink.shown import overlapping
-from kglink_plugins.exporters.summary import (
-    Tally,
-    counted,
-    encodable,
-    notes,
-    one_line,
-    terminal_lines,
-)
+from kglink.text.printable import printable_line
+from kglink_plugins.exporters.summary import Tally, counted, encodable, notes, one_line
 
 # Okabe and Ito's palette without black and yellow: told apart by colour-blind people, readable
 # on dark and light. The KB's name always stands beside the colour.
@@ -32,6 +27,7 @@ NIL_STYLE = "dim italic"
 # A column is as wide as its widest cell, but one long cell does not push away all others.
 WIDEST_COLUMN = 44
 GAP = "   "
+_LINE_BREAKS = re.compile("\r\n|[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 
 
 class TableSettings(PluginSettings):
@@ -240,7 +236,9 @@ def _console(settings: TableSettings, out: TextIO) -> Console | None:
 
 
 def _body(text: str) -> Text:
-    return Text("\n".join(terminal_lines(text)))
+    """A text for a terminal; a tab becomes four spaces."""
+    lines = (line.replace("\t", "    ") for line in _LINE_BREAKS.split(text))
+    return Text("\n".join(map(printable_line, lines)))
 
 
 def _cut(text: str, links: Sequence[Link], limit: int) -> int:

@@ -72,13 +72,14 @@ class FuzzyEvidence:
             scorer=fuzz.ratio,
             dtype=np.float32,
         )
+        has_words = np.array([bool(one) for one in left_words])[rows[0]]  # "???" has none
         best_words = best(words)
         columns = {
-            "same_words": best(same_words),
+            "same_words": best(same_words & has_words),
             "words": best_words,
             "other_numbers": best_words - best(np.where(same_numbers, words, 0)),
             "letters": best(letters),
-            "spelling": best(np.asarray(spelling) / 100),
+            "spelling": best(np.asarray(spelling) * has_words / 100),
         }
         return [
             dict(zip(columns, values, strict=True))
@@ -92,7 +93,7 @@ def _equal(
     left_rows: IntArray,
     right_rows: IntArray,
 ) -> npt.NDArray[np.bool_]:
-    """Whether two sets of words are the same and not empty."""
+    """Whether two sets of words are the same."""
     numbers: dict[frozenset[str], int] = {}
     lefts, rights = (
         np.array([numbers.setdefault(one, len(numbers)) for one in side], np.int64)

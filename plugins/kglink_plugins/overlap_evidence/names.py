@@ -103,7 +103,8 @@ class XrefEvidence:
         """Pairs with a code in common."""
         bearers: dict[str, list[str]] = {}
         codes = (text_hash(code) for one in kbs.entities("left") for code in codes_of(one))
-        common = np.unique(np.fromiter(codes, np.uint64))
+        common, counts = np.unique(np.fromiter(codes, np.uint64), return_counts=True)
+        common = common[counts <= MOST_BEARERS_OF_A_CODE]
         for entity in kbs.entities("right"):
             own = list(codes_of(entity))
             _, known = places_in(common, np.array([text_hash(code) for code in own], np.uint64))

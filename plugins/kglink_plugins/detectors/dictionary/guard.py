@@ -133,7 +133,8 @@ class Guard:
     def _word_verdict(
         self, folded: str, shape: int, case: int, *, exact: bool, same: bool
     ) -> Verdict:
-        if self._acronym(folded, shape) and not case & UPPER:
+        is_acronym = (shape & CASES) == UPPER and len(folded) <= self._acronym_chars
+        if is_acronym and not case & UPPER:
             return NEVER
         only_capitalised = shape & COMMON and not shape & LOWER
         if only_capitalised and case == LOWER:
@@ -144,9 +145,6 @@ class Guard:
         if case == TITLE and shape & LOWER and not exact:
             return verdict._replace(beginning=SAME_CASE)
         return verdict
-
-    def _acronym(self, folded: str, shape: int) -> bool:
-        return (shape & CASES) == UPPER and len(folded) <= self._acronym_chars
 
 
 def _function_verdict(surface: str, case: int) -> Verdict:
