@@ -62,12 +62,12 @@ class SssomReader:
 
     def __iter__(self) -> Iterator[SssomRow]:
         columns: dict[str, int] = {}
-        open_map = ""
+        map_depth = math.inf
         for line in self._source.lines(self._problems):
             if not line.text.strip():
                 continue
             if line.text.startswith("#") and not columns:
-                open_map = self._read_head(line.text[1:], open_map)
+                map_depth = self._read_head(line.text[1:], map_depth)
                 continue
             place = self._source.where(line.number)
             cells = line.text.split("\t")
@@ -86,19 +86,23 @@ class SssomReader:
                 hint=f"Its columns are {', '.join(NEEDED)}.",
             )
 
-    def _read_head(self, line: str, open_map: str) -> str:
-        """Take in a line of the head, which is YAML; the map that the next line may belong to."""
+    def _read_head(self, line: str, map_depth: float) -> float:
+        """Take in a line of the head, which is YAML; what is deeper than ``map_depth`` is a prefix.
+
+        Returned is that depth for the next line; infinite where no map is open.
+        """
         name, colon, value = line.strip().partition(":")
         name, value = _bare(name), _bare(value)
+        depth = len(line) - len(line.lstrip())
         if not colon:
-            return open_map
-        if open_map and line[:1].isspace() and value:
+            return map_depth
+        if not value:
+            return depth if name in _MAPS else math.inf
+        if depth > map_depth:
             self.prefixes[name] = value
-            return open_map
-        if value:
-            self.values[name] = value
-            return ""
-        return name if name in _MAPS else ""
+            return map_depth
+        self.values[name] = value
+        return math.inf
 
 
 def first_columns(head: SourceHead) -> set[str]:

@@ -97,10 +97,22 @@ def test_plain_lists(text: str, expected: list[tuple[str, str, str]]) -> None:
     assert [(one.left, one.right, one.verdict) for one in listed(text)] == expected
 
 
-def test_a_long_head_of_sssom_is_a_head() -> None:
-    head = "".join(f'#  P{number}: "http://example.org/{number}/"\n' for number in range(4_000))
+def test_a_head_as_sssom_py_writes_it_has_prefixes_and_values() -> None:
+    head = (
+        "curie_map:\n  a: http://x/a_\n  b: http://x/b_\nobject_source: kb:y\nsubject_source: kb:x"
+    )
+    pairs = listed(sssom(row("a:1", "b:2"), head="".join(f"# {one}\n" for one in head.split("\n"))))
+    assert [(one.left_kb, one.right_kb) for one in pairs] == [("x", "y")]
+    assert pairs.prefixes == {"a": "http://x/a_", "b": "http://x/b_"}
+
+
+@pytest.mark.parametrize("space", ["", " "])
+def test_a_long_head_of_sssom_is_a_head(space: str) -> None:
+    head = "".join(
+        f'#{space}  P{number}: "http://example.org/{number}/"\n' for number in range(4_000)
+    )
     assert len(head) > 2**16
-    (one,) = listed(sssom(row("a:1", "b:2"), head=f"#curie_map:\n{head}"))
+    (one,) = listed(sssom(row("a:1", "b:2"), head=f"#{space}curie_map:\n{head}"))
     assert (one.left, one.right) == ("a:1", "b:2")
 
 

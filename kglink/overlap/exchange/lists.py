@@ -212,7 +212,7 @@ def _is_sssom(source: Source) -> bool:
     if ".sssom." in head.name or head.name.endswith(".sssom"):
         return True
     columns = first_columns(head)
-    return not columns.isdisjoint(NEEDED) or (columns == {""} and b"#curie_map:" in head.head)
+    return not columns.isdisjoint(NEEDED) or (columns == {""} and b"curie_map:" in head.head)
 
 
 def _table(source: Source) -> Iterator[ListedPair]:
