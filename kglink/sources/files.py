@@ -96,12 +96,17 @@ def near_names(path: Path) -> str:
     return f"Did you mean {path.parent / near[0]}?" if near else ""
 
 
-def visible_files(folder: Path, pattern: str) -> Iterator[tuple[str, Path]]:
+def visible_files(folder: Path) -> Iterator[tuple[str, Path]]:
     """Relative names and paths of the files below a folder, hidden ones left out."""
-    for path in folder.rglob(pattern):
-        relative = path.relative_to(folder)
-        if path.is_file() and not any(part.startswith(".") for part in relative.parts):
-            yield relative.as_posix(), path
+
+    def refuse(error: OSError) -> None:
+        raise unreadable(str(error.filename), error) from error
+
+    for parent, folders, names in os.walk(folder, onerror=refuse):
+        folders[:] = (name for name in folders if not name.startswith("."))
+        for path in (Path(parent, name) for name in names if not name.startswith(".")):
+            if path.is_file():
+                yield path.relative_to(folder).as_posix(), path
 
 
 def sampled_ranges(size: int) -> Iterator[tuple[int, int]]:

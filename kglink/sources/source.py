@@ -64,7 +64,8 @@ class Source:
         self._shared = shared
         self._size = size
         self._reader: RawFile | None = None
-        self._files: list[Source] | None = None
+        self._all_files: list[Source] | None = None
+        self._files: list[Source] = []
         self.scratch_in: Path | None = None
         """Where `scratch` lies and stays; a folder for temporary files if None."""
         self._scratch: Path | None = None
@@ -117,7 +118,7 @@ class Source:
     def several(cls, paths: Iterable[str | Path], *, limits: SourceLimits | None = None) -> Source:
         """Files and folders as one folder, in the order given; files are named by their paths."""
         joined = cls("sources", limits=limits)
-        joined._files = []
+        joined._all_files = []
         for path in paths:
             source = cls.open_path(path, limits=limits)
             files = source.files()
@@ -126,7 +127,7 @@ class Source:
             for file in files:
                 place = PurePath(path, file.name) if source.is_folder else PurePath(path)
                 file.name = place.as_posix()
-            joined._files += files
+            joined._all_files += files
         return joined
 
     @classmethod
@@ -161,7 +162,7 @@ class Source:
         """Read texts without a mark of UTF-8 or UTF-16 in this encoding from now on."""
         self.limits = self.limits._replace(encoding=checked_encoding(encoding))
         vars(self).pop("head", None)
-        for file in self._files or ():
+        for file in self._all_files or ():
             file.read_as(encoding)
 
     @property
@@ -173,14 +174,14 @@ class Source:
     def bytes_total(self) -> int:
         """The size in bytes as they lie on disk, compressed."""
         if self.is_folder:
-            return sum(file.bytes_total for file in self.files())
+            return sum(file.bytes_total for file in self._files or self.files())
         return self._size
 
     @property
     def bytes_read(self) -> int:
         """How many of `bytes_total` the current reading has got through."""
         if self.is_folder:
-            return sum(file.bytes_read for file in self._files or ())
+            return sum(file.bytes_read for file in self._files)
         return self._reader.position if self._reader else 0
 
     @property
@@ -270,13 +271,12 @@ class Source:
         """
         if not self.is_folder:
             return [self]
-        if self.path is None:
-            return [one for one in self._files or () if PurePath(one.name).match(pattern)]
-        if self._files is None or pattern != "*":
-            self._files = [
+        if self._all_files is None:
+            self._all_files = [
                 self._of_file(name, path, path.stat().st_size, self.limits)
-                for name, path in sorted(visible_files(self.path, pattern))
+                for name, path in sorted(visible_files(cast("Path", self.path)))
             ]
+        self._files = [one for one in self._all_files if PurePath(one.name).match(pattern)]
         return list(self._files)
 
     def open(self, encoding: str = "") -> BinaryIO:
@@ -402,7 +402,7 @@ class Source:
         """Free the copy of a stream; a file or folder has nothing to free."""
         if self._shared and self._opener:
             self._opener().close()
-        for file in self._files or ():
+        for file in self._all_files or ():
             file.close()
 
     def __enter__(self) -> Self:

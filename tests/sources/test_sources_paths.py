@@ -12,6 +12,7 @@ import pytest
 
 from kglink.errors import SourceError
 from kglink.sources import Line, Problems, Source
+from rights import as_a_plain_user
 from source_lines import read_lines
 
 
@@ -92,8 +93,20 @@ def test_a_folder_has_files_but_no_content(tmp_path: Path) -> None:
         found = source.files("*.txt")
         assert [read_lines(file) for file in found] == [[Line(1, "a.txt")], [Line(1, "b/two.txt")]]
         assert source.bytes_read == source.bytes_total == 6 + 10
+        assert [file.name for file in source.files()] == ["a.txt", "b/two.txt", "c.md"]
         with pytest.raises(SourceError, match="is a folder where a file is wanted"):
             read_lines(source)
+
+
+def test_a_folder_that_may_not_be_read_is_not_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("a")
+    (tmp_path / ".own").mkdir(mode=0)
+    source = Source.open_path(tmp_path)
+    assert [file.name for file in as_a_plain_user(source.files)] == ["a.txt"]
+    (tmp_path / "b").mkdir(mode=0)
+    source = Source.open_path(tmp_path)
+    with pytest.raises(SourceError, match=r"cannot read .*b: Permission denied"):
+        as_a_plain_user(source.files)
 
 
 def test_a_file_that_shrinks_while_it_is_read_is_told(tmp_path: Path) -> None:
