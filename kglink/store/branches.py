@@ -14,6 +14,7 @@ from kglink.errors import UsageError
 from kglink.files.tables import places_in
 from kglink.records import EntityId
 from kglink.store.database import pages
+from kglink.store.entity_reader import existing
 from kglink.store.kbs import kb_id
 from kglink.store.schema import entities, id_range, parents
 
@@ -62,15 +63,16 @@ def _branches(connection: Connection, kb: str, number: int, keys: Sequence[str])
     """The numbers of some entities and of all below them, each once and in order."""
     if not keys:
         return np.empty(0, dtype=np.int64)
-    e = entities.c
-    top = select(e.id).where(e.kb_id == number, e.key.in_(keys))
-    found = set(connection.scalars(select(e.key).where(e.id.in_(top))))
-    for key in keys:
-        if key not in found:
+    ids = [EntityId(kb, key) for key in keys]
+    found = existing(connection, ids, {kb: number})
+    for id_ in ids:
+        if id_ not in found:
             raise UsageError(
-                f"there is no entity {EntityId(kb, key)} whose branch could be looked for",
+                f"there is no entity {id_} whose branch could be looked for",
                 hint="`kglink search NAME` shows the ids of entities.",
             )
+    e = entities.c
+    top = select(e.id).where(e.kb_id == number, e.key.in_(keys))
     (first, stop), owner = id_range(number), parents.c.entity_id
     broader = entities.alias("broader")
     links = (

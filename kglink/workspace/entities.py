@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from kglink.errors import UnknownNameError, UsageError
 from kglink.records import Entity, EntityId, OnProgress, Verdict
 from kglink.shown import html_of, linked_name
+from kglink.store.database import NEVER_STORED
 from kglink.store.document_reader import MentionsOf
 from kglink.store.ingest import check_kb_name
 from kglink.text.entity_text import shared_names
@@ -231,7 +232,7 @@ def _found(opened: Opened, name: str | EntityId) -> tuple[EntityId, Entity]:
     if isinstance(name, str) and not known:
         known = opened.store.get_entities(EntityId(kb, name) for kb in kbs)
     if not known:
-        if wanted.kb in kbs:
+        if wanted.kb in kbs and not NEVER_STORED.search(wanted.key):
             _refuse_former(opened, wanted)
         words = wanted.key if wanted.kb in kbs else str(name)
         hint = f"By a name: kglink search {words!r}"

@@ -167,6 +167,7 @@ def test_an_obsolete_term_says_what_took_its_place(
     monkeypatch.chdir(tmp_path)
     Path(form).write_text(OBO_TERMS if form == "x.obo" else obo_graph())
     kglink("add-kb", "x", form)
+    assert "unknown entity" in kglink("show", "x:\udcff", code=2).err  # a byte that is no UTF-8
     for key, told in (
         ("X:2", "x:X:2 is no entity in revision 1 of x: replaced by x:X:1"),
         ("X:3", "consider x:X:1; consider x:X:5"),

@@ -107,5 +107,7 @@ def test_branches_by_settings_flags_and_library(
             list(workspace.link("x", under=["bird"]))
         with pytest.raises(UsageError, match="there is no entity tree:brid"):
             list(workspace.link("x", ["tree"], under=["tree:brid"]))
+        with pytest.raises(UsageError, match="there is no entity tree:\udcff"):
+            list(workspace.link("x", ["tree"], under=["tree:\udcff"]))
         with pytest.raises(UnknownNameError, match="Did you mean 'tree'"):
             list(workspace.link("x", under=["tre:bird"]))
