@@ -78,14 +78,15 @@ def check_kb_name(name: str) -> None:
             hint=f"For instance: {suggested_name(name)}",
         )
     if name in _ALL_KBS:
-        hint = f"For instance: {name}_kb"
+        hint = f"For instance: {suggested_name(name)}"
         raise UsageError(f"{name!r} stands for all KBs together: take another name", hint=hint)
 
 
 def suggested_name(name: str) -> str:
     """The KB name nearest to any text."""
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
-    return re.sub(r"[^a-z0-9_-]+", "_", plain).strip("_-")[:64] or "my_kb"
+    name = re.sub(r"[^a-z0-9_-]+", "_", plain).strip("_-")[:64] or "my_kb"
+    return f"{name}_kb" if name in _ALL_KBS else name
 
 
 class Ingest:

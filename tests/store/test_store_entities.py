@@ -190,8 +190,9 @@ def test_a_bad_kb_name_is_refused_with_a_good_one(store: Store, name: str) -> No
 
 
 def test_suggested_names() -> None:
-    names = ["Doctor Who", "Élan!", "日本", "x" * 70, "-a-"]
-    assert [suggested_name(n) for n in names] == ["doctor_who", "elan", "my_kb", "x" * 64, "a"]
+    names = ["Doctor Who", "Élan!", "日本", "x" * 70, "-a-", "Joint"]
+    good = ["doctor_who", "elan", "my_kb", "x" * 64, "a", "joint_kb"]
+    assert [suggested_name(name) for name in names] == good
 
 
 # --------------------------------------------------------------------------------- shared names
