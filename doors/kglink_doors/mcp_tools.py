@@ -210,7 +210,7 @@ class Tools:
         ambiguous name ask, or keep the candidates; a new name is a thing that no KB has.
         """
         (found,) = self._workspace.resolve(
-            name, context or None, kbs=kbs, types=types, threshold=threshold
+            name, context or None, kbs=kbs, types=types, threshold=threshold, wait=False
         )
         if found is None:
             raise UsageError("the name is empty", hint="Give a name in letters or digits.")
@@ -231,7 +231,7 @@ class Tools:
         Use it to get the id of a thing that you know by name. A score says nothing by itself: read
         titles and descriptions before you choose.
         """
-        found = self._workspace.search(query, k=k, kbs=kbs, types=types)
+        found = self._workspace.search(query, k=k, kbs=kbs, types=types, wait=False)
         facts = self._workspace.store.get_entities([one.id for one in found])
         described = {key: known.description for key, known in facts.items()}
         lines = (f"{one.id} {one.title}: {described.get(one.id, '')[:100]}" for one in found)
@@ -269,7 +269,7 @@ class Tools:
         Use it to check an answer that surprises, or that is not sure.
         """
         refuse_many_places(text, surface, "Send only the sentences that matter.")
-        found = self._workspace.explain(text, surface=surface)
+        found = self._workspace.explain(text, surface=surface, wait=False)
         shape = _cut({"mentions": [one.as_json() for one in found]})
         lines = (
             "\n".join([f"[{link.start}:{link.end}] {link.surface}", *one.verdict()])

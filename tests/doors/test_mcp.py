@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -26,7 +27,7 @@ from starlette.types import ASGIApp, Message
 from kglink import Alias, Entity, LinkedDocument, Workspace
 from kglink_doors.mcp_http import while_asked
 from kglink_doors.mcp_stdio import mended
-from kglink_doors.mcp_tools import KglinkServer, make_server
+from kglink_doors.mcp_tools import READERS, KglinkServer, Tools, make_server
 
 TEXT = "The grey heron left, and the osprey stayed."
 HERON = Entity("h", "grey heron", "A wading bird that fishes.", type="bird")
@@ -194,6 +195,18 @@ def test_a_threshold_holds_for_one_call(told: Mapping[str, Any]) -> None:
     assert " = birds:o" in usual
     assert " = birds:o" not in strict
     assert again == usual
+
+
+@pytest.mark.parametrize("name", sorted(READERS))
+def test_no_question_waits_for_the_vectors_of_a_new_kb(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr("kglink.space.build.FEW_VECTORS", 0)
+    shutil.copytree(folder, tmp_path / "birds")
+    with Workspace.open(tmp_path / "birds") as workspace:
+        workspace.add_kb("ships", [Entity("s", "Osprey II", "A ship.")])
+        getattr(Tools(workspace), name)(**CALLS[name])
+        assert list(workspace.space().manifest.names_alone) == ["ships"]
 
 
 def test_what_is_refused_says_what_to_do(told: Mapping[str, Any]) -> None:
