@@ -45,10 +45,11 @@ def token_of(variable: str, host: str) -> str:
             )
         return ""
     token = os.environ.get(variable, "").strip()
-    if len(token) < _LEAST_TOKEN:
+    strange = "" if token.isascii() else ", some of them not ASCII"
+    if strange or len(token) < _LEAST_TOKEN:
         raise UsageError(
-            f"the variable {variable} has {len(token)} characters",
-            hint=f"A token has {_LEAST_TOKEN} at least, such as: openssl rand -hex 16",
+            f"the variable {variable} has {len(token)} characters{strange}",
+            hint=f"A token has {_LEAST_TOKEN} at least, all ASCII, such as: openssl rand -hex 16",
         )
     return token
 
@@ -67,7 +68,7 @@ def listen(host: str, port: int) -> socket.socket:
     except OSError as error:
         raise UsageError(
             f"cannot listen on {host}, port {port}: {error.strerror or error}",
-            hint="Name another port with --port; 0 takes a free one.",
+            hint="Name another port (--port 0 takes a free one), or an address of this machine.",
         ) from error
     # Its connections inherit these. Else the second part of an answer waits for the client to
     # acknowledge the first, which it does after 40 ms.
