@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import itertools
 import json
 import signal
@@ -30,6 +31,23 @@ def test_folders_that_are_no_jobs_are_swept(demo_copy: Path) -> None:
         assert found.all() == []
         found.close()
     assert list(jobs.iterdir()) == []
+
+
+def test_a_job_that_fails_unexpectedly_is_in_the_log(
+    demo: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object) -> None:
+        raise FileNotFoundError(errno.ENOENT, "No such file", "/secret/path")
+
+    monkeypatch.setattr("kglink_doors.serve.jobs._work", fail)
+    with Workspace.open(demo) as workspace:
+        jobs = Jobs(workspace, read_only=True)
+        job = jobs.add("build", {})
+        while job.state in ("waiting", "running"):
+            time.sleep(0.01)
+        jobs.close()
+    assert job.answer == {"error": "No such file", "fix": "See the server's log."}
+    assert "/secret/path" in capsys.readouterr().err
 
 
 @pytest.mark.slow

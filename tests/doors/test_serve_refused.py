@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import gzip
+import shutil
 import socket
 import sqlite3
 from collections.abc import Awaitable
@@ -32,8 +33,7 @@ def test_a_wrong_method_is_told_which_there_are(server: Server) -> None:
     assert (told.status, told.headers["allow"]) == (405, "POST")
     # No advice of the command line.
     blank = server.ask("POST", "/entities/lanternfall", {"key": "k9", "title": " "})
-    assert blank.status == 400
-    assert "--on-error" not in blank.json["fix"]
+    assert (blank.status, blank.json["fix"]) == (400, "Mend it, and send it again.")
 
 
 def test_what_cannot_be_read_is_told_as_what_it_is(server: Server) -> None:
@@ -108,6 +108,8 @@ def test_what_an_attacker_tried(server: Server) -> None:
         ("POST", "/corrections", {"text": "x", "start": 0, "end": 9, "entity": None}, 400, "place"),
         ("POST", "/overlaps", {"left": "a:b", "right": "c:d", "verdict": "correct"}, 404, "a:b"),
         ("POST", "/explain", {"text": "x", "surface": "y"}, 400, "does not stand"),
+        ("POST", "/explain", {"text": "x" * 101, "surface": "x"}, 400, "more than 100 places"),
+        ("POST", "/link", {"text": "x", "under": ["encyclopedia:\ud800"]}, 400, "no entity"),
         ("POST", "/resolve", {"names": []}, 422, "at least 1 item"),
         ("POST", "/resolve", {"names": ["a"] * 10_001}, 422, "at most 10000 items"),
         ("POST", "/resolve", {"names": ["a"], "kbs": ["nobody"]}, 404, "nobody"),
@@ -193,6 +195,21 @@ def test_what_takes_too_long(demo_master: Path) -> None:
         assert server.ask("GET", "/health").status == 200
 
 
+@pytest.mark.slow
+def test_what_is_unexpected_is_in_the_log(demo_copy: Path) -> None:
+    with serving(demo_copy, "--log") as server:
+        shutil.rmtree(demo_copy / ".scratch", ignore_errors=True)
+        (demo_copy / ".scratch").write_text("no folder")
+        told = server.ask("POST", "/jobs", {"kind": "build"})
+        assert told.json == {"error": "Not a directory", "fix": "See the server's log."}
+        assert (told.status, told.headers["cache-control"]) == (500, "no-store")
+        server.process.terminate()
+        assert server.process.stderr
+        log = server.process.stderr.read()
+    assert "NotADirectoryError" in log
+    assert '"path": "/jobs", "status": 500' in log
+
+
 def test_a_full_disk_has_its_status(tmp_path: Path) -> None:
     full = sqlite3.connect(tmp_path / "full.db")
     full.execute("PRAGMA max_page_count = 2")
@@ -217,6 +234,9 @@ def test_other_machines_need_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
         token_of("SHORT", "0.0.0.0")  # noqa: S104 - what is refused
     with pytest.raises(UsageError, match="has 0 characters"):
         token_of("NOBODY", "127.0.0.1")
+    monkeypatch.setenv("GERMAN", "ü" * 20)  # which each client would write otherwise
+    with pytest.raises(UsageError, match="not ASCII"):
+        token_of("GERMAN", "127.0.0.1")
     assert Limits().token == ""
 
 

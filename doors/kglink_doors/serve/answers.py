@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from functools import partial
 from io import StringIO
@@ -119,9 +119,11 @@ class ToResolve(Body):
     threshold: float | None = Field(None, ge=0, le=1)
 
 
-def json_response(value: object, status: int = 200) -> Response:
-    """JSON that every reader takes, halves of surrogate pairs written out."""
-    return Response(printable_json(value), status, media_type="application/json")
+def json_response(
+    value: object, status: int = 200, headers: Mapping[str, str] | None = None
+) -> Response:
+    """JSON that every reader takes, without halves of surrogate pairs."""
+    return Response(printable_json(value), status, headers, media_type="application/json")
 
 
 @router.post("/link", tags=["texts"], responses={200: {"model": None}})
@@ -224,7 +226,8 @@ async def explain(body: ToExplain, here: Here) -> Response:
     if (body.start is None) != (body.end is None):
         raise UsageError("a place has two ends", hint='Give "start" and "end".')
     span = None if body.start is None or body.end is None else (body.start, body.end)
-    refuse_many_places(body.text, body.surface, 'Name one by "start" and "end".')
+    surface = body.surface if span is None else ""
+    refuse_many_places(body.text, surface, 'Name one by "start" and "end".')
 
     def answer() -> Response:
         found = here.workspace.explain(

@@ -14,8 +14,6 @@ from typing import Any
 from anyio import to_thread
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
-from sqlalchemy.exc import SQLAlchemyError
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
@@ -25,13 +23,7 @@ from kglink.workspace.memory import learn_corrections
 from kglink_doors.listening import Limits, address, listen
 from kglink_doors.serve import answers, changes, reconcile
 from kglink_doors.serve.batches import Batches
-from kglink_doors.serve.errors import (
-    PASSING,
-    crash_shape,
-    error_shape,
-    json_error,
-    status_of,
-)
+from kglink_doors.serve.errors import PASSING, error_shape, json_error, status_of
 from kglink_doors.serve.guard import Guard, Refused
 from kglink_doors.serve.jobs import Jobs
 from kglink_doors.serve.running import run_app
@@ -120,11 +112,8 @@ async def _always(response: Response, _: Request) -> Response:
     return response
 
 
-#: What `_answered` answers.
-_ERRORS = (
-    KglinkError, RequestValidationError, HTTPException, TimeoutError, OSError, SQLAlchemyError,
-    Exception,
-)  # fmt: skip
+#: What `_answered` answers; the guard answers what is unexpected.
+_ERRORS = (KglinkError, RequestValidationError, HTTPException, TimeoutError)
 
 
 async def _answered(request: Request, error: Exception) -> Response:
@@ -141,13 +130,11 @@ async def _answered(request: Request, error: Exception) -> Response:
             status, shape = 422, _validation_shape(error, request, asked)
         case HTTPException():
             status, shape, headers = error.status_code, _http_shape(error, asked), error.headers
-        case TimeoutError():
+        case _:
             what = f"it took over {request.app.state.served.limits.seconds:g} s"
             fix = "Send less at once; --seconds raises the limit."
             status, shape = 504, {"error": what, "fix": fix}
-        case _:
-            status, shape = crash_shape(error)
-    return JSONResponse(shape, status, headers=headers)
+    return answers.json_response(shape, status, headers)
 
 
 def _validation_shape(

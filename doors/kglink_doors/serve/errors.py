@@ -99,7 +99,7 @@ def error_shape(error: KglinkError) -> dict[str, Any]:
     elif "--adapter" in hint:
         hint = "Name its adapter: &adapter=NAME."
     elif "--on-error" in hint:
-        hint = "Mend it in the file, and send it again."
+        hint = "Mend it, and send it again."
     return {"error": error.message, "fix": hint}
 
 

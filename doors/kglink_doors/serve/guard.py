@@ -12,6 +12,7 @@ import asyncio
 import json
 import sys
 import time
+import traceback
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -23,6 +24,7 @@ from starlette.responses import JSONResponse
 
 from kglink.text.printable import printable_line
 from kglink_doors.listening import LOOPBACK, Limits, knows_token
+from kglink_doors.serve.errors import crash_shape
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -58,10 +60,10 @@ _HEADERS = {
 class Refused(HTTPException):
     """A request that is not answered, with the status and what its sender reads."""
 
-    def __init__(self, status: int, message: str, fix: str) -> None:
-        super().__init__(status, message)
+    def __init__(self, status: int, error: str, fix: str) -> None:
+        super().__init__(status, error)
         headers = {"retry-after": "1"} if status == _BUSY else None
-        self.shape = {"error": message, "fix": fix}
+        self.shape = {"error": error, "fix": fix}
         self.response = JSONResponse(self.shape, status, headers)
 
 
@@ -109,19 +111,20 @@ class Guard:
                 self._at_work += own
                 refused = self._of_too_much(scope, headers)
             if refused is not None:
-                raise refused
+                raise refused  # noqa: TRY301 - told as all errors are
             streamed = self._limits.is_streamed(scope["path"])
             most = self._limits.bytes_of(scope["path"])
             within = self._limits.seconds
             body = LimitedBody(receive, most, within, self._is_ending, streamed=streamed)
             await self._app(scope, body, answer)
-        except Refused as refused:
+        except ClientDisconnect:  # nobody is left who could be answered
+            pass
+        except Exception as error:  # noqa: BLE001 - it is told, and in the log
+            refused = _refusal(error)
             if not answer.status:
                 if refused.status_code in _BEFORE_THE_BODY:
                     await _read_away(receive)
                 await refused.response(scope, receive, answer)
-        except ClientDisconnect:  # nobody is left who could be answered
-            pass
         finally:
             self._at_work -= own
             seconds = time.perf_counter() - began
@@ -193,6 +196,15 @@ class Guard:
                     "vary": "origin",
                 }
         return more
+
+
+def _refusal(error: Exception) -> Refused:
+    """How an error is told; the log says where one was that nobody expected."""
+    if isinstance(error, Refused):
+        return error
+    traceback.print_exception(error)
+    status, shape = crash_shape(error)
+    return Refused(status, **shape)
 
 
 def _is_at(origin: str, headers: Mapping[str, str]) -> bool:

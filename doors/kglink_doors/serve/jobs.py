@@ -10,6 +10,7 @@ import json
 import secrets
 import shutil
 import threading
+import traceback
 from collections import OrderedDict
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -24,7 +25,7 @@ from kglink.files.atomic import LockedError, file_lock, write_atomically
 from kglink.workspace.folder import SCRATCH_FOLDER
 from kglink.workspace.kbs import AddedKB
 from kglink_cli.report_page.page import page_of
-from kglink_doors.serve.errors import BusyError, as_parameters, error_shape, patiently
+from kglink_doors.serve.errors import BusyError, as_parameters, crash_shape, error_shape, patiently
 
 State = Literal["waiting", "running", "done", "failed", "cancelled"]
 KINDS = ("add-kb", "learn", "overlaps", "build", "report")
@@ -227,8 +228,8 @@ class Jobs:
                     shape = {**shape, "fix": as_parameters(shape["fix"])}
                 self._end(job, "failed", shape)
             except Exception as error:  # noqa: BLE001 - the next job must run
-                fix = "This is a bug, or the machine: see the server's log."
-                self._end(job, "failed", {"error": f"{type(error).__name__}: {error}", "fix": fix})
+                traceback.print_exception(error)
+                self._end(job, "failed", crash_shape(error)[1])
 
     def _next(self) -> Job | None:
         def first() -> Job | None:
