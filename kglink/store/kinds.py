@@ -15,6 +15,7 @@ from sqlalchemy import and_, select
 from sqlalchemy.engine import Connection
 
 from kglink.records import CORRECTIONS, NO_MENTION
+from kglink.store.kbs import is_readable
 from kglink.store.schema import aliases, entities, kbs, memories
 from kglink.text.fold import fold
 
@@ -50,7 +51,8 @@ def count_kinds(
     # The titles of what mentions meant, and how often.
     meant = select(m.source, m.kb, e.title, m.count).join(kbs, kbs.c.name == m.kb)
     meant = meant.join(entities, and_(e.kb_id == kbs.c.id, e.key == m.entity))
-    for source, kb, title, times in connection.execute(meant.where(m.source.in_(sources))):
+    meant = meant.where(m.source.in_(sources), is_readable())
+    for source, kb, title, times in connection.execute(meant):
         marked[source, kb, kind_of(title)] += counted(source, times)
     known = {(source, kb) for source, kb, _ in marked}
     # The titles of those whose names stood where nothing is marked, name by name.
@@ -60,6 +62,7 @@ def count_kinds(
         .join(entities, e.id == a.entity_id)
         .join(kbs, kbs.c.id == e.kb_id)
         .where(m.source.in_(sources), m.kb == NO_MENTION.kb, m.entity == NO_MENTION.key)
+        .where(is_readable())
         .order_by(m.source, m.folded)
     )
     for (source, _), rows in groupby(connection.execute(others), lambda row: row[:2]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import re
@@ -16,13 +17,22 @@ from pathlib import Path
 import pytest
 
 from kglink.errors import UnknownNameError, UsageError
-from kglink.records import NIL, NO_MENTION, Alias, Document, Entity, EntityId, Mention
+from kglink.records import (
+    CORRECTIONS,
+    NIL,
+    NO_MENTION,
+    Alias,
+    Document,
+    Entity,
+    EntityId,
+    Mention,
+)
 from kglink.store import Store
 from kglink.store.kinds import Kind
 from kglink.store.likeness import SourceWords
 from kglink.store.memory import Learnt, Unmarked, meanings
 from kglink.store.occurrences import Meaning
-from store_support import entity, job
+from store_support import Stopped, broken_off, entity, job
 
 A, B, C = EntityId("x", "a"), EntityId("x", "b"), EntityId("y", "c")
 
@@ -174,6 +184,19 @@ def test_kinds_of_things_that_documents_leave_unmarked(store: Store) -> None:
     assert store.memory_without([one]).kinds([("genes", "x gene")]) == [gene]
     store.learn({}, forgotten=["notes"])
     assert store.kinds([("genes", "x gene")]) == [()]
+
+
+def test_an_unfinished_kb_has_no_kinds(store: Store) -> None:
+    genes = [entity("p", "P Gene"), entity("q", "Q Gene")]
+    with contextlib.suppress(Stopped):
+        store.ingest(job("genes", batch_size=1), broken_off(genes, 1))
+    one = Document("1", "P Gene, tumour", (Mention(8, 14, "tumour", (A,)),))
+    store.ingest(job(CORRECTIONS, links_to=("x",)), [one])
+    store.learn({CORRECTIONS: ""}, marks("P Gene"))
+    assert store.kinds([("genes", "Q Gene")]) == [()]
+    store.ingest(job("genes", batch_size=1), genes)
+    store.learn({CORRECTIONS: ""}, marks("P Gene"))
+    assert store.kinds([("genes", "Q Gene")]) == [[Kind(CORRECTIONS, 0, 10)]]
 
 
 def test_documents_that_are_judged_are_no_part_of_what_is_asked(store: Store) -> None:
