@@ -35,7 +35,8 @@ _PIECE = 2**18
 _XZ_MEMORY = 2**28
 #: The window of a zstd stream, as the library bounds it.
 _ZSTD_MEMORY = 2**27
-#: What the libraries say where that is not enough.
+#: What the libraries raise, and what they say where memory is not enough.
+_DAMAGE = (lzma.LZMAError, zlib.error, zstd.ZstdError, OSError, ValueError)
 _IS_LIMITED = "Memory usage limit", "requires too much memory"
 
 
@@ -122,16 +123,19 @@ _FOREIGN = (
 )
 
 
-def find_compression(name: str, magic: bytes) -> Compression | None:
+def find_compression(name: str, magic: bytes, file: str = "") -> Compression | None:
     """The kind of compression that ``magic``, a file's first bytes, is the signature of."""
     if kind := next((kind for kind in KINDS if kind.magic.match(magic)), None):
         return kind
-    refuse_archive(name, magic)
+    refuse_archive(name, magic, file)
     return None
 
 
-def refuse_archive(name: str, magic: bytes) -> None:
-    """Refuse a file whose first bytes are the signature of an archive that is not read."""
+def refuse_archive(name: str, magic: bytes, file: str = "") -> None:
+    """Refuse a file whose first bytes are the signature of an archive that is not read.
+
+    ``file`` is how another command names it, where that is not its ``name``.
+    """
     if magic.startswith(ZIP_MAGIC) and name.lower().endswith(_WORKBOOKS):
         raise SourceError(f"{name} is a workbook", hint=_SAVE_AS_CSV)
     if magic.startswith(_OLD_OFFICE):
@@ -144,7 +148,7 @@ def refuse_archive(name: str, magic: bytes) -> None:
             raise SourceError(
                 f"{name} is packed with {packer}, which kglink does not read",
                 hint="Unpack it first, or pipe it in: "
-                f"{command} {shlex.quote(name)} | kglink ... -",
+                f"{command} {shlex.quote(file or name)} | kglink ... -",
             )
 
 
@@ -201,9 +205,7 @@ class Decompressed(Unpacked):
                         )
                 try:
                     piece = decoder.decompress(data, _PIECE)
-                except (
-                    *(lzma.LZMAError, zlib.error, zstd.ZstdError, OSError, ValueError),
-                ) as error:
+                except _DAMAGE as error:
                     is_limited = any(words in str(error) for words in _IS_LIMITED)
                     raise (self._wants_memory() if is_limited else self._damaged(error)) from error
                 data = b""

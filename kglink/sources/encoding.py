@@ -39,8 +39,8 @@ def check_text(name: str, head: bytes, file: str = "") -> None:
 
     ``file`` is how another command names it, where that is not its ``name``.
     """
-    refuse_archive(name, head)
     file = file or name
+    refuse_archive(name, head, file)
     if encoding := wide_encoding(head):
         raise SourceError(
             f"{name} is {encoding}, and kglink reads UTF-8",

@@ -209,7 +209,8 @@ class Source:
     def compression(self) -> Compression | None:
         """The kind of compression, known by the first bytes and not by the name."""
         with self._raw() as raw:
-            return find_compression(self.label, raw.read(MAGIC_BYTES))
+            file = str(self.path or self.name)
+            return find_compression(self.label, raw.read(MAGIC_BYTES), file)
 
     @cached_property
     def is_zip(self) -> bool:

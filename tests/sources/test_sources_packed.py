@@ -146,6 +146,14 @@ def test_other_archives_are_named_with_the_fix(magic: bytes, name: str, command:
     assert command in caught.value.hint
 
 
+def test_the_fix_names_the_file_where_it_lies(tmp_path: Path) -> None:
+    path = tmp_path / "a b.txt"
+    path.write_bytes(b"\x04\x22\x4d\x18")
+    with pytest.raises(SourceError, match=r"^a b\.txt is packed with lz4") as caught:
+        read_lines(Source.open_path(path))
+    assert f"lz4 -dc '{path}' | kglink" in caught.value.hint
+
+
 def test_a_tar_archive_is_named_with_the_fix() -> None:
     header = b"entities.jsonl".ljust(257, b"\0") + b"ustar\x0000".ljust(255, b"\0")
     with pytest.raises(SourceError, match=r"a\.txt is a tar archive"):
