@@ -19,7 +19,7 @@ MADE_OF = "A KB is made of Entity, Document and CodeMapping records."
 _TEXTS: Mapping[type[Record], Sequence[str]] = {
     Entity: ("key", "title", "description", "type", "url", "language"),
     Document: ("id", "text", "title"),
-    CodeMapping: ("subject", "object"),
+    CodeMapping: ("subject", "object", "predicate"),
 }
 
 
@@ -75,9 +75,10 @@ def malformed(record: object) -> Malformed | None:
 
 def _malformed_parts(entity: Entity) -> Malformed | None:
     of = f"of entity {entity.key!r}"
-    for field in ("xrefs", "parents"):
-        if isinstance(one := getattr(entity, field), str):
-            return Malformed(f"the {field} {of} are one str", f"Write it as ({one!r},).")
+    for field in ("xrefs", "parents", "aliases"):
+        if isinstance(one := getattr(entity, field), str | None):
+            fix = f"Write it as ({one!r},)." if one else "Leave out what is not there."
+            return Malformed(f"the {field} {of} are one {type(one).__name__}", fix)
     if not isinstance(entity.popularity, int | float):
         kind = type(entity.popularity).__name__
         return Malformed(f"the popularity {of} is of the type {kind}", "Write it as a number.")

@@ -126,9 +126,6 @@ def text_too_long(where: str, longest: int) -> RecordError:
     )
 
 
-_SKIP = "--on-error skip passes over such records and counts them."
-
-
 class Problems:
     """What to do with bad records: stop at the first, or skip and count them."""
 
@@ -138,7 +135,7 @@ class Problems:
         keep: int = 20,
         *,
         on_note: OnNote = lambda label, text: None,
-        how_to_skip: str = _SKIP,
+        how_to_skip: str = "--on-error skip passes over such records and counts them.",
     ) -> None:
         self.on_error = on_error
         self._how_to_skip = how_to_skip

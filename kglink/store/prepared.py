@@ -15,7 +15,7 @@ from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
-from kglink.errors import RecordError
+from kglink.errors import RecordError, SourceError
 from kglink.records import AliasKind, CodeMapping, Document, Entity, Record
 from kglink.sources.reading import NAME_TOO_LONG, document_name_problem, name_too_long
 from kglink.store.database import Row
@@ -168,6 +168,9 @@ def batches(records: Iterable[Record], job: IngestJob, skip: int) -> Iterator[tu
         except RecordError as error:
             job.problems.report(error)
             continue
+        except (TypeError, AttributeError, ArithmeticError) as error:
+            what = f"record {number:,} holds a value of a wrong type: {error}"
+            raise SourceError(what, hint="The types are those of kglink.records.") from error
         batch[kind].append(prepared)
         size, characters = size + 1, characters + prepared.size
         if size >= job.batch_size or characters >= BATCH_CHARACTERS:

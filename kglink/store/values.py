@@ -10,14 +10,11 @@ from typing import Any, Literal, Self
 from kglink.errors import StoreError
 from kglink.records import AliasKind, Split
 from kglink.shown import Shown
-from kglink.sources import Problems
+from kglink.sources import Problems, SourceLimits
 
 #: How the entities of golds are found: by their keys, through cross-references, or by titles
 #: and redirects.
 Resolve = Literal["key", "xref", "title"]
-
-#: Characters that a name may have, if nobody says anything else.
-LONGEST_NAME = 32_768
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +41,7 @@ class IngestJob:
     language: str = ""
     resolve: Resolve = "key"
     batch_size: int = 2000
-    longest_name: int = LONGEST_NAME
+    longest_name: int = SourceLimits().max_name_chars
     allow_shrink: bool = False
     merge: bool = False
     problems: Problems = field(default_factory=Problems)

@@ -15,7 +15,7 @@ import typer
 from conftest import Kglink
 from typer.core import TyperGroup
 
-from kglink.errors import ConfigError, UnknownNameError, UsageError
+from kglink.errors import ConfigError, SourceError, UnknownNameError, UsageError
 from kglink.records import Document, Entity, EntityId, Mention, TextInput
 from kglink.training.job import FinetuneJob
 from kglink.workspace import Workspace, init_workspace
@@ -264,6 +264,17 @@ def test_records_in_memory_are_checked(tmp_path: Path) -> None:
             workspace.add_kb("x", Entity("1", "T"))  # type: ignore[arg-type]  # wrong
         with pytest.raises(UsageError, match="an alias of entity '1' is of the type str"):
             workspace.add_kb("x", [Entity("1", "T", aliases=("U",))])  # type: ignore[arg-type]  # wrong
+        with pytest.raises(UsageError, match="the parents of entity '1' are one NoneType"):
+            workspace.add_kb("x", [Entity("1", "T", parents=None)])  # type: ignore[arg-type]  # wrong
+        place: Any = (0, 1, "T")
+        for wrong in (
+            Entity("2", "T", popularity=10**400),
+            Entity("2", "T", xrefs=(7,)),  # type: ignore[arg-type]  # wrong
+            Document("2", "T", (place,)),
+            Document("2", "T", (Mention(*place, gold=("x:1",)),)),
+        ):
+            with pytest.raises(SourceError, match="record 2 holds a value of a wrong type: "):
+                workspace.add_kb("x", [Entity("1", "T"), wrong])
         with pytest.raises(UsageError, match="no record was given") as refused:
             workspace.add_kb("x", [])
         assert "file" not in refused.value.hint
