@@ -431,9 +431,9 @@ class Source:
 
     def _stream(self, raw: RawFile, encoding: str, *, as_it_is: bool = False) -> io.BufferedReader:
         """The content, as UTF-8 where it is UTF-16 with a mark, or in ``encoding``."""
-        kind = self.compression
         with ExitStack() as undo:
             undo.callback(raw.close)
+            kind = self.compression
             plain = cast("BinaryIO", raw)
             packed = unpacked(plain, kind, name=self.label, limits=self.limits) if kind else raw
             stream: io.BufferedReader = io.BufferedReader(packed, _BUFFER)
