@@ -23,14 +23,19 @@ if TYPE_CHECKING:
 
 def run_http(server: MCPServer[Any], listening: socket, token: str) -> None:
     """Answer on a socket until a signal comes; with a token, those who send it."""
-    seconds, ending = Limits().seconds, threading.Event()
-    app = while_asked(
-        server.streamable_http_app(
-            stateless_http=True, json_response=True, transport_security=_checks(token)
-        ),
-        seconds,
-        ending.is_set,
+    names = ("127.0.0.1", "localhost", "[::1]")
+    checks = TransportSecuritySettings(
+        # Other names could lead a web page to this machine (DNS rebinding). No page knows a token,
+        # and a proxy has its own name.
+        enable_dns_rebinding_protection=not token,
+        allowed_hosts=[*names, *(f"{name}:*" for name in names)],
+        allowed_origins=[f"http://{name}:*" for name in names],
     )
+    inner = server.streamable_http_app(
+        stateless_http=True, json_response=True, transport_security=checks
+    )
+    seconds, ending = Limits().seconds, threading.Event()
+    app = while_asked(inner, seconds, ending.is_set)
     run_app(_with_token(app, token) if token else app, listening, seconds, ending)
 
 
@@ -62,19 +67,6 @@ def while_asked(app: ASGIApp, seconds: float, is_ending: Callable[[], bool]) -> 
             await while_there(after_body, app(scope, hear, send))
 
     return asked
-
-
-def _checks(token: str) -> TransportSecuritySettings:
-    """Refuse other names of this machine, by which a web page could reach it (DNS rebinding).
-
-    Where there is a token, it does that: a page does not know it, and a proxy has its own name.
-    """
-    names = ("127.0.0.1", "localhost", "[::1]")
-    return TransportSecuritySettings(
-        enable_dns_rebinding_protection=not token,
-        allowed_hosts=[*names, *(f"{name}:*" for name in names)],
-        allowed_origins=[f"http://{name}:*" for name in names],
-    )
 
 
 def _with_token(app: ASGIApp, token: str) -> ASGIApp:

@@ -132,10 +132,7 @@ def find_compression(name: str, magic: bytes, file: str = "") -> Compression | N
 
 
 def refuse_archive(name: str, magic: bytes, file: str = "") -> None:
-    """Refuse a file whose first bytes are the signature of an archive that is not read.
-
-    ``file`` is how another command names it, where that is not its ``name``.
-    """
+    """Refuse a file with the signature of an archive that is not read; commands name ``file``."""
     if magic.startswith(ZIP_MAGIC) and name.lower().endswith(_WORKBOOKS):
         raise SourceError(f"{name} is a workbook", hint=_SAVE_AS_CSV)
     if magic.startswith(_OLD_OFFICE):

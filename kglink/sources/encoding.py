@@ -21,8 +21,6 @@ _MARKS = (
     (b"\xff\xfe", "UTF-16"),
     (b"\xfe\xff", "UTF-16"),
 )
-
-
 #: Codecs that Python calls encodings of text, and no file is written in.
 _NO_ENCODINGS = frozenset(
     {"idna", "punycode", "unicode_escape", "raw_unicode_escape", "undefined", "mbcs", "oem"}
@@ -73,8 +71,8 @@ def not_utf8(where: str, line: bytes, position: int, file: str) -> RecordError:
 
 def convert_hint(file: str) -> str:
     """How to mend what is no UTF-8."""
-    own = "--encoding cp1252"
-    return f"If it is Latin-1 or Windows-1252: {own}, or {convert('WINDOWS-1252', file)}"
+    converted = convert("WINDOWS-1252", file)
+    return f"If it is Latin-1 or Windows-1252: --encoding cp1252, or {converted}"
 
 
 def convert(encoding: str, file: str) -> str:

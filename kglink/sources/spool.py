@@ -47,13 +47,10 @@ def open_stream(path: Path, mode: int, pipe_seconds: float) -> BinaryIO:
 
 def spooled(stream: BinaryIO, name: str, limits: SourceLimits, folder: Path | None) -> IO[bytes]:
     """A temporary file with everything that ``stream`` gives."""
+    where = str(folder) if folder else None
     with ExitStack() as undo:
         try:
-            spool = undo.enter_context(
-                tempfile.SpooledTemporaryFile(
-                    max_size=_IN_MEMORY, dir=str(folder) if folder else None
-                )
-            )
+            spool = undo.enter_context(tempfile.SpooledTemporaryFile(_IN_MEMORY, dir=where))
             copied = 0
             while data := stream.read(_PIECE):
                 if not copied and not data.startswith((ZIP_MAGIC, PARQUET_MAGIC)):

@@ -18,8 +18,6 @@ OnNote = Callable[[str, str], None]
 #: the memory with a million messages.
 MAX_REASONS = 100
 OTHER_REASONS = "other problems"
-
-
 #: What differs from one bad record to the next: what it says, and where in it.
 _PARTICULARS = re.compile(
     r"""'(?:[^'\\]|\\.){0,300}+'|"(?:[^"\\]|\\.){0,300}+"|\d[\d,]{0,25}\.\.\d[\d,]*+"""

@@ -33,7 +33,6 @@ TITLE_PAGE = 20_000
 #: What somebody has typed is looked up from this length on, and no more of its names are read.
 _LEAST_BYTES, _MOST_NAMES = 3, 2000
 
-
 a = aliases.c
 
 

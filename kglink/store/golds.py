@@ -55,9 +55,8 @@ def resolve_golds(
 
     By ``key``, ``kb:key`` means that KB where there is one of that name. Anything else is a key,
     colons and all, and means every entity of that key in the KBs ``links_to``; or the web address
-    of an entity of them. By ``xref`` a gold
-    is a code, and means the entities of the KBs ``links_to`` that `CodeLookup` finds for it.
-    By ``title`` it is the title of an entity of these KBs, or a redirect to one.
+    of an entity of them. By ``xref`` a gold is a code, and means the entities of these KBs that
+    `CodeLookup` finds for it. By ``title`` it is the title of one of them, or a redirect to it.
 
     Each page of golds is resolved in a ``transaction``, which may be the same one for all.
     """

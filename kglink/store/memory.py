@@ -32,22 +32,12 @@ from kglink.records import (
     Progress,
 )
 from kglink.store.database import NEVER_STORED, Database, chunks, pages
-from kglink.store.document_reader import (
-    count_documents,
-    learning_split,
-    read_annotated,
-)
+from kglink.store.document_reader import count_documents, learning_split, read_annotated
 from kglink.store.kbs import kb_ids
 from kglink.store.kinds import Kind, count_kinds, kind_of
 from kglink.store.likeness import MOST_WORDS, Likeness, SourceWords, words_of
 from kglink.store.occurrences import Agreement, Meaning, Occurrences
-from kglink.store.schema import (
-    documents,
-    memories,
-    source_kinds,
-    source_words,
-    store_state,
-)
+from kglink.store.schema import documents, memories, source_kinds, source_words, store_state
 from kglink.store.schema import kbs as kbs_table
 from kglink.store.schema import learnt as learnt_table
 from kglink.store.values import json_of

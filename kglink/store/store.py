@@ -159,14 +159,11 @@ class Store(OverlapTable, VerdictTable, MemoryTable):
     def _alone(self, name: str) -> Iterator[None]:
         with self._db.exclusive(name) as held:
             if not held:
-                query = (
-                    select(ingests.c.holder)
-                    .join(kbs, kbs.c.id == ingests.c.kb_id)
-                    .where(kbs.c.name == name)
-                )
-                holders = [row[0] for row in self._db.rows(query)] or ["another process"]
+                query = select(ingests.c.holder).join(kbs, kbs.c.id == ingests.c.kb_id)
+                rows = self._db.rows(query.where(kbs.c.name == name))
+                holder = rows[0][0] if rows else "another process"
                 raise KBBusyError(
-                    f"KB {name!r} is being changed by {holders[0]}",
+                    f"KB {name!r} is being changed by {holder}",
                     hint="Wait until it is done, or stop that process and run this again.",
                 )
             self._db.backend.drop_locks([row[0] for row in self._db.rows(select(kbs.c.name))])

@@ -234,8 +234,7 @@ def _found(opened: Opened, name: str | EntityId) -> tuple[EntityId, Entity]:
     if not known:
         if wanted.kb in kbs and not NEVER_STORED.search(wanted.key):
             _refuse_former(opened, wanted)
-        words = wanted.key if wanted.kb in kbs else str(name)
-        hint = f"By a name: kglink search {words!r}"
+        hint = f"By a name: kglink search {wanted.key if wanted.kb in kbs else str(name)!r}"
         if wanted.kb not in kbs:
             hint = f"The KBs: {', '.join(kbs) or 'none yet'}. {hint}"
         raise UnknownNameError("entity", str(name), None, hint=hint)

@@ -179,9 +179,7 @@ class NewJob(Body):
 
 
 def _accepted(job: Job) -> Response:
-    answer = json_response(job.as_json(), 202)
-    answer.headers["location"] = f"/jobs/{job.id}"
-    return answer
+    return json_response(job.as_json(), 202, {"location": f"/jobs/{job.id}"})
 
 
 @router.put("/kbs/{kb}", tags=["KBs"], status_code=202)
