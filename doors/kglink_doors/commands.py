@@ -13,7 +13,7 @@ from kglink.errors import UsageError
 from kglink_cli.build import ensure_space
 from kglink_cli.console import note
 from kglink_cli.interrupts import stop_at_once
-from kglink_cli.session import open_workspace
+from kglink_cli.session import open_workspace, refuse_ignored
 from kglink_doors.listening import (
     Host,
     Limits,
@@ -24,12 +24,13 @@ from kglink_doors.listening import (
     token_of,
 )
 
+_HOST, _MCP_PORT = "127.0.0.1", 8765
 _ORIGIN = re.compile(r"https?://[A-Za-z0-9.-]+(:\d{1,5})?")
 
 
 def serve(
     context: typer.Context,
-    host: Host = "127.0.0.1",
+    host: Host = _HOST,
     port: Port = 8017,
     token_from: TokenFrom = "",
     origin: list[str] | None = Option(
@@ -84,8 +85,8 @@ def mcp(
     http: bool = Option(
         False, "--http", help="Answer over HTTP, not on standard input and output."
     ),
-    host: Host = "127.0.0.1",
-    port: Port = 8765,
+    host: Host = _HOST,
+    port: Port = _MCP_PORT,
     token_from: TokenFrom = "",
 ) -> None:
     """Let agents ask this workspace by MCP: link texts, search and show entities."""
@@ -95,6 +96,9 @@ def mcp(
         raise UsageError(
             "kglink mcp needs a package that is not installed", hint="pip install 'kglink[mcp]'"
         ) from error
+    if not http:
+        said = {"--host": host != _HOST, "--port": port != _MCP_PORT, "--token-from": token_from}
+        refuse_ignored("without --http", said)
     token = token_of(token_from, host) if http else ""
     with open_workspace(context) as workspace:
         server = make_server(workspace)

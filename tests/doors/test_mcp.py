@@ -468,6 +468,11 @@ def test_what_cannot_be_served_is_refused(
     assert told in kglink("-w", folder, "mcp", "--http", *options, code=2).err
 
 
+def test_options_of_http_are_refused_without_it(folder: Path, kglink: Kglink) -> None:
+    told = kglink("-w", folder, "mcp", "--port", "8000", "--token-from", "KEY", code=2).err
+    assert "--port and --token-from would change nothing without --http" in told
+
+
 def test_a_missing_package_is_named(
     folder: Path, kglink: Kglink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
