@@ -266,12 +266,12 @@ def test_records_in_memory_are_checked(tmp_path: Path) -> None:
             workspace.add_kb("x", [Entity("1", "T", aliases=("U",))])  # type: ignore[arg-type]  # wrong
         with pytest.raises(UsageError, match="the parents of entity '1' are one NoneType"):
             workspace.add_kb("x", [Entity("1", "T", parents=None)])  # type: ignore[arg-type]  # wrong
-        place: Any = (0, 1, "T")
+        odd: Any = ("x:1",)
         for wrong in (
             Entity("2", "T", popularity=10**400),
             Entity("2", "T", xrefs=(7,)),  # type: ignore[arg-type]  # wrong
-            Document("2", "T", (place,)),
-            Document("2", "T", (Mention(*place, gold=("x:1",)),)),
+            Document("2", "T", odd),
+            Document("2", "T", (Mention(0, 1, "T", gold=odd),)),
         ):
             with pytest.raises(SourceError, match="record 2 holds a value of a wrong type: "):
                 workspace.add_kb("x", [Entity("1", "T"), wrong])
