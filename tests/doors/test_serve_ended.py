@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from kglink import Workspace
+from kglink import Entity, Workspace
+from kglink.files.atomic import file_lock
 from kglink_doors.serve.jobs import Jobs
 from served import Server, serving
 
@@ -34,13 +35,13 @@ def test_folders_that_are_no_jobs_are_swept(demo_copy: Path) -> None:
 
 
 def test_a_job_that_fails_unexpectedly_is_in_the_log(
-    demo: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def fail(*_: object) -> None:
         raise FileNotFoundError(errno.ENOENT, "No such file", "/secret/path")
 
     monkeypatch.setattr("kglink_doors.serve.jobs._work", fail)
-    with Workspace.open(demo) as workspace:
+    with Workspace.open(tmp_path, create=True) as workspace:
         jobs = Jobs(workspace, read_only=True)
         job = jobs.add("build", {})
         while job.state in ("waiting", "running"):
@@ -48,6 +49,22 @@ def test_a_job_that_fails_unexpectedly_is_in_the_log(
         jobs.close()
     assert job.answer == {"error": "No such file", "fix": "See the server's log."}
     assert "/secret/path" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["overlaps", "build"])
+def test_a_job_waits_for_another_build(demo_copy: Path, kind: str) -> None:
+    with Workspace.open(demo_copy) as workspace:
+        workspace.add_entity("lanternfall", Entity("reed", "Reed heron", "A heron of the reeds."))
+        jobs = Jobs(workspace, read_only=False)
+        with file_lock(demo_copy / "spaces" / "default" / "lock"):
+            job = jobs.add(kind, {})
+            while job.progress.step != "waiting for another change":
+                assert job.state in ("waiting", "running"), job
+                time.sleep(0.01)
+        while job.state == "running":
+            time.sleep(0.01)
+        jobs.close()
+    assert job.state == "done", job
 
 
 @pytest.mark.slow

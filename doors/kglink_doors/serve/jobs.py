@@ -100,7 +100,7 @@ def _work(workspace: Workspace, job: Job) -> object:
         case "learn":
             return {"surfaces": workspace.learn(options["kb"], progress=job.tell)}
         case "overlaps":
-            found = workspace.find_overlaps(progress=job.tell)
+            found = again(partial(workspace.find_overlaps, progress=job.tell))
             return [{"left": one.left, "right": one.right, "kept": one.kept} for one in found]
         case "build":
             built = again(build)
