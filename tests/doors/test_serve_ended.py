@@ -27,11 +27,13 @@ def test_folders_that_are_no_jobs_are_swept(demo_copy: Path) -> None:
     for name, content in (("a", []), ("b", outside), ("c", {}), ("d", {"kind": "rm"})):
         (jobs / name).mkdir(parents=True)
         (jobs / name / "job.json").write_text(json.dumps(content))
+    gone = jobs / "gone"  # as one that another server has just removed
+    gone.symlink_to("nowhere")
     with Workspace.open(demo_copy) as workspace:
         found = Jobs(workspace, read_only=False)
         assert found.all() == []
         found.close()
-    assert list(jobs.iterdir()) == []
+    assert list(jobs.iterdir()) == [gone]
 
 
 def test_a_job_that_fails_unexpectedly_is_in_the_log(

@@ -136,7 +136,8 @@ class Jobs:
 
     def _take_up(self) -> None:
         """Go on with what a process before this one left; uploads that never became jobs go."""
-        for folder in sorted(self._folder.glob("*"), key=lambda one: one.stat().st_mtime):
+        found = []
+        for folder in self._folder.glob("*"):
             try:
                 self._hold(folder)
                 accepted = json.loads((folder / _FILE).read_text(encoding="utf-8"))
@@ -147,9 +148,11 @@ class Jobs:
             except (OSError, ValueError, TypeError, LookupError, AttributeError):
                 kind = name = ""
             if kind in KINDS and "/" not in name:
-                self._jobs[folder.name] = Job(folder.name, kind, options, folder)
+                found.append(Job(folder.name, kind, options, folder))
             else:
                 self.drop(folder)
+        found.sort(key=lambda job: job.folder.stat().st_mtime)
+        self._jobs.update((job.id, job) for job in found)
 
     def all(self) -> list[Job]:
         """All jobs, the newest first."""
