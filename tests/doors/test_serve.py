@@ -185,6 +185,8 @@ def test_a_kb_comes_as_a_file(server: Server) -> None:
     german = "id;name\nk;Käuzchen\n".encode("cp1252")
     told = server.job(server.ask("PUT", "/kbs/owls?file=o.csv", german).json["id"])
     assert "&encoding=cp1252" in told["answer"]["fix"]
+    wide = server.ask("PUT", "/kbs/owls?file=o.csv", german.decode("cp1252").encode("utf-16-le"))
+    assert "&encoding=UTF-16LE" in server.job(wide.json["id"])["answer"]["fix"]
     read = server.ask("PUT", "/kbs/owls?file=o.csv&encoding=cp1252", german)
     assert server.job(read.json["id"])["state"] == "done"
     assert server.ask("GET", "/entities/owls/k").json["title"] == "Käuzchen"

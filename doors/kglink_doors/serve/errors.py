@@ -89,13 +89,16 @@ def is_of_full_disk(error: BaseException) -> bool:
     return full_store or getattr(own, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
 
 
+_ENCODING = re.compile(r"--encoding ([\w-]*)")
+
+
 def error_shape(error: KglinkError) -> dict[str, Any]:
     """An error as every route answers it."""
     if status_of(error) == FULL_DISK:
         return FULL_DISK_SHAPE
     hint = error.hint  # what reads a source advises options of the command line
-    if "--encoding" in hint:
-        hint = "If it is Latin-1 or Windows-1252: &encoding=cp1252. Else send it in UTF-8."
+    if found := _ENCODING.search(hint):
+        hint = f"Name its encoding, such as &encoding={found[1] or 'cp1252'}. Or send it in UTF-8."
     elif "--adapter" in hint:
         hint = "Name its adapter: &adapter=NAME."
     elif "--on-error" in hint:
