@@ -97,16 +97,18 @@ def near_names(path: Path) -> str:
 
 
 def visible_files(folder: Path) -> Iterator[tuple[str, Path]]:
-    """Relative names and paths of the files below a folder, hidden ones left out."""
+    """Relative names and paths of the files below a folder, hidden ones left out.
 
-    def refuse(error: OSError) -> None:
-        raise unreadable(str(error.filename), error) from error
-
-    for parent, folders, names in os.walk(folder, onerror=refuse):
+    A folder that may not be read is one of them: who opens it is told why.
+    """
+    closed: list[OSError] = []
+    for parent, folders, names in os.walk(folder, onerror=closed.append):
         folders[:] = (name for name in folders if not name.startswith("."))
         for path in (Path(parent, name) for name in names if not name.startswith(".")):
             if path.is_file():
                 yield path.relative_to(folder).as_posix(), path
+    for path in (Path(error.filename) for error in closed):
+        yield path.relative_to(folder).as_posix(), path
 
 
 def sampled_ranges(size: int) -> Iterator[tuple[int, int]]:

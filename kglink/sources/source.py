@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import shutil
 import stat
 import sys
@@ -101,6 +102,7 @@ class Source:
         try:
             status = path.stat()
             if stat.S_ISDIR(status.st_mode):
+                os.scandir(path).close()
                 return cls(path.name or str(path), path=path, limits=limits)
             if stat.S_ISREG(status.st_mode):
                 path.open("rb").close()

@@ -104,9 +104,11 @@ def test_a_folder_that_may_not_be_read_is_not_passed_over(tmp_path: Path) -> Non
     source = Source.open_path(tmp_path)
     assert [file.name for file in as_a_plain_user(source.files)] == ["a.txt"]
     (tmp_path / "b").mkdir(mode=0)
-    source = Source.open_path(tmp_path)
+    closed = as_a_plain_user(Source.open_path(tmp_path).files)[1]
+    with pytest.raises(SourceError, match=r"^cannot read b: Permission denied"):
+        as_a_plain_user(closed.text)
     with pytest.raises(SourceError, match=r"cannot read .*b: Permission denied"):
-        as_a_plain_user(source.files)
+        as_a_plain_user(lambda: Source.open_path(tmp_path / "b"))
 
 
 def test_a_file_that_shrinks_while_it_is_read_is_told(tmp_path: Path) -> None:
