@@ -87,8 +87,7 @@ class Source:
     ) -> Source:
         """The source at ``path``; ``-`` is standard input (or ``stdin``).
 
-        ``spool_dir`` is where standard input is kept while it is read, the system's folder for
-        temporary files unless told.
+        That is kept in ``spool_dir``, else in the system's folder for temporary files.
         """
         if str(path) == STDIN:
             if stdin is None and sys.stdin is None:
@@ -268,9 +267,8 @@ class Source:
     def files(self, pattern: str = "*") -> list[Source]:
         """The files of a folder that match, in the order of their names; a file is itself.
 
-        Of several sources they are those of each in turn.
-
-        Hidden files are left out. `bytes_read` and `bytes_total` speak of the last answer.
+        Of several sources they are those of each in turn. Hidden files are left out. `bytes_read`
+        and `bytes_total` speak of the last answer.
         """
         if not self.is_folder:
             return [self]
