@@ -182,14 +182,8 @@ class Unpacked(PieceStream):
     def _counted(self, piece: bytes) -> bytes:
         self._written += len(piece)
         self._lines += piece.count(b"\n")
-        self._limits.check_growth(
-            self._name,
-            self._read,
-            self._written,
-            self._kind,
-            lines=self._lines,
-            seconds=self._seconds,
-        )
+        sizes = self._name, self._read, self._written, self._kind
+        self._limits.check_growth(*sizes, lines=self._lines, seconds=self._seconds)
         return piece
 
     def _damaged(self, reason: object) -> SourceError:

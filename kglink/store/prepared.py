@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
@@ -77,20 +76,16 @@ def prepare_entity(number: int, entity: Entity, language: str, longest_name: int
     problem = _entity_problem(entity, names) or _text_problem(entity.key, text, separators)
     if problem:
         raise RecordError(problem, where=record_place(number, entity.key))
-    rows = partial(_entity_rows, entity, names)
+
+    def rows(id_: int) -> tuple[Sequence[Row], ...]:
+        aliases = [
+            (id_, place, surface, folded_name(surface), kind, count)
+            for place, ((surface, kind), count) in enumerate(names.items())
+        ]
+        xrefs = [(id_, place, xref, code_of(xref)) for place, xref in enumerate(entity.xrefs)]
+        return aliases, xrefs, [(id_, place, key) for place, key in enumerate(entity.parents)]
+
     return Prepared(number, entity.key, _digest(text, mark), fields, len(text), rows)
-
-
-def _entity_rows(
-    entity: Entity, names: dict[tuple[str, AliasKind], int], id_: int
-) -> tuple[Sequence[Row], ...]:
-    """Names, cross-references and parents."""
-    aliases = [
-        (id_, place, surface, folded_name(surface), kind, count)
-        for place, ((surface, kind), count) in enumerate(names.items())
-    ]
-    xrefs = [(id_, place, xref, code_of(xref)) for place, xref in enumerate(entity.xrefs)]
-    return aliases, xrefs, [(id_, place, key) for place, key in enumerate(entity.parents)]
 
 
 def prepare_document(number: int, document: Document, split: str, longest_name: int) -> Prepared:
