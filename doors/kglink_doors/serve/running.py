@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import math
+import signal
 import socket
 import threading
 from contextlib import suppress
-from types import FrameType
 from typing import Any
 
 import uvicorn
@@ -15,6 +15,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 #: Seconds that requests at work have left at least once the server is told to end.
 _GRACE = 30
+#: Seconds after which connections are closed that came while the server began to end.
+_LATE = 1
 
 
 def run_app(app: Any, listening: socket.socket, seconds: float, ending: threading.Event) -> None:
@@ -34,7 +36,11 @@ def run_app(app: Any, listening: socket.socket, seconds: float, ending: threadin
     )
     # The server raises the signal that ended it once more, when all is answered.
     with listening, suppress(KeyboardInterrupt):
-        _Server(config, ending).run(sockets=[listening])
+        server = _Server(config)
+        server.ending = ending
+        if callable(signal.getsignal(signal.SIGHUP)):  # it is heard, and ends as others do
+            signal.signal(signal.SIGHUP, server.handle_exit)
+        server.run(sockets=[listening])
 
 
 def _hears(seconds: float) -> type[H11Protocol]:
@@ -48,6 +54,9 @@ def _hears(seconds: float) -> type[H11Protocol]:
             self._wait()
 
         def data_received(self, data: bytes) -> None:
+            if self.timeout_keep_alive_task and self._timer:  # it was idle: a request begins
+                self._timer.cancel()
+                self._timer = None
             super().data_received(data)
             self._wait()
 
@@ -65,13 +74,17 @@ def _hears(seconds: float) -> type[H11Protocol]:
 
 
 class _Server(uvicorn.Server):
-    """A server that says when it was told to end."""
+    """A server that waits for what is at work, and for nobody who sends nothing."""
 
-    def __init__(self, config: uvicorn.Config, ending: threading.Event) -> None:
-        super().__init__(config)
-        self._ending = ending
+    ending: threading.Event
+    """Set once it was told to end."""
 
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Let nobody wait for what comes slowly, and end."""
-        self._ending.set()
-        super().handle_exit(sig, frame)
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End; who was let in meanwhile, and is idle, is closed too."""
+        self.ending.set()
+        asyncio.get_running_loop().call_later(_LATE, self._close_idle)
+        await super().shutdown(sockets)
+
+    def _close_idle(self) -> None:
+        for connection in list(self.server_state.connections):
+            connection.shutdown()
