@@ -86,7 +86,8 @@ def ensure_space(workspace: Workspace, *, wait: bool = True) -> None:
         if made is not None:
             _tell_built(workspace, made, time.monotonic() - began)
         elif not answers(workspace, wait=wait):
-            note("space", "another process is building it: the version before it is used")
+            why = "another process is building it, or it cannot be written"
+            note("space", f"{why}: the version before it is used")
 
 
 def tell_names_alone(

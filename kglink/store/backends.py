@@ -23,6 +23,7 @@ from sqlalchemy import Engine, Table, create_engine, func, select, text
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL, Connection
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.pool import NullPool
 from sqlalchemy.sql.dml import Insert
 
 from kglink.errors import RIGHTS, StoreError, UsageError
@@ -152,6 +153,8 @@ class SQLite(Backend):
         if not create and not self.path.is_file():
             raise StoreError(f"no store at {self.path}", hint="Add a KB first: kglink add-kb")
         self.read_only = self.path.is_file() and not _is_writable(self.path)
+        if self.read_only:  # an open connection may not see what others write meanwhile
+            return create_engine(self.url, creator=self._connect, poolclass=NullPool)
         # Each reader that is half-way holds a connection.
         return create_engine(self.url, creator=self._connect, max_overflow=-1)
 

@@ -83,6 +83,8 @@ class Opened:
         self.lock = RLock()
         #: Held while the space is built: meanwhile other threads go on with what is open.
         self.building = RLock()
+        self.no_build_before = 0.0
+        """When a space that could not be written is tried again, by the monotonic clock."""
         self._closing = ExitStack()
         self._joint_space: tuple[Stamp, WorkspaceSpace] | None = None
         self._space: tuple[Stamp, Space] | None = None

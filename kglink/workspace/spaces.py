@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -101,21 +102,25 @@ def build_if_stale(
 
     Without ``wait`` KBs that are new in the space, and that take more than a moment to encode, are
     published by their names alone, and `build` makes their vectors. While another process builds
-    it or changes a KB, or without ``wait`` another thread builds it, the version before is used.
+    it or changes a KB, or without ``wait`` another thread builds it or it cannot be written, the
+    version before is used.
     """
     if answers(opened, wait=wait):
         return None
     may_use_old = not wait and opened.joint_space.is_published()
-    if not opened.building.acquire(timeout=_MOMENT_S if may_use_old else -1):
-        return None  # another thread is building it
+    rests = may_use_old and time.monotonic() < opened.no_build_before
+    if rests or not opened.building.acquire(timeout=_MOMENT_S if may_use_old else -1):
+        return None  # it could not be written, or another thread is building it
     try:
-        if answers(opened, wait=wait):  # another thread has built it meanwhile
-            return None
-        if not wait and opened.joint_space.job(progress=progress).publish_names():
+        is_done = answers(opened, wait=wait)  # another thread has built it meanwhile
+        if is_done or (not wait and opened.joint_space.job(progress=progress).publish_names()):
             return None
         return build(opened, progress=progress)
-    except (SpaceBusyError, KBChangedError):
-        if not opened.joint_space.is_published():
+    except SpaceError as error:
+        passes = isinstance(error, SpaceBusyError | KBChangedError)
+        if may_use_old and isinstance(error.__cause__, OSError):  # a full disk, or no right
+            opened.no_build_before = time.monotonic() + _AGAIN_S
+        elif not passes or not opened.joint_space.is_published():
             raise
         return None
     finally:
@@ -130,6 +135,8 @@ def answers(opened: Opened, *, wait: bool = True) -> bool:
 
 #: How long a thread that need not wait for vectors waits for another one to publish names.
 _MOMENT_S = 2.0
+#: How long a space that could not be written is not tried again by who may use the old one.
+_AGAIN_S = 30.0
 #: Below the spaces, so that what lies in it is none: a deleted space until it is gone.
 _TRASH = ".trash"
 _RUN_MODEL = re.compile(r"runs/([^/]+)/model")

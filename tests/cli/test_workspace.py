@@ -15,11 +15,12 @@ import typer
 from conftest import Kglink
 from typer.core import TyperGroup
 
-from kglink.errors import ConfigError, SourceError, UnknownNameError, UsageError
+from kglink.errors import ConfigError, SourceError, SpaceError, UnknownNameError, UsageError
 from kglink.records import Document, Entity, EntityId, Mention, TextInput
 from kglink.training.job import FinetuneJob
 from kglink.workspace import Workspace, init_workspace
 from kglink_cli.main import build_app
+from rights import as_a_plain_user
 
 #: The methods behind each command.
 METHODS = {
@@ -327,6 +328,28 @@ def test_what_was_opened_is_kept_between_calls(demo: Path) -> None:
         assert other is not linker
         assert workspace.linker(["encyclopedia"]) is other
         assert workspace.linker() is linker
+
+
+def test_a_space_that_may_not_be_written_answers_as_it_is(
+    demo_copy: Path,
+) -> None:
+    def found(*, wait: bool) -> list[str]:
+        (document,) = workspace.link("Juno Halley met Zedekiah Pell.", wait=wait)
+        return [str(link.chosen.id) for link in document.links if link.chosen]
+
+    space = demo_copy / "spaces" / "default"
+    with Workspace.open(demo_copy) as workspace:
+        workspace.add_entity("lanternfall", Entity("pell", "Zedekiah Pell"))
+        space.chmod(0o500)
+        (space / "lock").chmod(0o400)
+        assert as_a_plain_user(lambda: found(wait=False)) == ["lanternfall:juno_halley"]
+        with pytest.raises(SpaceError, match="may not be written"):
+            as_a_plain_user(lambda: found(wait=True))
+        space.chmod(0o700)
+        (space / "lock").chmod(0o600)
+        assert len(found(wait=False)) == 1  # it is not tried again at once
+        workspace.no_build_before = 0
+        assert found(wait=False) == ["lanternfall:juno_halley", "lanternfall:pell"]
 
 
 def test_another_published_version_is_opened(demo_copy: Path) -> None:

@@ -69,6 +69,22 @@ def test_a_job_waits_for_another_build(demo_copy: Path, kind: str) -> None:
     assert job.state == "done", job
 
 
+def test_a_job_that_cannot_be_kept_leaves_nothing(
+    demo_copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr("kglink_doors.serve.jobs.write_atomically", full)
+    with Workspace.open(demo_copy) as workspace:
+        found = Jobs(workspace, read_only=False)
+        with pytest.raises(OSError, match="full"):
+            found.add("build", {})
+        assert found.all() == []
+        found.close()
+    assert list((demo_copy / ".scratch" / "jobs").iterdir()) == []
+
+
 @pytest.mark.slow
 def test_a_kill_loses_nothing_that_was_acknowledged(demo_copy: Path) -> None:
     """Killed amid corrections, an upload that still comes, and a job."""

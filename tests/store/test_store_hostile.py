@@ -221,6 +221,21 @@ def test_a_reader_that_may_not_write_sees_what_a_writer_has_not_merged_yet(
                 assert keys(store, "more") == ["1"]
 
 
+def test_a_reader_that_may_not_write_sees_what_is_written_while_it_is_open(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(backends, "_is_writable", lambda _: False)
+        reading = Store.open(f"sqlite:///{path}")
+    with reading:
+        assert [one.name for one in reading.kbs()] == ["kb"]
+        with Store.open(f"sqlite:///{path}") as writing:
+            writing.ingest(job("more"), [entity("1")])
+            assert keys(reading, "more") == ["1"]
+            writing.remove_kb("kb")
+        assert [one.name for one in reading.kbs()] == ["more"]
+
+
 # ------------------------------------------------------------------------- names that grow
 def test_a_name_that_is_no_name_is_refused_before_it_is_folded(
     path: Path, monkeypatch: pytest.MonkeyPatch

@@ -86,7 +86,8 @@ def is_of_full_disk(error: BaseException) -> bool:
     """Whether an error of the system or of SQLite says that the disk is full."""
     own = getattr(error, "orig", error)  # what the database driver said
     full_store = getattr(own, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
-    return full_store or getattr(own, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
+    by_numpy = isinstance(own, OSError) and "requested and" in str(own)  # has no number
+    return by_numpy or full_store or getattr(own, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
 
 
 _ENCODING = re.compile(r"--encoding ([\w-]*)")

@@ -185,13 +185,13 @@ class Jobs:
     def add(self, kind: str, options: Mapping[str, Any], folder: Path | None = None) -> Job:
         """Accept a job: from now on it is done, even if this process dies."""
         folder = folder or self.draft()
-        with self._changed:
+        with self._changed, ExitStack() as refused:
+            refused.callback(self.drop, folder)
             if sum(one.state == "waiting" for one in self._jobs.values()) >= _MOST_WAITING:
-                self.drop(folder)
                 raise BusyError(f"{_MOST_WAITING} jobs wait", hint="Try again later.")
             write_atomically(folder / _FILE, json.dumps({"kind": kind, "options": dict(options)}))
-            job = Job(folder.name, kind, options, folder)
-            self._jobs[job.id] = job
+            job = self._jobs[folder.name] = Job(folder.name, kind, options, folder)
+            refused.pop_all()
             self._changed.notify()
         return job
 
