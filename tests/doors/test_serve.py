@@ -119,6 +119,11 @@ def test_reading(server: Server) -> None:
 def test_the_examples_of_the_description_are_answered(server: Server) -> None:
     described = server.ask("GET", "/openapi.json").json
     assert {"/link", "/search", "/kbs/{kb}", "/corrections", "/jobs"} <= described["paths"].keys()
+    for method, path in (("put", "/kbs/{kb}"), ("post", "/link/lines"), ("post", "/nif")):
+        assert "requestBody" in described["paths"][path][method]
+    refused = described["paths"]["/kbs/{kb}"]["get"]["responses"]["default"]
+    assert refused["content"]["application/json"]["example"].keys() == {"error", "fix"}
+    assert "HTTPValidationError" not in json.dumps(described)
     example = described["components"]["schemas"]["ToLink"]["examples"][0]
     assert server.ask("POST", "/link", example).status == 200
 
@@ -208,6 +213,27 @@ def test_a_kb_comes_as_a_file(server: Server) -> None:
     learnt = server.ask("POST", "/jobs", {"kind": "learn", "kb": "docs"})
     assert server.job(learnt.json["id"])["answer"]["surfaces"] > 50
     assert server.ask("POST", "/jobs", {"kind": "learn", "kb": "nobody"}).status == 404
+
+
+def test_annotated_texts_name_entities_by_codes(server: Server) -> None:
+    terms = b"format-version: 1.2\n\n[Term]\nid: Z:1\nname: quetzal pox\nxref: MESH:D000001\n"
+    note = "9|t|Of pox.\n9|a|None.\n9\t3\t6\tpox\tDisease\tD000001\n"
+    where = "/kbs/notes?file=notes.PubTator.txt&links_to=poxes"
+    done = [
+        server.job(server.ask("PUT", path, body).json["id"])
+        for path, body in (
+            ("/kbs/poxes?file=poxes.obo", terms),
+            (where, note.encode()),
+            (f"{where}&resolve=xref", note.encode()),
+        )
+    ]
+    assert [one["answer"].get("gold_unresolved") for one in done] == [0, 1, 0], done
+    assert server.ask("PUT", f"{where}&resolve=name", note.encode()).status == 422
+    learnt = server.ask("POST", "/jobs", {"kind": "learn", "kb": "notes"}).json
+    assert server.job(learnt["id"])["state"] == "done"
+    lost = server.job(server.ask("PUT", where.replace("notes?", "lost?"), note.encode()).json["id"])
+    learnt = server.ask("POST", "/jobs", {"kind": "learn", "kb": lost["kb"]}).json
+    assert "&links_to=, and say with &resolve= how" in server.job(learnt["id"])["answer"]["fix"]
 
 
 NIF = """

@@ -119,6 +119,12 @@ class ToResolve(Body):
     threshold: float | None = Field(None, ge=0, le=1)
 
 
+def raw_body(media_type: str) -> dict[str, object]:
+    """What describes the body of a route that reads it itself."""
+    schema = {"type": "string", "format": "binary"}
+    return {"requestBody": {"required": True, "content": {media_type: {"schema": schema}}}}
+
+
 def json_response(
     value: object, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
@@ -139,7 +145,7 @@ async def link(request: Request, body: ToLink, here: Here) -> Response:
     return await run_in_threadpool(answer)
 
 
-@router.post("/link/lines", tags=["texts"])
+@router.post("/link/lines", tags=["texts"], openapi_extra=raw_body("application/x-ndjson"))
 async def link_lines(
     request: Request,
     here: Here,
@@ -315,7 +321,7 @@ _NIF = "kglink/nif"
 _TURTLE = "text/turtle"
 
 
-@router.post("/nif", tags=["texts"])
+@router.post("/nif", tags=["texts"], openapi_extra=raw_body(_TURTLE))
 async def nif(request: Request, here: Here) -> Response:
     """Link the texts of a NIF document: to all KBs, where no mention is given searched."""
     texts = await run_in_threadpool(_texts, await request.body(), here)

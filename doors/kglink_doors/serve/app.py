@@ -30,6 +30,11 @@ from kglink_doors.serve.running import run_app
 from kglink_doors.serve.served import Learner, Metrics, Served
 from kglink_plugins.exporters.html import page_style
 
+#: How the description says that a request is refused.
+_WRONG: dict[str, Any] = {
+    "description": "What is wrong, and the fix.",
+    "content": {"application/json": {"example": {"error": "unknown KB 'x'", "fix": "GET /kbs"}}},
+}
 #: Threads besides those of requests.
 _SPARE = 8
 
@@ -66,6 +71,7 @@ def build_app(
         description="Links text to several knowledge bases at once.",
         docs_url=None,  # its pages load scripts from elsewhere
         redoc_url=None,
+        responses={"default": _WRONG},
         lifespan=life,
     )
     app.add_middleware(Guard, limits=limits, metrics=metrics, log=log, is_ending=is_ending)

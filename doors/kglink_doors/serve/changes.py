@@ -21,7 +21,7 @@ from kglink.sources.encoding import checked_encoding
 from kglink.store.ingest import check_kb_name
 from kglink.workspace.memory import correct_and_tell
 from kglink_cli.session import parse_options
-from kglink_doors.serve.answers import Body, Here, Names, json_response
+from kglink_doors.serve.answers import Body, Here, Names, json_response, raw_body
 from kglink_doors.serve.errors import TakenError, patiently
 from kglink_doors.serve.jobs import Job, report_path
 from kglink_doors.serve.served import known_parameters
@@ -182,7 +182,7 @@ def _accepted(job: Job) -> Response:
     return json_response(job.as_json(), 202, {"location": f"/jobs/{job.id}"})
 
 
-@router.put("/kbs/{kb}", tags=["KBs"], status_code=202)
+@router.put("/kbs/{kb}", tags=["KBs"], status_code=202, openapi_extra=raw_body("*/*"))
 async def upload(
     kb: str,
     request: Request,
@@ -191,6 +191,7 @@ async def upload(
     file: Annotated[str, Query(max_length=255, description="The file's name: its ending.")],
     adapter: str = "",
     split: str = "",
+    resolve: Literal["", "key", "xref", "title"] = "",
     encoding: str = "",
     settings: Annotated[
         list[str] | None, Query(alias="set", description="A setting of the adapter, key=value.")
@@ -209,7 +210,7 @@ async def upload(
     try:
         await _receive(request.stream(), folder / name)
         options: dict[str, object] = {"kb": kb, "file": name, "adapter": adapter}
-        options |= {"links_to": links_to, "split": split, "encoding": encoding}
+        options |= {"links_to": links_to, "split": split, "resolve": resolve, "encoding": encoding}
         options |= {"options": of_adapter, "merge": merge, "allow_shrink": allow_shrink}
         job = here.jobs.add("add-kb", options, folder)
     except BaseException:

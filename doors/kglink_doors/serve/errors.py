@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from sqlalchemy.exc import SQLAlchemyError
 
 from kglink.errors import (
+    RIGHTS,
     KBBusyError,
     KBChangedError,
     KglinkError,
@@ -113,7 +114,8 @@ _SETTING = re.compile(r"--set (\w+=)(?:'([^']*)'|(\S+))")
 def as_parameters(hint: str) -> str:
     """What `kglink add-kb` advises, as parameters of the route that does the same."""
     hint = _SETTING.sub(lambda found: f"&set={found[1]}{found[2] or found[3]}", hint)
-    return hint.replace("run the same command with --allow-shrink", "add &allow_shrink=true")
+    hint = hint.replace("run the same command with --allow-shrink", "add &allow_shrink=true")
+    return hint.replace("--links-to", "&links_to=").replace("--resolve", "&resolve=")
 
 
 def crash_shape(error: Exception) -> tuple[int, dict[str, Any]]:
@@ -122,8 +124,9 @@ def crash_shape(error: Exception) -> tuple[int, dict[str, Any]]:
         case OSError() if is_of_full_disk(error):
             return FULL_DISK, FULL_DISK_SHAPE
         case OSError():
-            what = error.strerror or str(error)
-            return 500, {"error": what, "fix": "See the server's log."}
+            no_right = error.errno in (errno.EACCES, errno.EPERM, errno.EROFS)
+            fix = RIGHTS if no_right else "See the server's log."
+            return 500, {"error": error.strerror or str(error), "fix": fix}
         case SQLAlchemyError():
             reason = str(getattr(error, "orig", None) or type(error).__name__)
             what = f"the store does not answer: {reason}"

@@ -227,9 +227,7 @@ class Jobs:
                 self._end(job, "cancelled", None)
             except KglinkError as error:
                 shape = error_shape(error)
-                if job.kind == "add-kb":
-                    shape = {**shape, "fix": as_parameters(shape["fix"])}
-                self._end(job, "failed", shape)
+                self._end(job, "failed", {**shape, "fix": as_parameters(shape["fix"])})
             except Exception as error:  # noqa: BLE001 - the next job must run
                 traceback.print_exception(error)
                 self._end(job, "failed", crash_shape(error)[1])
