@@ -29,6 +29,7 @@ from kglink.sources.encoding import checked_encoding
 from kglink.space.folder import SpaceFolder
 from kglink.space.space import Space
 from kglink.store import Store
+from kglink.text.printable import writable
 from kglink.workspace.detectors import DetectorChoice, chosen_detector
 from kglink.workspace.discoveries import names_of_discoveries
 from kglink.workspace.folder import (
@@ -195,7 +196,11 @@ class Opened:
             raise none from error
         if url.get_backend_name() == "sqlite" and url.database:
             check_store_file(self.folder, self.resolved, url.database)
-            return url.set(database=str(self.folder / url.database))
+            where = str(self.folder / url.database)
+            if writable(where) != where:
+                hint = "Rename the folder, or name another with --workspace."
+                raise UsageError(f"the path of the workspace is no UTF-8: {where}", hint=hint)
+            return url.set(database=where)
         return url
 
     def open_source(self, *sources: str | Path) -> Source:

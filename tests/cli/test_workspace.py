@@ -205,6 +205,15 @@ def test_linking_builds_what_is_not_built(tmp_path: Path) -> None:
         assert found.id.key == "c"
 
 
+def test_a_folder_whose_name_is_no_utf8_is_refused(tmp_path: Path) -> None:
+    try:
+        folder = init_workspace(tmp_path / "caf\udce9")
+    except UsageError:
+        pytest.skip("this file system takes UTF-8 alone")
+    with Workspace.open(folder) as workspace, pytest.raises(UsageError, match="is no UTF-8"):
+        workspace.kbs()
+
+
 def test_a_bare_string_is_one_name(tmp_path: Path) -> None:
     with Workspace.open(tmp_path, create=True) as workspace:
         for kb in ("birds", "zoo"):
@@ -330,9 +339,7 @@ def test_what_was_opened_is_kept_between_calls(demo: Path) -> None:
         assert workspace.linker() is linker
 
 
-def test_a_space_that_may_not_be_written_answers_as_it_is(
-    demo_copy: Path,
-) -> None:
+def test_a_space_that_may_not_be_written_answers_as_it_is(demo_copy: Path) -> None:
     def found(*, wait: bool) -> list[str]:
         (document,) = workspace.link("Juno Halley met Zedekiah Pell.", wait=wait)
         return [str(link.chosen.id) for link in document.links if link.chosen]
