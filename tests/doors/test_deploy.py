@@ -16,6 +16,7 @@ import yaml  # type: ignore[import-untyped]  # it has no types
 
 from kglink.config import all_settings
 from kglink.store import Store
+from kglink_doors.listening import Limits
 from served import serving
 
 pytest_plugins = ["store_fixtures"]
@@ -51,6 +52,7 @@ def test_compose_names_what_there_is() -> None:
     assert (DEPLOY / build["context"] / build["dockerfile"]).resolve() == DEPLOY / "Containerfile"
     assert server["depends_on"]["store"]["condition"] == "service_healthy"
     assert "healthcheck" in store
+    assert int(server["stop_grace_period"].removesuffix("s")) > Limits().seconds
     volumes = {name.split(":")[0] for one in (server, store) for name in one["volumes"]}
     assert volumes == set(COMPOSE["volumes"])
     (port,) = steps("EXPOSE")
