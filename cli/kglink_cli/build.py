@@ -86,8 +86,7 @@ def ensure_space(workspace: Workspace, *, wait: bool = True) -> None:
         if made is not None:
             _tell_built(workspace, made, time.monotonic() - began)
         elif not answers(workspace, wait=wait):
-            why = "another process is building it, or it cannot be written"
-            note("space", f"{why}: the version before it is used")
+            note("space", "it is being built, or cannot be written: the version before it is used")
 
 
 def tell_names_alone(

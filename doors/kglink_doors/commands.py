@@ -14,15 +14,7 @@ from kglink_cli.build import ensure_space
 from kglink_cli.console import note
 from kglink_cli.interrupts import stop_at_once
 from kglink_cli.session import open_workspace, refuse_ignored
-from kglink_doors.listening import (
-    Host,
-    Limits,
-    Port,
-    TokenFrom,
-    address,
-    listen,
-    token_of,
-)
+from kglink_doors.listening import Host, Limits, Port, TokenFrom, address, listen, token_of
 
 _HOST, _MCP_PORT = "127.0.0.1", 8765
 _ORIGIN = re.compile(r"https?://[A-Za-z0-9.-]+(:\d{1,5})?")

@@ -10,10 +10,7 @@ from kglink.plugins import hookimpl
 
 #: By the words of the command.
 EXAMPLES: Mapping[str, tuple[str, str]] = {
-    "serve": (
-        "kglink serve",
-        "KEY=... kglink serve --host 0.0.0.0 --token-from KEY --read-only",
-    ),
+    "serve": ("kglink serve", "KEY=... kglink serve --host 0.0.0.0 --token-from KEY --read-only"),
     "mcp": ("kglink --workspace shop mcp", "kglink mcp --http --port 8765"),
 }
 

@@ -25,12 +25,7 @@ from kglink.evaluation.measures.errors import Case, ErrorAnalysis, ErrorSummary
 from kglink.evaluation.measures.overlaps import OverlapFigures, OverlapTest
 from kglink.evaluation.measures.retrieval import RetrievalReport
 from kglink.evaluation.rankings import RankedMention
-from kglink.evaluation.retrieval import (
-    Question,
-    check_documents,
-    judged_split,
-    learnt_from,
-)
+from kglink.evaluation.retrieval import Question, check_documents, judged_split, learnt_from
 from kglink.records import OnProgress, Progress
 from kglink.workspace.folder import check_known, named
 from kglink.workspace.judging import judge, judge_answers, judge_rankings, kbs_of, mentions_learnt

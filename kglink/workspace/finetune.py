@@ -31,12 +31,7 @@ from kglink.training.job import FinetuneJob, Note, Tell
 from kglink.training.processes import Team, leave
 from kglink.training.recipe import DEFAULT_RECIPE, SPACE, Recipe
 from kglink.training.recipe_files import merged
-from kglink.training.reranker import (
-    JudgedRanking,
-    RerankerReport,
-    ToRead,
-    reranker_run,
-)
+from kglink.training.reranker import JudgedRanking, RerankerReport, ToRead, reranker_run
 from kglink.training.run import (
     SETTINGS,
     SOURCES_OF_DETECTOR,

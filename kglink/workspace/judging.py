@@ -29,12 +29,7 @@ from kglink.evaluation.measures.end_to_end import (
 from kglink.evaluation.measures.retrieval import RetrievalReport
 from kglink.evaluation.predictions import read_predictions
 from kglink.evaluation.rankings import RankedMention, Ranker
-from kglink.evaluation.retrieval import (
-    Mentions,
-    Question,
-    check_documents,
-    evaluate_retrieval,
-)
+from kglink.evaluation.retrieval import Mentions, Question, check_documents, evaluate_retrieval
 from kglink.linking.read_together import ReadOrder, ReadTogether
 from kglink.linking.stages import Stage
 from kglink.records import OnProgress

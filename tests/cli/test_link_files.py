@@ -340,9 +340,7 @@ def test_bad_files_of_a_folder_are_skipped_and_counted(
     ran = kglink("link", folder, "-f", "jsonl", "--on-error", "skip")
     assert [json.loads(line)["id"] for line in ran.out.splitlines()] == ["c.txt"]
     (skipped,) = (line for line in ran.err.splitlines() if line.startswith("skipped"))
-    assert skipped.endswith(
-        "2 bad records: a.txt, byte 0xe9 at byte 3: not valid UTF-8"
-    )
+    assert skipped.endswith("2 bad records: a.txt, byte 0xe9 at byte 3: not valid UTF-8")
     (folder / "a.txt").write_text("an [[open mark", encoding="utf-8")
     ran = kglink("link", folder, "-f", "jsonl", "--marked", "--on-error", "skip")
     assert "2 bad records" in ran.err

@@ -221,8 +221,8 @@ def test_a_full_disk_has_its_status(tmp_path: Path) -> None:
     assert status_of(error) == 503
     error.__cause__ = DBAPIError("INSERT", None, raised.value)
     assert status_of(error) == 507
-    for full in (OSError(errno.ENOSPC, "No space left"), OSError("9 requested and 4 written")):
-        error.__cause__ = full  # the second is numpy's
+    for lack in (OSError(errno.ENOSPC, "No space left"), OSError("9 requested and 4 written")):
+        error.__cause__ = lack  # the second is numpy's
         assert status_of(error) == 507
     assert "store" not in error_shape(error)["error"]  # nor where it lies
 

@@ -299,11 +299,7 @@ def kbs_route(here: Here) -> Response:
 
 
 @router.get("/kbs/{kb}", tags=["KBs"])
-def kb_route(
-    here: Here,
-    kb: str,
-    limit: Annotated[int, Query(ge=1, le=1000)] = 50,
-) -> Response:
+def kb_route(here: Here, kb: str, limit: Annotated[int, Query(ge=1, le=1000)] = 50) -> Response:
     """A KB, and its first entities."""
     shown = here.workspace.entities(kb, limit=limit)
     first = [{"key": one.key, "title": one.title, "type": one.type} for one in shown]
