@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 from sqlalchemy.exc import SQLAlchemyError
 
 from kglink.errors import (
-    RIGHTS,
     KBBusyError,
     KBChangedError,
     KglinkError,
@@ -124,9 +123,7 @@ def crash_shape(error: Exception) -> tuple[int, dict[str, Any]]:
         case OSError() if is_of_full_disk(error):
             return FULL_DISK, FULL_DISK_SHAPE
         case OSError():
-            no_right = error.errno in (errno.EACCES, errno.EPERM, errno.EROFS)
-            fix = RIGHTS if no_right else "See the server's log."
-            return 500, {"error": error.strerror or str(error), "fix": fix}
+            return 500, {"error": error.strerror or str(error), "fix": "See the server's log."}
         case SQLAlchemyError():
             reason = str(getattr(error, "orig", None) or type(error).__name__)
             what = f"the store does not answer: {reason}"

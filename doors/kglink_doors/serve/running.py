@@ -15,8 +15,6 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 #: Seconds that requests at work have left at least once the server is told to end.
 _GRACE = 30
-#: Seconds after which connections are closed that came while the server began to end.
-_LATE = 1
 
 
 def run_app(app: Any, listening: socket.socket, seconds: float, ending: threading.Event) -> None:
@@ -80,9 +78,9 @@ class _Server(uvicorn.Server):
     """Set once it was told to end."""
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """End; who was let in meanwhile, and is idle, is closed too."""
+        """End; who was let in meanwhile, and is idle, is closed after a second."""
         self.ending.set()
-        asyncio.get_running_loop().call_later(_LATE, self._close_idle)
+        asyncio.get_running_loop().call_later(1, self._close_idle)
         await super().shutdown(sockets)
 
     def _close_idle(self) -> None:
