@@ -13,7 +13,7 @@ import re
 from functools import lru_cache
 
 _PARENTHESES = re.compile(r"\(([^()]{2,200})\)")
-_SENTENCE_END = re.compile(r"[.!?;:]\s+(?=[A-Z(])|[\r\n]{2,}|[()]")
+_SENTENCE_END = re.compile(r"[.!?;:]\s+(?=[A-Z(])|(?:\r\n?+|\n){2,}|[()]")
 _LONGEST_SHORT_FORM = 10
 _MOST_WORDS_OF_SHORT_FORM = 2
 #: The number of characters before a parenthesis that are looked at.
@@ -33,7 +33,7 @@ def long_forms(text: str) -> dict[str, str]:
         if is_short_form(parts[0]):
             pair = _defined(parts[0], before)
         else:
-            short = before.rpartition(" ")[2]
+            short = (before.split() or [""])[-1]
             pair = short, _long_form(short, inside) if is_short_form(short) else ""
             # What stands between may be a synonym: "GLD" in "(Krabbe disease; GLD)".
             if not pair[1] and (short := next(filter(is_short_form, parts[1:]), "")):

@@ -20,6 +20,10 @@ HANGUL = (0xAC00, 0xD7A3)
 
 _INITIALS = re.compile(r"(?<!\w)[^\W\d_]\.[^\W\d_](?!\w)")
 _ZERO_WIDTH_JOINER = "\u200d"
+#: Signs within words that nobody sees, such as a soft hyphen.
+UNSEEN = "\xad\u200b\u200c\u200d\u2060\ufeff"
+#: Most of them that stand together.
+_FEW = 4
 
 
 def is_unspaced(character: str) -> bool:
@@ -43,7 +47,9 @@ def cuts_word(text: str, position: int) -> bool:
         return True
     if is_unspaced(left) or is_unspaced(right):
         return False
-    return _in_word(left) and _in_word(right)
+    before = text[max(0, position - _FEW) : position].rstrip(UNSEEN)[-1:]
+    behind = text[position : position + _FEW].lstrip(UNSEEN)[:1]
+    return all(map(_in_word, (before, behind)))
 
 
 def cuts_initials(text: str, position: int) -> bool:
@@ -86,4 +92,4 @@ def non_overlapping(places: Iterable[P], preference: Callable[[P], Any]) -> list
 
 
 def _in_word(character: str) -> bool:
-    return unicodedata.category(character)[0] in "LMN"
+    return character != "" and unicodedata.category(character)[0] in "LMN"

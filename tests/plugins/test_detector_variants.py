@@ -59,6 +59,16 @@ def test_a_half_of_a_pair_of_surrogates_between_the_words_of_a_name() -> None:
         ("two breast cancers", "breast cancer", "breast cancers"),
         ("two breast\r\ncancers", "breast cancer", "breast\r\ncancers"),
         ("two breast \ncancers", "breast cancer", "breast \ncancers"),
+        ("two breast\n  cancers", "breast cancer", "breast\n  cancers"),
+        ("> two breast\r\n> > cancers", "breast cancer", "breast\r\n> > cancers"),
+        ("two breast   cancers", "breast cancer", "breast   cancers"),
+        ("two breast\u2009cancers", "breast cancer", "breast\u2009cancers"),
+        ("two breast \u200bcancers", "breast cancer", "breast \u200bcancers"),
+        ("two breast\u2212cancers", "breast cancer", "breast\u2212cancers"),
+        ("two bre\xadast can\xadcers", "breast cancer", "bre\xadast can\xadcers"),
+        ("two wheel-\n  barrows", "wheelbarrow", "wheel-\n  barrows"),
+        ("\u092e\u0927\u0941\u092e\u0947\u0939 here", "\u092e\u0927\u0941\u092e\u0947\u0939",
+         "\u092e\u0927\u0941\u092e\u0947\u0939"),
         ("a tumour of the breast", "breast tumor", "tumour of the breast"),
         ("Crohn disease here", "Crohn's disease", "Crohn disease"),
         ("Crohn's disease here", "Crohn disease", "Crohn's disease"),
@@ -73,11 +83,22 @@ def test_a_half_of_a_pair_of_surrogates_between_the_words_of_a_name() -> None:
         ("my H-3500", "H3500", "H-3500"),
         ("ein Gartenschläuche", "Gartenschlauche", "Gartenschläuche"),
     ],
-)
+)  # fmt: skip
 def test_a_name_is_found_however_it_is_written(text: str, name: str, found: str) -> None:
     answers = taken_for(text, name)
     assert found in answers
     assert answers[found] in (name, "")
+
+
+@pytest.mark.parametrize("text", ["breast\n\ncancers", "breast\tcancers", "breast    cancers"])
+def test_a_name_goes_across_no_paragraphs_and_cells(text: str) -> None:
+    assert text not in taken_for(text, "breast cancer")
+
+
+def test_no_name_begins_within_a_word_behind_a_soft_hyphen() -> None:
+    text = "a can\xadcer, b"
+    assert not taken_for(text, "CER", "can")
+    assert taken_for(text, "cancer") == {"can\xadcer": ""}
 
 
 @pytest.mark.parametrize(

@@ -57,3 +57,8 @@ def test_a_window_is_a_part_of_the_text_around_the_mention(
         and (first + len(window) == end or not cuts_word(text, first + len(window)))
         for first in places
     )
+
+
+def test_a_cut_beside_a_sign_that_nobody_sees_goes_through_the_word() -> None:
+    assert all(cuts_word("can\xad\u200dcer", at) for at in range(1, 8))
+    assert not any(cuts_word("\ufeffcan \xad(", at) for at in (1, 5, 6))

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from importlib.resources import files
 from typing import NamedTuple
+from unicodedata import category
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,7 @@ from kglink.files.digest import text_hash
 from kglink.models.opening import packaged_minilm
 from kglink.text.fold import fold
 from kglink.text.name_words import EMPTY_WORDS, name_words
+from kglink.text.words import UNSEEN
 
 #: A word that is not among this number of words is as rare as any.
 MOST_RANKED = 25_000
@@ -24,14 +26,18 @@ MOST_RANKED = 25_000
 PIECE = 1 << 17
 #: A longer run of letters is no word.
 _LONGEST_WORD = 60
+#: Marks on letters, and signs within a word that nobody sees.
+_MARKS = "".join(sign for sign in map(chr, range(0x300, 0xFFFF)) if category(sign)[0] == "M")
 #: A word of a text.
-WORD = re.compile(r"[^\W_]+")
+WORD = re.compile(rf"[^\W_]++(?:[{_MARKS}{UNSEEN}]++[^\W_]*+)*+")
 #: What may stand between two words of one name.
 _JOINED = frozenset(
-    (
-        *(" ", "  ", "\n", " \n", "\r\n", " \r\n", "\u00a0"),
-        *("-", "\u2010", "\u2011", "\u2013", "'", "\u2019", "/", "&", " & "),
-    )
+    (" ", "-", "\u2010", "\u2011", "\u2013", "\u2212", "'", "\u2019", "/", "&", " & ")
+)
+#: And some blanks, or the end of a line: the next one may be indented, or quoted in a mail.
+_BLANK = rf"[ \xa0\u1680\u2000-\u200a\u202f\u205f\u3000{UNSEEN}]"
+_SPACED = re.compile(
+    rf"{_BLANK}{{1,3}}|[-\u2010]?(?:{_BLANK}|\t)*+\r?\n(?:{_BLANK}|\t)*+(?:>(?:{_BLANK}|\t)*+)*+"
 )
 #: And between the two halves of a number: "1,7 l".
 _DECIMAL = frozenset(",.")
@@ -89,8 +95,10 @@ def _words(text: str, start: int, stop: int) -> TextWords:
     for at in range(len(found) - 1):
         left, right = found[at][1], found[at + 1][0]
         between = text[left:right]
-        joined[at] = between in _JOINED or (
-            between in _DECIMAL and text[left - 1].isdigit() and text[right].isdigit()
+        joined[at] = (
+            between in _JOINED
+            or (between in _DECIMAL and text[left - 1].isdigit() and text[right].isdigit())
+            or _SPACED.fullmatch(between) is not None
         )
     return TextWords(
         [first for first, _ in found],
