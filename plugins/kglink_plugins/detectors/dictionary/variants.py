@@ -66,6 +66,7 @@ _OF = r" (?:of|de|du|di|von)(?: the| la)? "
 OF_BEFORE = re.compile(rf"\b[^\W\d_a-z]\w*{_OF}\Z")
 _OF_AFTER = re.compile(rf"{_OF}[^\W\d_a-z]")
 _SENTENCE = re.compile(r"[.!?;]\s")
+_HYPHENS = frozenset("-\u2010\u2011\u2212")
 #: What joins the words of a name to others, "war in Iraq"; "of" and articles may belong to it.
 BRIDGES = frozenset(("and", "as", "at", "by", "for", "from", "in", "is", "on", "or", "to", "with"))
 #: A KB with a smaller share of the words of all names is judged by its own: a fan wiki's names do
@@ -433,7 +434,7 @@ class VariantFinder:
             of_after=float(capital > 0 and bool(_OF_AFTER.match(text, end))),
             stranger=max(0.0, 1 - 2 * few) if is_stranger else 0.0,
             glued=float(
-                "-" in (text[start - 1 : start], text[end : end + 1])
+                not _HYPHENS.isdisjoint((text[start - 1 : start], text[end : end + 1]))
                 and not (capital > 0 and _OF_A_PLACE.match(text, end))
             ),
             letters=min(len(surface), 20) / 20,
