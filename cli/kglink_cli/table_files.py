@@ -74,15 +74,26 @@ class _Header(NamedTuple, Generic[Of]):
     """The dialect, or the sheet, that it was read by."""
     names: Sequence[str]
 
+    @property
+    def width(self) -> int:
+        """How many columns it names."""
+        return sum(map(bool, self.names))
+
 
 def _chosen(headers: Iterable[_Header[Of]], wanted: Set[str]) -> _Header[Of]:
-    """The first one that has the wanted columns; where none has, that with the most names."""
+    """The first one that has the wanted columns; where none has, that with the most names.
+
+    Headings above it have fewer cells: a row that has no more than those above is no header.
+    """
     seen: list[_Header[Of]] = []
+    widest = 0
     for one in headers:
-        if wanted <= set(one.names):
+        widest = widest if one.above else 0
+        if wanted <= set(filter(None, one.names)) and one.width > widest:
             return one
         seen.append(one)
-    return max(seen, key=lambda one: sum(map(bool, one.names)))
+        widest = max(widest, one.width)
+    return max(seen, key=lambda one: one.width)
 
 
 class _Line(NamedTuple):
@@ -113,7 +124,8 @@ class TextTable:
         tabs = source.head.name.lower().endswith((".tsv", ".tab"))
         wanted, delimiter = set(columns), said or ("\t" if tabs else "")
         header = _chosen(_headers_in(text, wanted, delimiter), wanted)
-        self.dialect, self._above = header.of, header.above + bool(said)
+        self.dialect = header.of
+        self._above = header.above + bool(said)
         """How many lines stand above the header."""
         csv.field_size_limit(max(csv.field_size_limit(), source.limits.max_line_bytes))
         self.rows: int | None = None
@@ -240,13 +252,16 @@ class TextTable:
 def _headers_in(text: str, wanted: set[str], delimiter: str) -> Iterator[_Header[Dialect]]:
     """Each of the first rows as the header, and the dialect of what is below it."""
     lines = whole_lines(text)
-    for above in range(min(LOOKED_AT, len(lines))):
+    for above, line in enumerate(lines[:LOOKED_AT]):
         guess = guess_dialect(
             "".join(lines[above:]),
             lambda header: 2 * len(wanted.intersection(header)) + (len(header) > 1),
             delimiter,
         )
-        yield _Header(above, guess.dialect, [name.strip() for name in guess.header])
+        header = _Header(above, guess.dialect, [name.strip() for name in guess.header])
+        yield header
+        if header.width > 1 and line.count('"') % 2:  # the next line is of one of its cells
+            return
 
 
 def _split(stream: BinaryIO, end: bytes, longest: int) -> Iterator[bytes]:
@@ -286,7 +301,7 @@ _LARGE = 1 << 29
 
 
 class XlsxTable:
-    """The first sheet of a workbook with some columns; all else in it is copied as it is."""
+    """The first sheet that has the columns; all else in its workbook is copied as it is."""
 
     kind = "XLSX"
 
@@ -304,8 +319,7 @@ class XlsxTable:
         self.rows: int | None = max(0, rows - self._header)
 
     def _headers(self) -> Iterator[_Header[str]]:
-        for sheet in self._book.parts:
-            rows = islice(self._book.rows(sheet, values_only=True), LOOKED_AT)
+        for sheet, rows in self._book.tops():
             for above, row in enumerate(chain(rows, [()])):
                 names = [str("" if cell is None else cell).strip() for cell in row]
                 yield _Header(above, sheet, names)

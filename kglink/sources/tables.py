@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, time
 from importlib import import_module
+from itertools import islice
 from typing import Any, cast
 
 from kglink.errors import KglinkError, SourceError, UsageError
@@ -81,12 +82,16 @@ class Workbook:
         The value of a formula is what it gave when the workbook was saved.
         """
         with naming_damage(self._source, "XLSX"), self._book() as book:
-            sheet = book[name]
-            sheet.reset_dimensions()  # which may be anything
-            for number, row in enumerate(sheet.iter_rows(values_only=values_only), 1):
+            for number, row in enumerate(_rows_of(book[name], values_only), 1):
                 if number > MOST_ROWS:
                     raise too_many_rows(self._source.label)
                 yield row
+
+    def tops(self) -> Iterator[tuple[str, Iterator[Sequence[Any]]]]:
+        """Each sheet, and the values of its first rows."""
+        with naming_damage(self._source, "XLSX"), self._book() as book:
+            for name in self.parts:
+                yield name, islice(_rows_of(book[name], values_only=True), LOOKED_AT)
 
     @contextmanager
     def archive(self) -> Iterator[zipfile.ZipFile]:
@@ -124,6 +129,12 @@ class Workbook:
                     f"{source.label} is a zip archive, and no XLSX file",
                     hint="Unpack it, or save it as XLSX: tables are CSV, TSV, XLSX or Parquet.",
                 )
+
+
+def _rows_of(sheet: Any, values_only: bool) -> Iterator[Sequence[Any]]:
+    sheet.reset_dimensions()  # which may be anything
+    rows: Iterator[Sequence[Any]] = sheet.iter_rows(values_only=values_only)
+    return rows
 
 
 def sheet_text(cell: Any) -> str:

@@ -78,6 +78,21 @@ def test_a_heading_above_a_table_without_the_column(kglink: Kglink, tmp_path: Pa
     assert "Did you mean 'bird'?" in ran.err
 
 
+@pytest.mark.parametrize(
+    ("table", "column"),
+    [
+        ("day,bird\n1,Heron\n2,name\n3,Osprey\n", "name"),
+        ('day,bird\n1,"Heron\nname,place,x"\n', "name"),
+    ],
+)
+def test_a_row_of_a_table_is_no_header(
+    kglink: Kglink, tmp_path: Path, table: str, column: str
+) -> None:
+    path = tmp_path / "seen.csv"
+    path.write_text(table)
+    assert "unknown column" in kglink("resolve", "--column", column, path, code=2).err
+
+
 def test_names_of_standard_input_as_json(kglink: Kglink) -> None:
     ran = kglink("resolve", "-", "--json", stdin="Heron\n\n osprey \r\n")
     heron, blank, osprey = json.loads(ran.out)

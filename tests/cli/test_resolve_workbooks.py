@@ -70,7 +70,7 @@ def test_a_workbook_keeps_styles_formulas_and_sheets(kglink: Kglink, tmp_path: P
 def test_a_table_behind_a_cover_and_below_a_heading(kglink: Kglink, tmp_path: Path) -> None:
     book = workbook(["Birds of 2026"])
     sheet = book.create_sheet("seen")
-    for row in (["Seen at the pond"], [], [None, "bird"], [1, "Heron"], [2, None], [3, "qwxz"]):
+    for row in (["Seen at the pond"], [], ["no", "bird"], [1, "Heron"], [2, None], [3, "qwxz"]):
         sheet.append(row)
     book.save(tmp_path / "t.xlsx")
     ran = kglink("resolve", "--column", "bird", tmp_path / "t.xlsx", "-o", tmp_path / "o.xlsx")
@@ -80,7 +80,7 @@ def test_a_table_behind_a_cover_and_below_a_heading(kglink: Kglink, tmp_path: Pa
     heading, blank, header, heron, empty, new = done["seen"].iter_rows(values_only=True)
     assert heading == ("Seen at the pond", *[None] * 7)
     assert not any(blank + empty[1:])
-    assert header == (None, "bird", *(f"bird_{name}" for name in ADDED))
+    assert header == ("no", "bird", *(f"bird_{name}" for name in ADDED))
     assert heron[:4] == (1, "Heron", "match", "birds:h")
     assert new[:3] == (3, "qwxz", "new")
 
