@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from kglink.text.language import function_words
 from kglink.text.sentences import begins_sentence
-from kglink.text.words import cuts_word
+from kglink.text.words import cuts_word, with_plain_blanks
 
 _WORD = r"[A-ZÀ-ÖØ-Þ](?:[\w'’-]*[^\W_]|\.)?"
 _RUN = re.compile(rf"(?<![\w'’-])[^\W\d_a-zß-öø-ÿ](?:[\w'’-]*[^\W_]|\.)?(?: {_WORD})+")
@@ -40,8 +40,10 @@ _NICKNAMED = re.compile(
     rf" (?:\"{_NICK}\"|“{_NICK}”|'{_NICK}'|‘{_NICK}’)"
     rf" ([^\W\d_a-zß-öø-ÿ][\w-]*[^\W_])"
 )
-#: What joins the words of a longer name: a space, a hyphen, "of the".
-_JOINED = r"( (?:of|de|du|di|von)(?: the| la)? | |-)"
+#: "Of the" in a longer name, wherever a line ends.
+OF = r"\s{1,4}(?:of|de|du|di|von)(?:\s{1,4}the|\s{1,4}la)?\s{1,4}"
+#: What joins the words of a longer name.
+_JOINED = rf"({OF}| {{1,3}}|-)"
 _WORD_BEFORE = re.compile(rf"(?<![\w'’-])([^\W\d_]\w*(?:['’]\w+)?){_JOINED}\Z")
 _WORD_BEHIND = re.compile(rf"{_JOINED}([^\W\d_]\w)")
 _LONGEST_BEFORE = 60
@@ -121,15 +123,16 @@ def is_part_of_name(text: str, start: int, end: int) -> bool:
     surface = text[start:end]
     if not surface[:1].isupper() or (len(surface) > 1 and surface.isupper()):
         return False
-    before = _WORD_BEFORE.search(text, max(0, start - _LONGEST_BEFORE), start)
+    near = with_plain_blanks(text[max(0, start - _LONGEST_BEFORE) : start])
+    before = _WORD_BEFORE.search(near)
     if before and before[1][0].isupper():
-        word, joined = before[1], before[2]
-        lead = text[max(0, before.start() - 4) : before.start()].rstrip(" \t\"'”’()")
+        word, joined = before[1], before[2].strip(" ")
+        lead = near[max(0, before.start() - 4) : before.start()].rstrip(" \t\"'”’()")
         begins = not lead or lead[-1] in ".!?:;\n"
-        is_name = not (begins and joined == " ") and "'" not in word and "’" not in word
+        is_name = not (begins and not joined) and "'" not in word and "’" not in word
         if is_name and word not in _TITLES and word.lower() not in function_words("en"):
             return True
-    behind = _WORD_BEHIND.match(text, end)
+    behind = _WORD_BEHIND.match(with_plain_blanks(text[end : end + _LONGEST_BEFORE]))
     return bool(behind and behind[2][0].isupper())
 
 
@@ -143,6 +146,7 @@ def _lower_words(text: str) -> frozenset[str]:
 def _full_names(text: str) -> dict[str, list[_Full]]:
     """By first and by last word the full names of a text, in reading order."""
     found: dict[str, list[_Full]] = {}
+    text = with_plain_blanks(text)
     for run in _RUN.finditer(text):
         words = [(run.start() + one.start(), one[0]) for one in re.finditer(r"\S+", run[0])]
         for first in range(len(words)):

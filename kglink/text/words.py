@@ -24,6 +24,13 @@ _ZERO_WIDTH_JOINER = "\u200d"
 UNSEEN = "\xad\u200b\u200c\u200d\u2060\ufeff"
 #: Most of them that stand together.
 _FEW = 4
+#: Blanks of any width, within a line.
+_BLANKS = dict.fromkeys((0xA0, 0x1680, *range(0x2000, 0x200B), 0x202F, 0x205F, 0x3000), " ")
+
+
+def with_plain_blanks(text: str) -> str:
+    """A text of the same length whose blanks are all spaces, as names are compared with it."""
+    return text if text.isascii() else text.translate(_BLANKS)
 
 
 def is_unspaced(character: str) -> bool:

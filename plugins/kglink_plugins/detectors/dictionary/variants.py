@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from kglink.files.tables import places_in
 from kglink.text.fold import fold
-from kglink.text.full_names import NO_FIRST_NAMES, is_part_of_name
+from kglink.text.full_names import NO_FIRST_NAMES, OF, is_part_of_name
 from kglink.text.language import function_words, language_of
 from kglink.text.name_words import one_form
 from kglink.text.places import place_words
@@ -62,9 +62,8 @@ ENDINGS = {
     "it": ("i", "e"),
     "nl": ("en", "e"),
 }
-_OF = r" (?:of|de|du|di|von)(?: the| la)? "
-OF_BEFORE = re.compile(rf"\b[^\W\d_a-z]\w*{_OF}\Z")
-_OF_AFTER = re.compile(rf"{_OF}[^\W\d_a-z]")
+OF_BEFORE = re.compile(rf"\b[^\W\d_a-z]\w*{OF}\Z")
+_OF_AFTER = re.compile(rf"{OF}[^\W\d_a-z]")
 _SENTENCE = re.compile(r"[.!?;]\s")
 _HYPHENS = frozenset("-\u2010\u2011\u2212")
 #: What joins the words of a name to others, "war in Iraq"; "of" and articles may belong to it.
@@ -526,9 +525,9 @@ def _strangers(text: str, words: TextWords, inside: Set[int], is_name: Sequence[
 
 
 def _goes_on(text: str, end: int, start: int) -> bool:
-    """Whether a space alone is between a word and the next one, or the dot of an initial."""
+    """Whether spaces alone are between a word and the next one, or the dot of an initial."""
     between = text[end:start]
-    return between == " " or (
+    return between in (" ", "  ", "   ") or (
         between in (". ", ".") and text[end - 1].isupper() and not text[end - 2 : end - 1].isalnum()
     )
 
