@@ -16,6 +16,7 @@ from kglink.records import Candidate
 from kglink.space.segment import Segment
 from kglink.space.space import Space
 from kglink.space.words import WordIndex, WordMeasure
+from kglink.text.words import plainly_written
 
 #: Several rows belong to one entity: ask for more rows than entities are wanted.
 _ROWS_PER_ENTITY = 2
@@ -286,6 +287,7 @@ def _by_letters(
 
 def _written_so(surface: str, names: Sequence[str]) -> FloatArray:
     """1 for names that are a surface to the letter; if none is, in the capitals of a headline."""
+    surface = plainly_written(surface)
     same = np.array([name == surface for name in names], dtype=np.float32)
     if same.any() or len(surface) < _LEAST_HEADLINE or not surface.isupper():
         return same

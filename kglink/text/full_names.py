@@ -97,6 +97,7 @@ def full_name_of(surface: str, start: int, text: str, is_name: Callable[[str], b
     """
     if " " in surface or not surface[:1].isupper() or len(surface) < 3:
         return ""
+    text = with_plain_blanks(text)
     by_word = _full_names(text).get(surface)
     if not by_word or (begins_sentence(text, start) and surface.lower() in _lower_words(text)):
         return ""
@@ -123,16 +124,16 @@ def is_part_of_name(text: str, start: int, end: int) -> bool:
     surface = text[start:end]
     if not surface[:1].isupper() or (len(surface) > 1 and surface.isupper()):
         return False
-    near = with_plain_blanks(text[max(0, start - _LONGEST_BEFORE) : start])
-    before = _WORD_BEFORE.search(near)
+    text = with_plain_blanks(text)
+    before = _WORD_BEFORE.search(text, max(0, start - _LONGEST_BEFORE), start)
     if before and before[1][0].isupper():
         word, joined = before[1], before[2].strip(" ")
-        lead = near[max(0, before.start() - 4) : before.start()].rstrip(" \t\"'”’()")
+        lead = text[max(0, before.start() - 4) : before.start()].rstrip(" \t\"'”’()")
         begins = not lead or lead[-1] in ".!?:;\n"
         is_name = not (begins and not joined) and "'" not in word and "’" not in word
         if is_name and word not in _TITLES and word.lower() not in function_words("en"):
             return True
-    behind = _WORD_BEHIND.match(with_plain_blanks(text[end : end + _LONGEST_BEFORE]))
+    behind = _WORD_BEHIND.match(text, end)
     return bool(behind and behind[2][0].isupper())
 
 
@@ -146,7 +147,6 @@ def _lower_words(text: str) -> frozenset[str]:
 def _full_names(text: str) -> dict[str, list[_Full]]:
     """By first and by last word the full names of a text, in reading order."""
     found: dict[str, list[_Full]] = {}
-    text = with_plain_blanks(text)
     for run in _RUN.finditer(text):
         words = [(run.start() + one.start(), one[0]) for one in re.finditer(r"\S+", run[0])]
         for first in range(len(words)):
