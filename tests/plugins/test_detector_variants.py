@@ -90,6 +90,10 @@ def test_a_name_is_found_however_it_is_written(text: str, name: str, found: str)
     assert answers[found] in (name, "")
 
 
+def test_a_name_with_an_initial_goes_across_a_line_end() -> None:
+    assert "George\r\nW. Bush" in taken_for("by George\r\nW. Bush, he said", "George W. Bush")
+
+
 @pytest.mark.parametrize("text", ["breast\n\ncancers", "breast\tcancers", "breast    cancers"])
 def test_a_name_goes_across_no_paragraphs_and_cells(text: str) -> None:
     assert text not in taken_for(text, "breast cancer")

@@ -6,7 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kglink.text.words import cuts_word, mention_window
+from kglink.text.words import (
+    cuts_word,
+    mention_window,
+    plainly_written,
+    with_plain_blanks,
+)
 
 
 @pytest.mark.parametrize(
@@ -62,3 +67,14 @@ def test_a_window_is_a_part_of_the_text_around_the_mention(
 def test_a_cut_beside_a_sign_that_nobody_sees_goes_through_the_word() -> None:
     assert all(cuts_word("can\xad\u200dcer", at) for at in range(1, 8))
     assert not any(cuts_word("\ufeffcan \xad(", at) for at in (1, 5, 6))
+
+
+@given(st.text())
+def test_plain_blanks_move_nothing(text: str) -> None:
+    plain = with_plain_blanks(text)
+    assert len(plain) == len(text)
+    assert plain.split() == text.split()
+
+
+def test_a_name_is_written_in_one_line() -> None:
+    assert plainly_written("George\xa0 W.\r\n  Bu\xadsh") == "George W. Bush"

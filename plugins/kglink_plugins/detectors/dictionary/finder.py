@@ -10,7 +10,7 @@ import numpy as np
 from kglink.plugins import Names
 from kglink.records import Span
 from kglink.text.fold import Folded, fold, fold_with_map
-from kglink.text.words import cuts_initials, non_overlapping
+from kglink.text.words import cuts_initials, non_overlapping, plainly_written
 from kglink_plugins.detectors.dictionary.borders import Borders, borders_of
 from kglink_plugins.detectors.dictionary.cache import open_lexicon
 from kglink_plugins.detectors.dictionary.compiled import Lexicon, guard_of, is_text
@@ -174,7 +174,8 @@ class DictionaryDetector:
         return _Known(shape, int(self._lexicon.counts[row]), verdict)
 
     def _written(self, surface: str) -> bool:
-        return is_text(surface) and surface in self._lexicon.surfaces
+        surfaces = self._lexicon.surfaces
+        return is_text(surface) and (surface in surfaces or plainly_written(surface) in surfaces)
 
     def _with_signs(self, text: str, start: int, end: int) -> tuple[int, int]:
         """The widest span that is an alias as written, signs around it included; else the same."""
