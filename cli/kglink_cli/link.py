@@ -6,7 +6,7 @@ import shlex
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -370,9 +370,10 @@ def state_of(source: Source) -> object:
         return [source.name, source.fingerprint()]
     states: list[list[object]] = []
     for file in source.files():
-        status = file.path.stat() if file.path else None
-        state = (status.st_size, status.st_mtime_ns) if status else (file.fingerprint(),)
-        states.append([file.name, *state])
+        states.append([file.name])
+        with suppress(OSError):  # who reads it is told why it may not be read
+            status = file.path.stat() if file.path else None
+            states[-1] += (status.st_size, status.st_mtime_ns) if status else (file.fingerprint(),)
     return states
 
 

@@ -7,6 +7,7 @@ import errno
 import io
 import os
 import shlex
+import stat
 import time
 from abc import abstractmethod
 from collections.abc import Generator, Iterator
@@ -96,19 +97,26 @@ def near_names(path: Path) -> str:
     return f"Did you mean {path.parent / near[0]}?" if near else ""
 
 
-def visible_files(folder: Path) -> Iterator[tuple[str, Path]]:
-    """Relative names and paths of the files below a folder, hidden ones left out.
+def visible_files(folder: Path) -> Iterator[tuple[str, Path, int]]:
+    """Relative names, paths and sizes of the files below a folder, hidden ones left out.
 
-    A folder that may not be read is one of them: who opens it is told why.
+    What may not be read is one of them: who opens it is told why. A folder's name ends in ``/``.
     """
     closed: list[OSError] = []
     for parent, folders, names in os.walk(folder, onerror=closed.append):
         folders[:] = (name for name in folders if not name.startswith("."))
         for path in (Path(parent, name) for name in names if not name.startswith(".")):
-            if path.is_file():
-                yield path.relative_to(folder).as_posix(), path
+            name = path.relative_to(folder).as_posix()
+            try:
+                status = path.stat()
+            except OSError as error:
+                if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):  # else not there
+                    yield name, path, 1  # not empty, for all that is known
+            else:
+                if stat.S_ISREG(status.st_mode):
+                    yield name, path, status.st_size
     for path in (Path(error.filename) for error in closed):
-        yield path.relative_to(folder).as_posix(), path
+        yield f"{path.relative_to(folder).as_posix()}/", path, 1
 
 
 def sampled_ranges(size: int) -> Iterator[tuple[int, int]]:

@@ -77,8 +77,9 @@ def _malformed_parts(entity: Entity) -> Malformed | None:
     of = f"of entity {entity.key!r}"
     for field in ("xrefs", "parents", "aliases"):
         if isinstance(one := getattr(entity, field), str | None):
-            fix = f"Write it as ({one!r},)." if one else "Leave out what is not there."
-            return Malformed(f"the {field} {of} are one {type(one).__name__}", fix)
+            made = f"Alias({one!r})" if field == "aliases" else repr(one)
+            fix = f"Write it as ({made},)." if one else "Leave out what is not there."
+            return Malformed(f"the {field} {of} are of the type {type(one).__name__}", fix)
     if not isinstance(entity.popularity, int | float):
         kind = type(entity.popularity).__name__
         return Malformed(f"the popularity {of} is of the type {kind}", "Write it as a number.")

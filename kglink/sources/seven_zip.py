@@ -43,19 +43,8 @@ _ENCRYPTION = "06f10701"
 #: What py7zr ends with on a damaged archive: its own errors, those of the decoders, and beyond
 #: them what Python says of values that make no sense.
 _DAMAGE = (
-    ArchiveError,
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    EOFError,
-    LookupError,
-    MemoryError,
-    OSError,
-    TypeError,
-    ValueError,
-    lzma.LZMAError,
-    struct.error,
-    zlib.error,
+    *(ArchiveError, ArithmeticError, AssertionError, AttributeError, EOFError, LookupError),
+    *(MemoryError, OSError, TypeError, ValueError, lzma.LZMAError, struct.error, zlib.error),
 )
 
 
@@ -127,10 +116,9 @@ class SevenZip(Unpacked):
                 hint="Pipe one in: "
                 f"7z x -so -- {shlex.quote(self._name)} {shlex.quote(names[0])} | kglink ... -",
             )
-        name = names[0]
-        windows = PureWindowsPath(name)
-        parts = {*PurePosixPath(name).parts, *windows.parts}
-        if ".." in parts or name.startswith("/") or bool(windows.anchor):
+        windows = PureWindowsPath(names[0])
+        parts = {*PurePosixPath(names[0]).parts, *windows.parts}
+        if ".." in parts or names[0].startswith("/") or bool(windows.anchor):
             raise SourceError(
                 f"{self._name} holds a file whose path leads out of the archive: {names[0]!r}",
                 hint="No packer that is right writes such a path. If you trust the archive, pipe "

@@ -66,7 +66,7 @@ class Source:
         self._size = size
         self._reader: RawFile | None = None
         self._all_files: list[Source] | None = None
-        self._files: list[Source] = []
+        self._files: list[Source] | None = None
         self.scratch_in: Path | None = None
         """Where `scratch` lies and stays; a folder for temporary files if None."""
         self._scratch: Path | None = None
@@ -93,8 +93,7 @@ class Source:
             if stdin is None and sys.stdin is None:
                 hint = "Name a file instead of -."
                 raise SourceError("there is no standard input to read", hint=hint)
-            stream = stdin or sys.stdin.buffer
-            return cls.from_stream(stream, limits=limits, spool_dir=spool_dir)
+            return cls.from_stream(stdin or sys.stdin.buffer, limits=limits, spool_dir=spool_dir)
         if not str(path).strip():
             raise SourceError("the source has an empty name", hint="A dot is this folder: .")
         path = Path(path)
@@ -175,14 +174,15 @@ class Source:
     def bytes_total(self) -> int:
         """The size in bytes as they lie on disk, compressed."""
         if self.is_folder:
-            return sum(file.bytes_total for file in self._files or self.files())
+            files = self.files() if self._files is None else self._files
+            return sum(file.bytes_total for file in files)
         return self._size
 
     @property
     def bytes_read(self) -> int:
         """How many of `bytes_total` the current reading has got through."""
         if self.is_folder:
-            return sum(file.bytes_read for file in self._files)
+            return sum(file.bytes_read for file in self._files or ())
         return self._reader.position if self._reader else 0
 
     @property
@@ -210,8 +210,7 @@ class Source:
     def compression(self) -> Compression | None:
         """The kind of compression, known by the first bytes and not by the name."""
         with self._raw() as raw:
-            file = str(self.path or self.name)
-            return find_compression(self.label, raw.read(MAGIC_BYTES), file)
+            return find_compression(self.label, raw.read(MAGIC_BYTES), str(self.path or self.name))
 
     @cached_property
     def is_zip(self) -> bool:
@@ -267,17 +266,21 @@ class Source:
     def files(self, pattern: str = "*") -> list[Source]:
         """The files of a folder that match, in the order of their names; a file is itself.
 
-        Of several sources they are those of each in turn. Hidden files are left out. `bytes_read`
-        and `bytes_total` speak of the last answer.
+        Of several sources they are those of each in turn. Hidden files are left out; folders that
+        may not be read never are. `bytes_read` and `bytes_total` speak of the last answer.
         """
         if not self.is_folder:
             return [self]
         if self._all_files is None:
-            self._all_files = [
-                self._of_file(name, path, path.stat().st_size, self.limits)
-                for name, path in sorted(visible_files(cast("Path", self.path)))
-            ]
-        self._files = [one for one in self._all_files if PurePath(one.name).match(pattern)]
+            every = sorted(visible_files(cast("Path", self.path)))
+            self._all_files = [self._of_file(*one, self.limits) for one in every]
+        # Only rglob knows that ** may stand for any number of folders.
+        found = set(self.path.rglob(pattern)) if self.path and "/" in pattern else None
+        self._files = [
+            one for one in self._all_files
+            if one.name.endswith("/")
+            or (PurePath(one.name).match(pattern) if found is None else one.path in found)
+        ]  # fmt: skip
         return list(self._files)
 
     def open(self, encoding: str = "") -> BinaryIO:

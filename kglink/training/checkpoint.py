@@ -25,7 +25,7 @@ from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
-from kglink.errors import TrainingError
+from kglink.errors import TrainingError, reason_of
 from kglink.files.atomic import atomic_folder, write_atomically
 from kglink.models.loading import load_tensors
 from kglink.models.transformation import Ascent
@@ -126,24 +126,27 @@ class Checkpoints:
 
     def position(self) -> Position:
         """The position of the last checkpoint, its identity checked."""
-        path = self._last() / _STATE
+        path = self._folder / _CURRENT
         try:
+            path = self._folder / path.read_text(encoding="utf-8") / _STATE
             facts = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+            if (version := facts["format"]) == FORMAT:
+                identity = msgspec.convert(facts["identity"], dict[str, str])
+                position = msgspec.convert(facts["position"], Position)
+        except (OSError, ValueError, TypeError, KeyError, msgspec.ValidationError) as error:
             raise _damaged(path, error) from error
-        if facts.get("format") != FORMAT:
+        if version != FORMAT:
             raise TrainingError(
-                f"{self._folder}: a checkpoint of format {facts.get('format')}, and this kglink "
-                f"reads {FORMAT}",
+                f"{self._folder}: a checkpoint of format {version}, and this kglink reads {FORMAT}",
                 hint="Go on with the kglink that wrote it.",
             )
         for what, value in self._identity.items():
-            if facts["identity"].get(what) != value:
+            if identity.get(what) != value:
                 raise TrainingError(
                     f"{self._folder}: the checkpoint is of another {what}",
                     hint="Go on with what the run began with, or begin a new run.",
                 )
-        return msgspec.convert(facts["position"], Position)
+        return position
 
     def load_model(self, model: torch.nn.Module) -> None:
         """Give a model the weights of the last checkpoint."""
@@ -230,4 +233,5 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def _damaged(path: Path, error: Exception) -> TrainingError:
-    return TrainingError(f"{path}: the checkpoint is damaged: {error}", hint="Begin a new run.")
+    why = reason_of(error)
+    return TrainingError(f"{path}: the checkpoint is damaged: {why}", hint="Begin a new run.")

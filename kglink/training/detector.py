@@ -47,12 +47,7 @@ from kglink.training.head import (
 from kglink.training.job import FinetuneJob, Note, Tell
 from kglink.training.loop import EpochFigures
 from kglink.training.recipe import DetectorSection, SelectionSection
-from kglink.training.run import (
-    SOURCES_OF_DETECTOR,
-    RunSettings,
-    TrainingReport,
-    write_settings,
-)
+from kglink.training.run import SOURCES_OF_DETECTOR, RunSettings, TrainingReport, write_settings
 
 DETECTOR = "detector"
 #: A text with more unknown words than this quantile of held-out texts is of another kind.

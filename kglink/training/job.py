@@ -57,8 +57,10 @@ class FinetuneJob:
         if self.what not in get_args(What):
             there = ", ".join(get_args(What))
             raise UsageError(f"unknown what = {self.what!r}", hint=f"There is: {there}.")
-        if min(self.checkpoint_steps, self.curve_steps) < 1:
-            raise UsageError("checkpoint_steps and curve_steps are at least 1")
+        steps = (self.checkpoint_steps, self.curve_steps)
+        if not all(isinstance(one, int) and one >= 1 for one in steps):
+            hint = "For fewer give a large number: each epoch ends with both in any case."
+            raise UsageError("checkpoint_steps and curve_steps are at least 1", hint=hint)
 
     @property
     def learns_pairs(self) -> bool:

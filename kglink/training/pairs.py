@@ -50,11 +50,7 @@ from kglink.training.recipe import LossMode, OverlapSection, SelectionSection, S
 from kglink.training.stages import Stage, StepItems, batches_of
 from kglink.training.validation import Recalls, judged_mentions, searched_rows, validate
 
-_VIEWS: Mapping[LossMode, ViewMode] = {
-    "both": "both",
-    "only_prime": "transformed",
-    "base": "plain",
-}
+_VIEWS: Mapping[LossMode, ViewMode] = {"both": "both", "only_prime": "transformed", "base": "plain"}
 
 
 class Tools(NamedTuple):

@@ -123,6 +123,8 @@ class TextReader:
                 raise  # one that was reported, and stops the run
             except SourceError as error:
                 if self.problems.on_error == "stop":
+                    may_not_be_read = isinstance(error.__cause__, OSError)
+                    error.hint += " Or pass over it: --on-error skip." if may_not_be_read else ""
                     raise
                 self.problems.report(RecordError(error.message, where=file.name, hint=error.hint))
 

@@ -11,7 +11,7 @@ from conftest import Kglink
 
 from kglink.evaluation import rankings
 from kglink.evaluation.candidate_files import Listed, united
-from kglink.records import EntityId
+from kglink.records import Document, EntityId
 from kglink.workspace import Workspace
 
 EVAL = ("eval", "--docs", "docs", "--split", "test", "--seen-in", "", "--json")
@@ -40,16 +40,14 @@ def changed(path: Path, target: Path, line: int, **changes: object) -> Path:
     return target
 
 
-def test_a_batch_ends_with_a_document(
-    demo_master: Path, written: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Mentions of one text speak for each other, so how large a batch is changes no list."""
+def test_a_batch_ends_with_a_document(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mentions of one text speak for each other."""
     monkeypatch.setattr(rankings, "BATCH_MENTIONS", 2)
-    small = tmp_path / "small.jsonl"
-    with Workspace.open(demo_master) as workspace:
-        workspace.write_candidates("docs", small, split="test")
-    lists = [[one["candidates"] for one in records_of(path)] for path in (small, written)]
-    assert lists[0] == lists[1]
+    places = [
+        (Document(name, "text"), list(own)) for name, own in (("a", "1"), ("b", "234"), ("c", "5"))
+    ]
+    batches = rankings.whole_documents((text, one) for text, own in places for one in own)
+    assert [[one for _, one in batch] for batch in batches] == [list("1234"), ["5"]]
 
 
 @pytest.mark.slow

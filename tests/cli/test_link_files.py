@@ -21,6 +21,7 @@ from kglink_cli.outputs import opened_draft
 from kglink_kbs.texts import html
 from kglink_plugins.exporters.html import HtmlExporter
 from kglink_plugins.exporters.json_records import JsonlExporter
+from rights import as_a_plain_user
 
 Records = list[dict[str, Any]]
 #: Ids that come twice: only their number tells where a run stopped.
@@ -343,6 +344,24 @@ def test_bad_files_of_a_folder_are_skipped_and_counted(
     assert skipped.endswith("2 bad records: a.txt, byte 0xe9 at byte 3: not valid UTF-8")
     (folder / "a.txt").write_text("an [[open mark", encoding="utf-8")
     ran = kglink("link", folder, "-f", "jsonl", "--marked", "--on-error", "skip")
+    assert "2 bad records" in ran.err
+
+
+def test_folders_that_may_not_be_read_are_passed_over_where_asked(
+    kglink: Kglink, demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kglink_cli.main.heed_interrupts", lambda: None)  # for the main thread
+    folder = tmp_path / "in"
+    for name in ("a.txt", "lost+found/b.txt", "shut/c.txt"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("Heron", encoding="utf-8")
+    (folder / "lost+found").chmod(0)
+    (folder / "shut").chmod(0o444)
+    ran = as_a_plain_user(lambda: kglink("link", folder, "-f", "jsonl", code=1))
+    assert "cannot read lost+found/: Permission denied" in ran.err
+    assert "--on-error skip" in ran.err
+    ran = as_a_plain_user(lambda: kglink("link", folder, "-f", "jsonl", "--on-error", "skip"))
+    assert [json.loads(line)["id"] for line in ran.out.splitlines()] == ["a.txt"]
     assert "2 bad records" in ran.err
 
 

@@ -274,8 +274,11 @@ def test_records_in_memory_are_checked(tmp_path: Path) -> None:
             workspace.add_kb("x", Entity("1", "T"))  # type: ignore[arg-type]  # wrong
         with pytest.raises(UsageError, match="an alias of entity '1' is of the type str"):
             workspace.add_kb("x", [Entity("1", "T", aliases=("U",))])  # type: ignore[arg-type]  # wrong
-        with pytest.raises(UsageError, match="the parents of entity '1' are one NoneType"):
+        with pytest.raises(UsageError, match="the parents of entity '1' are of the type None"):
             workspace.add_kb("x", [Entity("1", "T", parents=None)])  # type: ignore[arg-type]  # wrong
+        with pytest.raises(UsageError, match="are of the type str") as caught:
+            workspace.add_kb("x", [Entity("1", "T", aliases="U")])  # type: ignore[arg-type]  # wrong
+        assert "Write it as (Alias('U'),)." in caught.value.hint
         odd: Any = ("x:1",)
         for wrong in (
             Entity("2", "T", popularity=10**400),

@@ -207,7 +207,7 @@ def test_a_reader_that_fails_amid_a_source_never_passes_for_its_end(on_error: On
     [
         ({"id": "a"}, "it is of the type dict"),
         (Entity("k", None), "the title is of the type NoneType"),  # type: ignore[arg-type]  # wrong
-        (Entity("k", "t", parents="ab"), "the parents of entity 'k' are one str"),  # type: ignore[arg-type]  # wrong
+        (Entity("k", "t", parents="ab"), "the parents of entity 'k' are of the type str"),  # type: ignore[arg-type]  # wrong
         (Entity("k", "t", popularity="9"), "the popularity of entity 'k' is of the type str"),  # type: ignore[arg-type]  # wrong
         (Entity("k", "t", aliases=("a",)), "an alias of entity 'k' is of the type str"),  # type: ignore[arg-type]  # wrong
         (Entity("k", "t", aliases=(Alias(None),)), "the surface of an alias of entity 'k' is"),  # type: ignore[arg-type]  # wrong

@@ -6,6 +6,7 @@ import errno
 import io
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -105,10 +106,62 @@ def test_a_folder_that_may_not_be_read_is_not_passed_over(tmp_path: Path) -> Non
     assert [file.name for file in as_a_plain_user(source.files)] == ["a.txt"]
     (tmp_path / "b").mkdir(mode=0)
     closed = as_a_plain_user(Source.open_path(tmp_path).files)[1]
-    with pytest.raises(SourceError, match=r"^cannot read b: Permission denied"):
+    with pytest.raises(SourceError, match=r"^cannot read b/: Permission denied"):
         as_a_plain_user(closed.text)
+    told = as_a_plain_user(lambda: Source.open_path(tmp_path).files("*.RRF*"))
+    assert [file.name for file in told] == ["b/"]
     with pytest.raises(SourceError, match=r"cannot read .*b: Permission denied"):
         as_a_plain_user(lambda: Source.open_path(tmp_path / "b"))
+
+
+def test_files_of_a_folder_that_may_not_be_searched_are_not_passed_over(tmp_path: Path) -> None:
+    for name in ("a.txt", "b/c.txt", "b/s/d.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("a")
+    (tmp_path / "nowhere").symlink_to("gone")
+    (tmp_path / "b").chmod(0o444)
+    source = Source.open_path(tmp_path)
+    files = as_a_plain_user(source.files)
+    assert [file.name for file in files] == ["a.txt", "b/c.txt", "b/s/"]
+    for file in files[1:]:
+        with pytest.raises(SourceError, match=rf"^cannot read {file.name}: Permission denied"):
+            as_a_plain_user(file.text)
+        assert file.bytes_total  # an empty text would be a text
+    with pytest.raises(SourceError, match=r"^cannot read b/c\.txt: Permission denied"):
+        as_a_plain_user(source.fingerprint)
+
+
+def test_a_folder_that_goes_while_it_is_listed_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def walk(folder: Path, *, onerror: Callable[[OSError], None]) -> list[object]:
+        onerror(FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(folder / "b")))
+        return []
+
+    monkeypatch.setattr("os.walk", walk)
+    (gone,) = Source.open_path(tmp_path).files()
+    with pytest.raises(SourceError, match=r"^cannot read b/: No such file"):
+        gone.text()
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [
+        ("*.xml", "a.xml q/s/d.xml s/b.xml s/t/c.xml"),
+        ("**/*.xml", "a.xml q/s/d.xml s/b.xml s/t/c.xml"),
+        ("**/s/*.xml", "q/s/d.xml s/b.xml"),
+        ("s/*", "q/s/d.xml s/b.xml"),
+        ("s/**/*", "q/s/d.xml s/b.xml s/t/c.xml"),
+        ("*.none", ""),
+    ],
+)
+def test_patterns_find_files_below(tmp_path: Path, pattern: str, found: str) -> None:
+    for name in ("a.xml", "s/b.xml", "s/t/c.xml", "q/s/d.xml", ".h/s/e.xml"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("a")
+    source = Source.open_path(tmp_path)
+    assert [file.name for file in source.files(pattern)] == found.split()
+    assert source.bytes_total == len(found.split())
 
 
 def test_a_file_that_shrinks_while_it_is_read_is_told(tmp_path: Path) -> None:

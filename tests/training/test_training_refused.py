@@ -88,11 +88,13 @@ def test_what_a_later_stage_cannot_work_with_is_refused_before_the_first(
         ({"what": "linkers"}, "unknown what = 'linkers'"),
         ({"checkpoint_steps": 0}, "checkpoint_steps and curve_steps are at least 1"),
         ({"curve_steps": 0}, "checkpoint_steps and curve_steps are at least 1"),
+        ({"checkpoint_steps": None}, "checkpoint_steps and curve_steps are at least 1"),
     ],
 )
 def test_a_job_that_would_end_amid_its_work_is_refused(given: Any, told: str) -> None:
-    with pytest.raises(UsageError, match=told):
+    with pytest.raises(UsageError, match=told) as caught:
         FinetuneJob(**given)
+    assert caught.value.hint
 
 
 def test_too_little_memory_gives_advice(

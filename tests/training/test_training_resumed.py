@@ -253,6 +253,36 @@ def test_a_damaged_checkpoint_is_told_as_one(name: str, tmp_path: Path) -> None:
             reads[name](*[network] * (name != "state.json"))
 
 
+@pytest.mark.parametrize(
+    "state",
+    [
+        [],
+        {},
+        {"format": 1, "identity": {}},
+        {"format": 1, "position": {}},
+        {"format": 1, "identity": [], "position": {}},
+        {"format": 1, "identity": {}, "position": {"step": "four"}},
+    ],
+)
+def test_a_state_that_is_none_is_told_as_damage(state: object, tmp_path: Path) -> None:
+    (tmp_path / "CURRENT").write_text("1")
+    (tmp_path / "1").mkdir()
+    (tmp_path / "1" / "state.json").write_text(json.dumps(state))
+    with pytest.raises(TrainingError, match=r"1/state\.json: the checkpoint is damaged"):
+        Checkpoints(tmp_path, {}).position()
+
+
+def test_a_checkpoint_of_another_format_or_without_its_name_is_told(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path, {})
+    with pytest.raises(TrainingError, match="CURRENT: the checkpoint is damaged"):
+        checkpoints.position()
+    checkpoints.save(Position(), torch.nn.Linear(2, 2), None, None)
+    path = tmp_path / (tmp_path / "CURRENT").read_text() / "state.json"
+    path.write_text('{"format": 99}')
+    with pytest.raises(TrainingError, match="a checkpoint of format 99, and this kglink reads 1"):
+        checkpoints.position()
+
+
 def test_a_curve_that_a_kill_met_while_it_was_cut_is_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
