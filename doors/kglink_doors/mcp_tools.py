@@ -152,10 +152,8 @@ def make_server(workspace: Workspace) -> KglinkServer:
     for name in TOOLS:
         server.add_tool(getattr(tools, name), annotations=hints)
     keys = ResourceSecurity(exempt_params={"key"})  # it is looked up, and is no path
-    of_entity = server.resource(
-        "kglink://entity/{kb}/{+key}", mime_type="application/json", security=keys
-    )
-    of_entity(tools.entity_resource)
+    path, kind = "kglink://entity/{kb}/{+key}", "application/json"
+    server.resource(path, mime_type=kind, security=keys)(tools.entity_resource)
     server.prompt()(mark_entities)
     return server
 
@@ -293,10 +291,8 @@ class Tools:
 
 def _answer(shape: Mapping[str, object], head: str, lines: Iterable[str]) -> CallToolResult:
     """The whole answer for programs, and a few lines for the model."""
-    text = "\n".join([head, *lines])
-    return CallToolResult(
-        content=[TextContent(type="text", text=text)], structured_content=dict(shape)
-    )
+    content: list[Any] = [TextContent(type="text", text="\n".join([head, *lines]))]
+    return CallToolResult(content=content, structured_content=dict(shape))
 
 
 def _cut(shape: dict[str, Any]) -> dict[str, Any]:
