@@ -21,14 +21,7 @@ from kglink_cli import shared
 from kglink_cli.build import ensure_space
 from kglink_cli.console import counted, note, print_json, progress, say, say_cells
 from kglink_cli.session import open_workspace, split_names
-from kglink_cli.terminal import (
-    MOST_CHOICES,
-    choices,
-    keys,
-    review_console,
-    show_card,
-    typed_line,
-)
+from kglink_cli.terminal import MOST_CHOICES, choices, keys, review_console, show_card, typed_line
 
 if TYPE_CHECKING:
     from kglink.linking.scoring import Scoring

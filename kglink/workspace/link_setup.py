@@ -23,13 +23,7 @@ from kglink.linking.pipeline import Linker
 from kglink.linking.read_together import READ, ReadTogether
 from kglink.linking.reading import MentionReader
 from kglink.linking.sameness import Counterparts
-from kglink.linking.scoring import (
-    SCORING_FILE,
-    Scoring,
-    keeping,
-    read_scoring,
-    write_scoring,
-)
+from kglink.linking.scoring import SCORING_FILE, Scoring, keeping, read_scoring, write_scoring
 from kglink.linking.stages import Stage
 from kglink.models import Encoder
 from kglink.plugins import DefaultWeights, KeepsFiles, Registry
