@@ -86,7 +86,8 @@ def ensure_space(workspace: Workspace, *, wait: bool = True) -> None:
         if made is not None:
             _tell_built(workspace, made, time.monotonic() - began)
         elif not answers(workspace, wait=wait):
-            note("space", "it is being built, or cannot be written: the version before it is used")
+            why = workspace.no_build_why or "another process builds it, or changes a KB"
+            note("space", f"{why}; the version before it is used")
 
 
 def tell_names_alone(

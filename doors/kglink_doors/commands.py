@@ -48,15 +48,12 @@ def serve(
     except ModuleNotFoundError as error:
         if error.name not in ("fastapi", "uvicorn", "starlette"):
             raise
-        raise UsageError(
-            f"serving needs {error.name}", hint="Install it with: pip install 'kglink[serve]'"
-        ) from error
+        hint = "Install it with: pip install 'kglink[serve]'"
+        raise UsageError(f"serving needs {error.name}", hint=hint) from error
     for one in origin or ():
         if not _ORIGIN.fullmatch(one):
-            raise UsageError(
-                f"--allow-origin {one!r} is no origin of pages",
-                hint="Write scheme and host, and the port: https://tables.example.org:8443",
-            )
+            hint = "Write scheme and host, and the port: https://tables.example.org:8443"
+            raise UsageError(f"--allow-origin {one!r} is no origin of pages", hint=hint)
     limits = Limits(
         body_mb=body_mb,
         upload_mb=upload_mb,
@@ -85,9 +82,8 @@ def mcp(
     try:
         from kglink_doors.mcp_tools import make_server
     except ImportError as error:
-        raise UsageError(
-            "kglink mcp needs a package that is not installed", hint="pip install 'kglink[mcp]'"
-        ) from error
+        hint = "pip install 'kglink[mcp]'"
+        raise UsageError("kglink mcp needs a package that is not installed", hint=hint) from error
     if not http:
         said = {"--host": host != _HOST, "--port": port != _MCP_PORT, "--token-from": token_from}
         refuse_ignored("without --http", said)

@@ -144,18 +144,15 @@ def make_server(workspace: Workspace) -> KglinkServer:
     """The server of a workspace."""
     from importlib.metadata import version
 
-    server = KglinkServer(
-        "kglink", instructions=INSTRUCTIONS, version=version("kglink"), log_level="WARNING"
-    )
+    own = version("kglink")
+    server = KglinkServer("kglink", instructions=INSTRUCTIONS, version=own, log_level="WARNING")
     tools = Tools(workspace)
     hints = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
     for name in TOOLS:
         server.add_tool(getattr(tools, name), annotations=hints)
     keys = ResourceSecurity(exempt_params={"key"})  # it is looked up, and is no path
-    of_entity = server.resource(
-        "kglink://entity/{kb}/{+key}", mime_type="application/json", security=keys
-    )
-    of_entity(tools.entity_resource)
+    path, kind = "kglink://entity/{kb}/{+key}", "application/json"
+    server.resource(path, mime_type=kind, security=keys)(tools.entity_resource)
     server.prompt()(mark_entities)
     return server
 
@@ -183,10 +180,9 @@ class Tools:
         (document,) = self._workspace.link(text, kbs, **options)
         links, lines = document.in_order, []
         for link in links:
-            chosen, means = link.chosen, "NIL"
+            chosen = link.chosen
             also = f"; also {', '.join(map(str, chosen.also))}" if chosen and chosen.also else ""
-            if chosen is not None:
-                means = f"{chosen.id} ({chosen.title})"
+            means = f"{chosen.id} ({chosen.title})" if chosen else "NIL"
             place = f"[{link.start}:{link.end}] {link.surface}"
             lines.append(f"{place} = {means}, {link.confidence:.2f} sure{also}")
         linked = sum(link.chosen is not None for link in links)
@@ -209,15 +205,14 @@ class Tools:
         Use it before you store something, so that one thing gets one id. Merge only a match; of an
         ambiguous name ask, or keep the candidates; a new name is a thing that no KB has.
         """
-        (found,) = self._workspace.resolve(
-            name, context or None, kbs=kbs, types=types, threshold=threshold, wait=False
-        )
+        limits: dict[str, Any] = {"types": types, "threshold": threshold, "wait": False}
+        (found,) = self._workspace.resolve(name, context or None, kbs=kbs, **limits)
         if found is None:
             raise UsageError("the name is empty", hint="Give a name in letters or digits.")
         lines = (f"{one.id} {one.title}" for one in found.candidates)
         why = "; ".join(found.why)
         head = f"{found.name}: {found.status}, {found.probability:.2f} probable; {why}"
-        return _answer(found.as_json(), head, lines)
+        return _answer(found.as_json(), head + self._names_alone(kbs), lines)
 
     def search_entities(
         self,
@@ -236,7 +231,14 @@ class Tools:
         described = {key: known.description for key, known in facts.items()}
         lines = (f"{one.id} {one.title}: {described.get(one.id, '')[:100]}" for one in found)
         head = "no entity is like that" if not found else f"{len(found)} entities, best first"
-        return _answer({"entities": found_shape(found, facts)}, head, lines)
+        shape = {"entities": found_shape(found, facts)}
+        return _answer(shape, head + self._names_alone(kbs), lines)
+
+    def _names_alone(self, kbs: KBs) -> str:
+        """Says which KBs are searched by their names alone."""
+        space = self._workspace.space()
+        alone = self._workspace.names_alone(space, space.kbs(kbs))
+        return f"; {', '.join(alone.kbs)}: by names alone until `kglink build`" if alone else ""
 
     def entity(self, id: Id) -> Answer:  # noqa: A002 - the name that the model writes
         """All that is known of an entity.
@@ -293,10 +295,8 @@ class Tools:
 
 def _answer(shape: Mapping[str, object], head: str, lines: Iterable[str]) -> CallToolResult:
     """The whole answer for programs, and a few lines for the model."""
-    text = "\n".join([head, *lines])
-    return CallToolResult(
-        content=[TextContent(type="text", text=text)], structured_content=dict(shape)
-    )
+    content: list[Any] = [TextContent(type="text", text="\n".join([head, *lines]))]
+    return CallToolResult(content=content, structured_content=dict(shape))
 
 
 def _cut(shape: dict[str, Any]) -> dict[str, Any]:

@@ -19,11 +19,11 @@ from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote
 
-from sqlalchemy import Engine, Table, create_engine, func, select, text
+from sqlalchemy import Engine, Table, create_engine, event, func, select, text
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL, Connection
-from sqlalchemy.exc import DBAPIError
-from sqlalchemy.pool import NullPool
+from sqlalchemy.exc import DBAPIError, DisconnectionError
+from sqlalchemy.pool import ConnectionPoolEntry
 from sqlalchemy.sql.dml import Insert
 
 from kglink.errors import RIGHTS, StoreError, UsageError
@@ -32,6 +32,8 @@ from kglink.files.atomic import LockedError, file_lock
 BUSY_SECONDS = 30.0
 PAGES_OF_WAL = 16_384  # 64 MiB: index pages that many batches touch reach the file once
 CACHE_KIB = 65_536
+#: Each reader that is half-way holds a connection; errors tell no texts of users.
+_POOL: Mapping[str, Any] = MappingProxyType({"max_overflow": -1, "hide_parameters": True})
 
 
 class Backend(ABC):
@@ -153,10 +155,11 @@ class SQLite(Backend):
         if not create and not self.path.is_file():
             raise StoreError(f"no store at {self.path}", hint="Add a KB first: kglink add-kb")
         self.read_only = self.path.is_file() and not _is_writable(self.path)
-        if self.read_only:  # an open connection may not see what others write meanwhile
-            return create_engine(self.url, creator=self._connect, poolclass=NullPool)
-        # Each reader that is half-way holds a connection.
-        return create_engine(self.url, creator=self._connect, max_overflow=-1)
+        engine = create_engine(self.url, **_POOL)
+        event.listen(engine, "do_connect", self._connect)
+        if self.read_only:
+            event.listen(engine, "checkout", self._drop_old)
+        return engine
 
     def _make(self) -> None:
         """Make a file that is a database from its first moment, whatever interrupts this."""
@@ -178,12 +181,27 @@ class SQLite(Backend):
                 hint="Check the rights of that folder and the room on its disk.",
             ) from error
 
-    def _connect(self) -> sqlite3.Connection:
+    def _drop_old(self, _: object, record: ConnectionPoolEntry, __: object) -> None:
+        """Drop a kept connection that may not see what others have written since it was made."""
+        is_new = record.info.pop("new", False)  # then it is used, however fast they write
+        if not is_new and record.info["stamps"] != self._stamps():
+            raise DisconnectionError
+
+    def _stamps(self) -> list[tuple[int, int]]:
+        """Sizes and times of the file and of its log of changes, where there are such."""
+        found = []
+        for path in (self.path, Path(f"{self.path}-wal")):
+            with contextlib.suppress(FileNotFoundError):
+                status = path.stat()
+                found.append((status.st_size, status.st_mtime_ns))
+        return found
+
+    def _connect(self, _: object, record: ConnectionPoolEntry, *__: object) -> sqlite3.Connection:
         mode = ""
         if self.read_only:
+            record.info.update(new=True, stamps=(stamps := self._stamps()))
             # Without a log of changes nobody writes, and nothing beside the file is needed.
-            log = self.path.with_name(f"{self.path.name}-wal")
-            mode = "?mode=ro" if log.is_file() and log.stat().st_size else "?immutable=1"
+            mode = "?mode=ro" if stamps[1:] and stamps[1][0] else "?immutable=1"
         # A path may hold the characters that a URL gives a meaning.
         where = f"file:{quote(str(self.path))}{mode}"
         connection = sqlite3.connect(where, uri=True, timeout=BUSY_SECONDS, check_same_thread=False)
@@ -326,19 +344,13 @@ class PostgreSQL(Backend):
         """Make the engine; the database exists, its tables may not."""
         del create
         try:
-            # Positional parameters on both, so that a bulk write takes the same tuples.
-            engine = create_engine(
-                self.url,
-                paramstyle="format",
-                max_overflow=-1,
-                pool_pre_ping=True,  # the server may have been restarted since
-            )
+            # Parameters by position: a bulk write takes the same tuples. Servers may be restarted.
+            return create_engine(self.url, paramstyle="format", pool_pre_ping=True, **_POOL)
         except ModuleNotFoundError as error:
             raise StoreError(
                 f"no driver for {self.where}: {error.name} is missing",
                 hint="pip install 'kglink[postgres]'",
             ) from error
-        return engine
 
     def begin(self, connection: Connection, *, write: bool) -> None:
         """Give a reader one state to look at; the driver has begun the transaction itself."""

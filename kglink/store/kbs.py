@@ -177,9 +177,7 @@ def _count_where(connection: Connection, which: Callable[[Table], ColumnElement[
         return connection.scalar(query) or 0
 
     return count_entities(connection, which(entities)) + Totals(
-        documents=number(documents),
-        mentions=number(documents, mentions),
-        mappings=number(mappings),
+        documents=number(documents), mentions=number(documents, mentions), mappings=number(mappings)
     )
 
 

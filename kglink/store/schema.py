@@ -181,11 +181,7 @@ xrefs = _keyed_table(
 )
 
 # Keys, not ids: a parent need not be there, and may come later.
-parents = _keyed_table(
-    "parents",
-    *_part("entity_id", "entities"),
-    *_columns(Text, "key"),
-)
+parents = _keyed_table("parents", *_part("entity_id", "entities"), *_columns(Text, "key"))
 
 documents = Table(
     "documents",
@@ -276,18 +272,12 @@ learnt = _keyed_table(
 )
 
 # How often words stand in the documents of these sources.
-source_words = _keyed_table(
-    "source_words",
-    *_key("source", "word"),
-    *_columns(BigInteger, "count"),
-)
+source_words = _keyed_table("source_words", *_key("source", "word"), *_columns(BigInteger, "count"))
 
 # How often names of a KB's entities whose titles end with a word were marked in these sources,
 # and how often not.
 source_kinds = _keyed_table(
-    "source_kinds",
-    *_key("source", "kb", "word"),
-    *_columns(Float(53), "marked", "unmarked"),
+    "source_kinds", *_key("source", "kb", "word"), *_columns(Float(53), "marked", "unmarked")
 )
 
 # The last finished search of each pair of KBs, ``left_kb < right_kb``.

@@ -95,10 +95,7 @@ def fit(
 
 
 def fit_scoring(
-    opened: Opened,
-    documents: Iterable[Document],
-    *,
-    progress: OnProgress = lambda _: None,
+    opened: Opened, documents: Iterable[Document], *, progress: OnProgress = lambda _: None
 ) -> Scoring:
     """Fit how the space weighs evidence, on mentions with known answers.
 

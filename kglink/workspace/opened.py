@@ -84,8 +84,8 @@ class Opened:
         self.lock = RLock()
         #: Held while the space is built: meanwhile other threads go on with what is open.
         self.building = RLock()
-        self.no_build_before = 0.0
-        """When a space that could not be written is tried again, by the monotonic clock."""
+        self.no_build_before, self.no_build_why = 0.0, ""
+        """When a space that could not be written is tried again (monotonic clock), and why."""
         self._closing = ExitStack()
         self._joint_space: tuple[Stamp, WorkspaceSpace] | None = None
         self._space: tuple[Stamp, Space] | None = None
@@ -198,8 +198,9 @@ class Opened:
             check_store_file(self.folder, self.resolved, url.database)
             where = str(self.folder / url.database)
             if writable(where) != where:
-                hint = "Rename the folder, or name another with --workspace."
-                raise UsageError(f"the path of the workspace is no UTF-8: {where}", hint=hint)
+                what = "store" if where == url.database else "workspace"  # it may be absolute
+                hint = "Rename it, or name another with --workspace, or in store.url."
+                raise UsageError(f"the path of the {what} is no UTF-8: {where}", hint=hint)
             return url.set(database=where)
         return url
 

@@ -347,8 +347,7 @@ def _connect(ray: Any) -> bool:
         ray.init(log_to_driver=False, logging_level="ERROR")
     except (OSError, OverflowError, RuntimeError, ValueError) as error:
         raise UsageError(
-            f"cannot connect to the Ray cluster {address}".rstrip() + f": {error}",
-            hint=hint,
+            f"cannot connect to the Ray cluster {address}".rstrip() + f": {error}", hint=hint
         ) from error
     finally:
         if before is not None and threading.current_thread() is threading.main_thread():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kglink.errors import (
+    DamagedSpaceError,
     KBChangedError,
     KglinkError,
     SpaceBusyError,
@@ -118,8 +120,8 @@ def build_if_stale(
         return build(opened, progress=progress)
     except SpaceError as error:
         passes = isinstance(error, SpaceBusyError | KBChangedError)
-        if may_use_old and isinstance(error.__cause__, OSError):  # a full disk, or no right
-            opened.no_build_before = time.monotonic() + _AGAIN_S
+        if may_use_old and _is_of_writing(error):
+            opened.no_build_before, opened.no_build_why = time.monotonic() + _AGAIN_S, error.message
         elif not passes or not opened.joint_space.is_published():
             raise
         return None
@@ -133,6 +135,13 @@ def answers(opened: Opened, *, wait: bool = True) -> bool:
     return job.is_current() or (not wait and job.answers_by_names())
 
 
+def _is_of_writing(error: SpaceError) -> bool:
+    """Whether a disk is full or a right is missing; of numpy's short writes nobody has a number."""
+    cause = None if isinstance(error, DamagedSpaceError) else error.__cause__
+    return isinstance(cause, OSError) and cause.errno in _NO_WRITING
+
+
+_NO_WRITING = (None, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM)
 #: How long a thread that need not wait for vectors waits for another one to publish names.
 _MOMENT_S = 2.0
 #: How long a space that could not be written is not tried again by who may use the old one.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
 import resource
 from collections.abc import Callable, Iterator
@@ -15,8 +17,16 @@ import typer
 from conftest import Kglink
 from typer.core import TyperGroup
 
-from kglink.errors import ConfigError, SourceError, SpaceError, UnknownNameError, UsageError
+from kglink.errors import (
+    ConfigError,
+    DamagedSpaceError,
+    SourceError,
+    SpaceError,
+    UnknownNameError,
+    UsageError,
+)
 from kglink.records import Document, Entity, EntityId, Mention, TextInput
+from kglink.space.build import SpaceBuild
 from kglink.training.job import FinetuneJob
 from kglink.workspace import Workspace, init_workspace
 from kglink_cli.main import build_app
@@ -206,11 +216,20 @@ def test_linking_builds_what_is_not_built(tmp_path: Path) -> None:
 
 
 def test_a_folder_whose_name_is_no_utf8_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "caf\udce9"
     try:
-        folder = init_workspace(tmp_path / "caf\udce9")
-    except UsageError:
+        folder.mkdir()
+    except OSError:
         pytest.skip("this file system takes UTF-8 alone")
-    with Workspace.open(folder) as workspace, pytest.raises(UsageError, match="is no UTF-8"):
+    init_workspace(folder)
+    with Workspace.open(folder) as workspace, pytest.raises(UsageError, match="workspace is no UT"):
+        workspace.kbs()
+    url = {"store.url": f"sqlite:///{folder / 'kglink.db'}"}
+    elsewhere = init_workspace(tmp_path / "plain")
+    with (
+        Workspace.open(elsewhere, flags=url, trust=True) as workspace,
+        pytest.raises(UsageError, match="path of the store is no UTF-8"),
+    ):
         workspace.kbs()
 
 
@@ -358,8 +377,35 @@ def test_a_space_that_may_not_be_written_answers_as_it_is(demo_copy: Path) -> No
         space.chmod(0o700)
         (space / "lock").chmod(0o600)
         assert len(found(wait=False)) == 1  # it is not tried again at once
+        assert "may not be written" in workspace.no_build_why
         workspace.no_build_before = 0
         assert found(wait=False) == ["lanternfall:juno_halley", "lanternfall:pell"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "number", "is_hidden"),
+    [
+        (SpaceError, errno.EDQUOT, True),
+        (SpaceError, None, True),  # numpy's
+        (SpaceError, errno.EIO, False),
+        (DamagedSpaceError, errno.EACCES, False),
+    ],
+)
+def test_only_what_cannot_be_written_is_passed_over(
+    kind: type[SpaceError],
+    number: int | None,
+    is_hidden: bool,
+    demo_copy: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise kind("refused") from (OSError(number, "why") if number else OSError("why"))
+
+    with Workspace.open(demo_copy) as workspace:
+        workspace.add_entity("lanternfall", Entity("pell", "Zedekiah Pell"))
+        monkeypatch.setattr(SpaceBuild, "publish_names", fail)
+        with contextlib.nullcontext() if is_hidden else pytest.raises(kind):
+            assert workspace.build_if_stale(wait=False) is None
 
 
 def test_another_published_version_is_opened(demo_copy: Path) -> None:

@@ -205,8 +205,10 @@ def test_no_question_waits_for_the_vectors_of_a_new_kb(
     shutil.copytree(folder, tmp_path / "birds")
     with Workspace.open(tmp_path / "birds") as workspace:
         workspace.add_kb("ships", [Entity("s", "Osprey II", "A ship.")])
-        getattr(Tools(workspace), name)(**CALLS[name])
+        told = text_of(getattr(Tools(workspace), name)(**CALLS[name]))
         assert list(workspace.space().manifest.names_alone) == ["ships"]
+        is_of_all = name == "search_entities"  # the others ask for `birds` alone
+        assert is_of_all == ("ships: by names alone until `kglink build`" in told)
 
 
 def test_what_is_refused_says_what_to_do(told: Mapping[str, Any]) -> None:

@@ -8,13 +8,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import pytest
+import uvicorn
+
+from kglink_doors.serve.running import _Server
 
 _SECONDS = 3
 #: `/late` blocks the loop, so that whoever connects meanwhile is let in while the server ends.
-_APPLICATION = f"""
+_APPLICATION = """
 import asyncio, signal, sys, threading, time
 from kglink_cli.interrupts import heed_interrupts
 from kglink_doors.listening import listen
@@ -22,29 +26,30 @@ from kglink_doors.serve.running import run_app
 
 async def app(scope, receive, send):
     if scope["type"] == "lifespan":
-        await receive(), await send({{"type": "lifespan.startup.complete"}})
-        await receive(), await send({{"type": "lifespan.shutdown.complete"}})
+        await receive(), await send({"type": "lifespan.startup.complete"})
+        await receive(), await send({"type": "lifespan.shutdown.complete"})
         return
     print("asked", flush=True)
     if scope["path"] == "/late":
         time.sleep(1)
     if scope["path"] == "/slow":
         await asyncio.sleep(1)
-    await send({{"type": "http.response.start", "status": 200, "headers": []}})
-    await send({{"type": "http.response.body", "body": b"answered"}})
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": b"answered"})
 
 heed_interrupts()
 listening = listen("127.0.0.1", 0)
 print(listening.getsockname()[1], flush=True)
-run_app(app, listening, {_SECONDS}, threading.Event())
+run_app(app, listening, int(sys.argv[1]), threading.Event())
+assert "_Server" not in repr(signal.getsignal(signal.SIGHUP)), "the handler is put back"
 """
 
 
 @pytest.fixture
-def server() -> Iterator[subprocess.Popen[str]]:
+def server(request: pytest.FixtureRequest) -> Iterator[subprocess.Popen[str]]:
     """The application, which prints its port and each request."""
     process = subprocess.Popen(
-        [sys.executable, "-c", _APPLICATION],
+        [sys.executable, "-c", _APPLICATION, str(getattr(request, "param", _SECONDS))],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -52,6 +57,15 @@ def server() -> Iterator[subprocess.Popen[str]]:
     with process:
         yield process
         process.kill()
+
+
+def test_a_server_may_run_beside_the_main_thread() -> None:
+    def hear() -> None:
+        with _Server(uvicorn.Config("")).capture_signals():
+            pass
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(hear).result()
 
 
 def _connect(server: subprocess.Popen[str]) -> socket.socket:
@@ -108,6 +122,7 @@ def test_what_is_at_work_is_answered(server: subprocess.Popen[str], number: sign
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("server", [30], indirect=True)
 def test_who_connects_at_the_end_does_not_keep_the_server(server: subprocess.Popen[str]) -> None:
     with _connect(server) as client:
         client.sendall(_get("/late"))
@@ -116,4 +131,4 @@ def test_who_connects_at_the_end_does_not_keep_the_server(server: subprocess.Pop
             server.send_signal(signal.SIGTERM)
             began = time.monotonic()
             server.wait(30)
-            assert time.monotonic() - began < _SECONDS
+            assert time.monotonic() - began < 10

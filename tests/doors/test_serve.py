@@ -229,6 +229,10 @@ def test_annotated_texts_name_entities_by_codes(server: Server) -> None:
     ]
     assert [one["answer"].get("gold_unresolved") for one in done] == [0, 1, 0], done
     assert server.ask("PUT", f"{where}&resolve=name", note.encode()).status == 422
+    for kb, status in (("notes", 202), ("new", 400)):  # the first links to KBs already
+        path = f"/kbs/{kb}?file=notes.PubTator.txt&resolve=xref"
+        told = server.ask("PUT", path, note.encode())
+        assert (told.status, "&links_to=KB,KB" in told.body) == (status, status == 400)
     learnt = server.ask("POST", "/jobs", {"kind": "learn", "kb": "notes"}).json
     assert server.job(learnt["id"])["state"] == "done"
     lost = server.job(server.ask("PUT", where.replace("notes?", "lost?"), note.encode()).json["id"])

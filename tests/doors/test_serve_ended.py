@@ -8,17 +8,28 @@ import itertools
 import json
 import signal
 import socket
+import sqlite3
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPException
 from pathlib import Path
 
 import pytest
+from sqlalchemy.exc import OperationalError
 
 from kglink import Entity, Workspace
 from kglink.files.atomic import file_lock
+from kglink_doors.serve.errors import logged_crash
 from kglink_doors.serve.jobs import Jobs
 from served import Server, serving
+
+
+def _wait_until(is_so: Callable[[], bool]) -> None:
+    until = time.monotonic() + 20
+    while not is_so():
+        assert time.monotonic() < until
+        time.sleep(0.01)
 
 
 def test_folders_that_are_no_jobs_are_swept(demo_copy: Path) -> None:
@@ -46,11 +57,18 @@ def test_a_job_that_fails_unexpectedly_is_in_the_log(
     with Workspace.open(tmp_path, create=True) as workspace:
         jobs = Jobs(workspace, read_only=True)
         job = jobs.add("build", {})
-        while job.state in ("waiting", "running"):
-            time.sleep(0.01)
+        _wait_until(lambda: job.state not in ("waiting", "running"))
         jobs.close()
     assert job.answer == {"error": "No such file", "fix": "See the server's log."}
     assert "/secret/path" in capsys.readouterr().err
+
+
+def test_the_log_tells_no_texts_while_the_store_is_down(capsys: pytest.CaptureFixture[str]) -> None:
+    down = OperationalError("SELECT ?", ("a secret",), sqlite3.OperationalError("no\nanswer"))
+    assert logged_crash(down)[0] == 503
+    assert capsys.readouterr().err.splitlines() == ["503: no\u240aanswer"]
+    assert logged_crash(OSError(errno.ENOSPC, "No space left", "/a/path"))[0] == 507
+    assert len(capsys.readouterr().err.splitlines()) == 1
 
 
 @pytest.mark.parametrize("kind", ["overlaps", "build"])
@@ -60,11 +78,8 @@ def test_a_job_waits_for_another_build(demo_copy: Path, kind: str) -> None:
         jobs = Jobs(workspace, read_only=False)
         with file_lock(demo_copy / "spaces" / "default" / "lock"):
             job = jobs.add(kind, {})
-            while job.progress.step != "waiting for another change":
-                assert job.state in ("waiting", "running"), job
-                time.sleep(0.01)
-        while job.state == "running":
-            time.sleep(0.01)
+            _wait_until(lambda: job.progress.step == "waiting for another change")
+        _wait_until(lambda: job.state != "running")
         jobs.close()
     assert job.state == "done", job
 

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from sqlalchemy.exc import DBAPIError
 
-from kglink.errors import StoreError, UsageError
+from kglink.errors import SourceError, StoreError, UsageError
+from kglink.sources.encoding import check_text
 from kglink_doors.listening import Limits, token_of
-from kglink_doors.serve.errors import error_shape, status_of
+from kglink_doors.serve.errors import as_parameters, error_shape, status_of
 from kglink_doors.serve.guard import Guard
 from kglink_doors.serve.served import Metrics
 from served import Server, serving
@@ -225,6 +226,19 @@ def test_a_full_disk_has_its_status(tmp_path: Path) -> None:
         error.__cause__ = lack  # the second is numpy's
         assert status_of(error) == 507
     assert "store" not in error_shape(error)["error"]  # nor where it lies
+
+
+def test_fixes_are_those_of_a_route(tmp_path: Path) -> None:
+    def fix(kind: bytes) -> str:
+        with pytest.raises(SourceError) as caught:
+            check_text("kb.csv", kind, str(tmp_path / "kb.csv"))
+        return str(error_shape(caught.value)["fix"])
+
+    assert fix(b"\x04\x22\x4d\x18") == fix(bytes(257) + b"ustar") == "Unpack it, and send it again."
+    assert "such as &encoding=UTF-16." in fix(b"\xff\xfea\0")
+    hint = "Name another encoding: --encoding (kglink add-kb, kglink link)."
+    assert "another one by &encoding=" in error_shape(SourceError("no", hint=hint))["fix"]
+    assert as_parameters("Name them: --links-to KB,KB") == "Name them: &links_to=KB,KB"
 
 
 def test_other_machines_need_a_token(monkeypatch: pytest.MonkeyPatch) -> None:

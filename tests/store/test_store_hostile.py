@@ -12,6 +12,8 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
 
 from kglink.errors import RecordError, StoreError
 from kglink.records import EntityId, Overlap
@@ -234,6 +236,39 @@ def test_a_reader_that_may_not_write_sees_what_is_written_while_it_is_open(
             assert keys(reading, "more") == ["1"]
             writing.remove_kb("kb")
         assert [one.name for one in reading.kbs()] == ["more"]
+
+
+def test_a_reader_that_may_not_write_keeps_its_connection_until_something_is_written(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = []
+    tune = SQLite.tune
+
+    def counted(connection: sqlite3.Connection) -> None:
+        made.append(connection)
+        tune(connection)
+
+    monkeypatch.setattr(SQLite, "tune", staticmethod(counted))
+    with monkeypatch.context() as patched:
+        patched.setattr(backends, "_is_writable", lambda _: False)
+        reading = Store.open(f"sqlite:///{path}")
+    with reading:
+        for _ in range(3):
+            reading.kbs()
+        assert len(made) == 1
+        with Store.open(f"sqlite:///{path}") as writing:
+            writing.ingest(job("more"), [entity("1")])
+        made.clear()
+        for _ in range(3):
+            assert len(reading.kbs()) == 2
+        assert len(made) == 1
+
+
+def test_an_error_of_the_database_tells_no_values(path: Path) -> None:
+    database = Database(f"sqlite:///{path}")
+    with closing(database), database.read() as connection, pytest.raises(DBAPIError) as caught:
+        connection.execute(text("SELECT missing WHERE :said = 1"), {"said": "a secret"})
+    assert "secret" not in str(caught.value)
 
 
 # ------------------------------------------------------------------------- names that grow

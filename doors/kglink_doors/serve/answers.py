@@ -87,9 +87,8 @@ class ToLink(Body):
         if (self.text is None) == (self.texts is None):
             raise UsageError("one text or several are needed", hint='Give "text", or "texts".')
         if self.texts is not None and self.entities is not None:
-            raise UsageError(
-                '"entities" are of one text', hint='Give them within each of "texts", or "text".'
-            )
+            hint = 'Give them within each of "texts", or "text".'
+            raise UsageError('"entities" are of one text', hint=hint)
         if self.text is not None:
             return [Text(text=self.text, entities=self.entities).input()]
         given = (Text(text=one) if isinstance(one, str) else one for one in self.texts or ())

@@ -152,10 +152,7 @@ class Batches:
             return
         self._give({one.answer: list(islice(found, len(one.texts))) for one in batch})
 
-    def _give(
-        self,
-        answers: Mapping[asyncio.Future[list[LinkedDocument]], list[LinkedDocument] | Exception],
-    ) -> None:
+    def _give(self, answers: Mapping[_Answer, list[LinkedDocument] | Exception]) -> None:
         """Hand answers to those who wait for them, if somebody still does."""
 
         def give() -> None:

@@ -137,9 +137,8 @@ def overlaps(
         entity = known.get(id_) or Entity(id_.key, id_.key)
         return {"id": str(id_), "title": entity.title, "description": entity.description[:400]}
 
-    return json_response(
-        [{**one.as_json(), "left": side(one.left), "right": side(one.right)} for one in chosen]
-    )
+    shapes = [{**one.as_json(), "left": side(one.left), "right": side(one.right)} for one in chosen]
+    return json_response(shapes)
 
 
 @router.post("/overlaps", tags=["overlaps"])
@@ -204,6 +203,11 @@ async def upload(
     check_kb_name(kb)
     checked_encoding(encoding)
     refuse_corrections(kb)
+    if resolve in ("xref", "title") and not links_to:
+        known = await run_in_threadpool(here.workspace.kbs)
+        if not any(one.links_to for one in known if one.name == kb):
+            hint = "Name them: &links_to=KB,KB"
+            raise UsageError(f"resolve={resolve} needs the KBs to look in", hint=hint)
     of_adapter = parse_options(settings, "set") or None
     name = f"file-{_NO_NAME.sub('_', file)[-100:]}"
     folder = here.jobs.draft()
@@ -274,13 +278,11 @@ def spaces(here: Here) -> Response:
 @router.get("/runs", tags=["training"])
 def runs(here: Here) -> Response:
     """The runs of training, and whether each has a report."""
-    found = here.workspace.runs()
-    return json_response(
-        [
-            {**one.as_json(), "report": report_path(here.workspace, one.info.name).is_file()}
-            for one in found
-        ]
-    )
+    shapes = [
+        {**one.as_json(), "report": report_path(here.workspace, one.info.name).is_file()}
+        for one in here.workspace.runs()
+    ]
+    return json_response(shapes)
 
 
 @router.get("/runs/{run}", tags=["training"])
@@ -294,8 +296,7 @@ def report(run: str, here: Here) -> Response:
     """The page that a job `report` has made of a run."""
     path = report_path(here.workspace, here.workspace.run(run).info.name)
     if not path.is_file():
-        raise UnknownNameError(
-            "report", run, None, hint='POST /jobs {"kind": "report", "run": ...}'
-        )
+        hint = 'POST /jobs {"kind": "report", "run": ...}'
+        raise UnknownNameError("report", run, None, hint=hint)
     headers = {"content-security-policy": _ALONE}
     return Response(path.read_bytes(), media_type="text/html; charset=utf-8", headers=headers)

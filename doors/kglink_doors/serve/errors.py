@@ -7,7 +7,9 @@ import json
 import math
 import re
 import sqlite3
+import sys
 import time
+import traceback
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -26,6 +28,7 @@ from kglink.errors import (
     UnknownNameError,
     UsageError,
 )
+from kglink.text.printable import printable_line
 
 
 class BusyError(KglinkError):
@@ -98,8 +101,11 @@ def error_shape(error: KglinkError) -> dict[str, Any]:
     if status_of(error) == FULL_DISK:
         return FULL_DISK_SHAPE
     hint = error.hint  # what reads a source advises options of the command line
-    if found := _ENCODING.search(hint):
-        hint = f"Name its encoding, such as &encoding={found[1] or 'cp1252'}. Or send it in UTF-8."
+    if "| kglink ... -" in hint:  # with the path of the file on this server
+        hint = "Unpack it, and send it again."
+    elif found := _ENCODING.search(hint):
+        such = f"its encoding, such as &encoding={found[1]}"
+        hint = f"Name {such if found[1] else 'another one by &encoding='}. Or send it in UTF-8."
     elif "--adapter" in hint:
         hint = "Name its adapter: &adapter=NAME."
     elif "--on-error" in hint:
@@ -114,7 +120,7 @@ def as_parameters(hint: str) -> str:
     """What `kglink add-kb` advises, as parameters of the route that does the same."""
     hint = _SETTING.sub(lambda found: f"&set={found[1]}{found[2] or found[3]}", hint)
     hint = hint.replace("run the same command with --allow-shrink", "add &allow_shrink=true")
-    return hint.replace("--links-to", "&links_to=").replace("--resolve", "&resolve=")
+    return re.sub("--links-to ?", "&links_to=", hint).replace("--resolve", "&resolve=")
 
 
 def crash_shape(error: Exception) -> tuple[int, dict[str, Any]]:
@@ -131,6 +137,16 @@ def crash_shape(error: Exception) -> tuple[int, dict[str, Any]]:
         case _:  # the log has where
             what = f"unexpected error: {type(error).__name__}"
             return 500, {"error": what, "fix": "This is a bug: see the log."}
+
+
+def logged_crash(error: Exception) -> tuple[int, str, str]:
+    """Its status, what is wrong and the fix; the log says more, of what is no bug in one line."""
+    status, shape = crash_shape(error)
+    told = traceback.format_exception(error)
+    if status in (503, FULL_DISK):
+        told = [f"{status}: {printable_line(str(getattr(error, 'orig', error)))}\n"]
+    sys.stderr.writelines(told)
+    return status, shape["error"], shape["fix"]
 
 
 def json_error(error: BaseException) -> UsageError:

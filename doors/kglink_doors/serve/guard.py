@@ -12,7 +12,6 @@ import asyncio
 import json
 import sys
 import time
-import traceback
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -24,7 +23,7 @@ from starlette.responses import JSONResponse
 
 from kglink.text.printable import printable_line
 from kglink_doors.listening import LOOPBACK, Limits, knows_token
-from kglink_doors.serve.errors import crash_shape
+from kglink_doors.serve.errors import logged_crash
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -120,7 +119,7 @@ class Guard:
         except ClientDisconnect:  # nobody is left who could be answered
             pass
         except Exception as error:  # noqa: BLE001 - it is told, and in the log
-            refused = _refusal(error)
+            refused = error if isinstance(error, Refused) else Refused(*logged_crash(error))
             if not answer.status:
                 if refused.status_code in _BEFORE_THE_BODY:
                     await _read_away(receive)
@@ -185,9 +184,8 @@ class Guard:
         origin = _headers(scope).get("origin", "")
         if _is_reconciliation(scope["path"]):
             here = " ".join(("http://localhost:*", "http://127.0.0.1:*", *self._limits.origins))
-            more["content-security-policy"] = (
-                f"default-src 'none'; style-src 'unsafe-inline'; sandbox; frame-ancestors {here}"
-            )
+            own = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
+            more["content-security-policy"] = f"{own}; frame-ancestors {here}"
             if _host_of(origin) in LOOPBACK or origin in self._limits.origins:
                 more |= {
                     "access-control-allow-origin": origin,
@@ -196,15 +194,6 @@ class Guard:
                     "vary": "origin",
                 }
         return more
-
-
-def _refusal(error: Exception) -> Refused:
-    """How an error is told; the log says where one was that nobody expected."""
-    if isinstance(error, Refused):
-        return error
-    traceback.print_exception(error)
-    status, shape = crash_shape(error)
-    return Refused(status, **shape)
 
 
 def _is_at(origin: str, headers: Mapping[str, str]) -> bool:

@@ -10,7 +10,6 @@ import json
 import secrets
 import shutil
 import threading
-import traceback
 from collections import OrderedDict
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -25,7 +24,7 @@ from kglink.files.atomic import LockedError, file_lock, write_atomically
 from kglink.workspace.folder import SCRATCH_FOLDER
 from kglink.workspace.kbs import AddedKB
 from kglink_cli.report_page.page import page_of
-from kglink_doors.serve.errors import BusyError, as_parameters, crash_shape, error_shape, patiently
+from kglink_doors.serve.errors import BusyError, as_parameters, error_shape, logged_crash, patiently
 
 State = Literal["waiting", "running", "done", "failed", "cancelled"]
 KINDS = ("add-kb", "learn", "overlaps", "build", "report")
@@ -229,8 +228,8 @@ class Jobs:
                 shape = error_shape(error)
                 self._end(job, "failed", {**shape, "fix": as_parameters(shape["fix"])})
             except Exception as error:  # noqa: BLE001 - the next job must run
-                traceback.print_exception(error)
-                self._end(job, "failed", crash_shape(error)[1])
+                _, what, fix = logged_crash(error)
+                self._end(job, "failed", {"error": what, "fix": fix})
 
     def _next(self) -> Job | None:
         def first() -> Job | None:

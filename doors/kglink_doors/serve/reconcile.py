@@ -192,10 +192,8 @@ async def reconcile_form(request: Request, service: Service) -> Response:
         raise UsageError(f"the form cannot be read: {error}", hint="Send queries=JSON.") from error
     fields = {key: values[0] for key, values in form.items()}
     if body and not fields.keys() & {"queries", "extend"}:
-        raise UsageError(
-            'the form has neither "queries" nor "extend"',
-            hint="Send queries=JSON as application/x-www-form-urlencoded.",
-        )
+        hint = "Send queries=JSON as application/x-www-form-urlencoded."
+        raise UsageError('the form has neither "queries" nor "extend"', hint=hint)
     return await _answer(service, fields.get("queries"), fields.get("extend"))
 
 
@@ -305,13 +303,9 @@ def _entities_like(service: NamedKB, prefix: str) -> list[dict[str, Any]]:
     found = dict.fromkeys([*begun, *(one.id for one in searched)])
     known = workspace.store.get_entities(found)
     return [
-        {
-            "id": service.name_of(id_),
-            "name": known[id_].title,
-            "description": known[id_].description[:_SHOWN],
-        }
+        {"id": service.name_of(id_), "name": one.title, "description": one.description[:_SHOWN]}
         for id_ in found
-        if id_ in known
+        if (one := known.get(id_))
     ]
 
 

@@ -7,7 +7,8 @@ import math
 import signal
 import socket
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 import uvicorn
@@ -36,8 +37,6 @@ def run_app(app: Any, listening: socket.socket, seconds: float, ending: threadin
     with listening, suppress(KeyboardInterrupt):
         server = _Server(config)
         server.ending = ending
-        if callable(signal.getsignal(signal.SIGHUP)):  # it is heard, and ends as others do
-            signal.signal(signal.SIGHUP, server.handle_exit)
         server.run(sockets=[listening])
 
 
@@ -76,6 +75,17 @@ class _Server(uvicorn.Server):
 
     ending: threading.Event
     """Set once it was told to end."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Hear a hangup too, unless it is ignored, as under nohup."""
+        with super().capture_signals(), ExitStack() as after:
+            before = signal.getsignal(signal.SIGHUP)
+            is_main = threading.current_thread() is threading.main_thread()
+            if is_main and before not in (signal.SIG_IGN, None):
+                signal.signal(signal.SIGHUP, self.handle_exit)
+                after.callback(signal.signal, signal.SIGHUP, before)
+            yield
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End; who was let in meanwhile, and is idle, is closed after a second."""

@@ -78,8 +78,7 @@ class Metrics:
                 lines.append(f'kglink_request_seconds_sum{{route="{route}"}} {total}')
                 lines.append(f'kglink_request_seconds_count{{route="{route}"}} {count}')
             for name, value in (("texts", self.texts), ("mentions", self.mentions)):
-                lines.append(f"# TYPE kglink_{name}_total counter")
-                lines.append(f"kglink_{name}_total {value}")
+                lines += [f"# TYPE kglink_{name}_total counter", f"kglink_{name}_total {value}"]
             for name, gauge in gauges.items():
                 lines += [f"# TYPE kglink_{name} gauge", f"kglink_{name} {gauge:g}"]
         return "\n".join(lines) + "\n"
