@@ -18,7 +18,7 @@ import alias_names
 from alias_names import Names
 from kglink.records import Span
 from kglink.text.fold import Folded, fold, fold_with_map
-from kglink.text.words import cuts_initials, is_unspaced
+from kglink.text.words import cuts_initials, is_unspaced, plainly_written
 from kglink_plugins.detectors.dictionary.compiled import compile_lexicon, guard_of
 from kglink_plugins.detectors.dictionary.finder import (
     DictionaryDetector,
@@ -58,7 +58,8 @@ def twin(text: str, surfaces: Sequence[str], settings: DictionarySettings) -> li
             start, stop = widest(text, *span, surfaces)
             surface = text[start:stop]
             shape = int(lexicon.shapes[lexicon.keys.key_id(key)])
-            verdict = guard.verdict(key, shape, surface, exact=surface in surfaces)
+            exact = not {surface, plainly_written(surface)}.isdisjoint(surfaces)
+            verdict = guard.verdict(key, shape, surface, exact=exact)
             if in_context(verdict, text, start, stop):
                 usual = in_context(verdict, text, start, stop)
                 matches.append(Match(start, stop, len(key), surfaces_of(key, surfaces), usual))
@@ -110,6 +111,7 @@ def widest(text: str, start: int, end: int, surfaces: Sequence[str]) -> tuple[in
 @given(texts_with_names(), st.sampled_from([1, 2]))
 @example(("½ a", ["1", "2 a"]), 1)
 @example(("AAA+", ["a+", "AA"]), 1)
+@example(("1\u200d 1\n2", ["1", "1 2"]), 1)
 @example(("A.A.A.A.", ["A.A."]), 1)
 def test_the_twin_finds_the_same(sample: tuple[str, list[str]], min_chars: int) -> None:
     text, surfaces = sample

@@ -174,8 +174,10 @@ class DictionaryDetector:
         return _Known(shape, int(self._lexicon.counts[row]), verdict)
 
     def _written(self, surface: str) -> bool:
-        surfaces = self._lexicon.surfaces
-        return is_text(surface) and (surface in surfaces or plainly_written(surface) in surfaces)
+        return self._is_name(surface) or self._is_name(plainly_written(surface))
+
+    def _is_name(self, surface: str) -> bool:
+        return is_text(surface) and surface in self._lexicon.surfaces
 
     def _with_signs(self, text: str, start: int, end: int) -> tuple[int, int]:
         """The widest span that is an alias as written, signs around it included; else the same."""
@@ -185,7 +187,7 @@ class DictionaryDetector:
             (start - left, end + right) for left in range(lefts + 1) for right in range(rights + 1)
         ]
         spans.sort(key=lambda span: (span[0] - span[1], span[0]))
-        return next((span for span in spans if self._written(text[slice(*span)])), (start, end))
+        return next((span for span in spans if self._is_name(text[slice(*span)])), (start, end))
 
 
 def _separates(text: str) -> bool:
