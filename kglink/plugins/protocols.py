@@ -158,7 +158,7 @@ class Detector(Protocol):
         """Spans in reading order, with ``0 <= start < end <= len(text)``; they may overlap.
 
         The score of a span is the probability that it is a mention. The answer depends on the
-        text and the names alone, not on what was asked before.
+        text and the names alone, not on what was asked before. Blanks come as spaces.
 
         A detector with an attribute ``unproposed`` says by it how probably a place that it does not
         propose is a mention: where others are asked too, it makes their places surer or less sure.
