@@ -287,12 +287,12 @@ def _by_letters(
 
 def _written_so(surface: str, names: Sequence[str]) -> FloatArray:
     """1 for names that are a surface to the letter; if none is, in the capitals of a headline."""
-    surface = plainly_written(surface)
-    same = np.array([name == surface for name in names], dtype=np.float32)
-    if same.any() or len(surface) < _LEAST_HEADLINE or not surface.isupper():
+    plain = plainly_written(surface)
+    same = np.array([name in (surface, plain) for name in names], dtype=np.float32)
+    if same.any() or len(plain) < _LEAST_HEADLINE or not plain.isupper():
         return same
     return np.array(
-        [name.upper() == surface and not name.islower() for name in names], dtype=np.float32
+        [name.upper() == plain and not name.islower() for name in names], dtype=np.float32
     )
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from kglink.linking.kinds import RETRIEVED
+from kglink.linking.names import _written_so
 from kglink.linking.scoring import NAME_SCORING
 from kglink.records import Alias, Document, Entity, EntityId, Mention, MentionInText
 from kglink.workspace import Workspace
@@ -78,6 +79,19 @@ def test_exact_title_and_case(workspace: Workspace) -> None:
     assert told["ardea"] == [0, 0, 0]
     spoonbill = evidence(workspace, "spoonbill")["spoonbill"]
     assert [spoonbill[kind] for kind in ("exact", "title", "case")] == [1, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("surface", "name"),
+    [
+        ("Grey\r\n  heron", "Grey heron"),
+        ("Gr\xadey\xa0heron", "Grey heron"),
+        ("\u0645\u06cc\u200c\u0634\u0648\u062f", "\u0645\u06cc\u200c\u0634\u0648\u062f"),
+        ("GREY\nHERON HERE", "Grey heron here"),
+    ],
+)
+def test_a_name_is_written_so_in_any_layout(surface: str, name: str) -> None:
+    assert _written_so(surface, [name, "grey  heron"]).tolist() == [1, 0]
 
 
 def test_alias_is_the_nearest_name(workspace: Workspace) -> None:
