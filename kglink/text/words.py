@@ -23,17 +23,17 @@ _INITIALS = re.compile(r"(?<!\w)[^\W\d_]\.[^\W\d_](?!\w)")
 _ZERO_WIDTH_JOINER = "\u200d"
 #: Signs within words that nobody sees, such as a soft hyphen.
 UNSEEN = "\xad\u200b\u200c\u200d\u2060\ufeff"
-_NOTHING = dict.fromkeys(map(ord, UNSEEN))
 #: Most of them that stand together.
 _FEW = 4
-#: Blanks of any width, within a line.
-_BLANKS = dict.fromkeys((0xA0, 0x1680, *range(0x2000, 0x200B), 0x202F, 0x205F, 0x3000), " ")
+#: Blanks within a line, of another width than a space.
+BLANKS = "".join(map(chr, (0xA0, 0x1680, *range(0x2000, 0x200B), 0x202F, 0x205F, 0x3000)))
+_NOTHING, _SPACES = dict.fromkeys(map(ord, UNSEEN)), dict.fromkeys(map(ord, BLANKS), " ")
 
 
 @lru_cache(maxsize=8)  # the mentions of one text come one after the other
 def with_plain_blanks(text: str) -> str:
     """A text of the same length whose blanks are all spaces, as names are compared with it."""
-    return text if text.isascii() else text.translate(_BLANKS)
+    return text if text.isascii() else text.translate(_SPACES)
 
 
 def plainly_written(surface: str) -> str:

@@ -18,7 +18,7 @@ from kglink.files.digest import text_hash
 from kglink.models.opening import packaged_minilm
 from kglink.text.fold import fold
 from kglink.text.name_words import EMPTY_WORDS, name_words
-from kglink.text.words import UNSEEN
+from kglink.text.words import BLANKS, UNSEEN
 
 #: A word that is not among this number of words is as rare as any.
 MOST_RANKED = 25_000
@@ -35,7 +35,7 @@ _JOINED = frozenset(
     (" ", "-", "\u2010", "\u2011", "\u2013", "\u2212", "'", "\u2019", "/", "&", " & ")
 )
 #: And some blanks, or the end of a line: the next one may be indented, or quoted in a mail.
-_BLANK = rf"[ \xa0\u1680\u2000-\u200a\u202f\u205f\u3000{UNSEEN}]"
+_BLANK = rf"[ {BLANKS}{UNSEEN}]"
 _SPACED = re.compile(
     rf"{_BLANK}{{1,3}}|[-\u2010]?(?:{_BLANK}|\t)*+\r?\n(?:{_BLANK}|\t)*+(?:>(?:{_BLANK}|\t)*+)*+"
 )
