@@ -28,18 +28,43 @@ _FEW = 4
 #: Blanks within a line, of another width than a space.
 BLANKS = "".join(map(chr, (0xA0, 0x1680, *range(0x2000, 0x200B), 0x202F, 0x205F, 0x3000)))
 _NOTHING, _SPACES = dict.fromkeys(map(ord, UNSEEN)), dict.fromkeys(map(ord, BLANKS), " ")
+_RAISED, _UNSEEN = "⁰¹²³⁴⁵⁶⁷⁸⁹ᵃᵇᶜᵈᵉᶠᵍʰ", UNSEEN.replace(_ZERO_WIDTH_JOINER, "")
+_AS_RAISED = str.maketrans("0123456789abcdefgh+-\u2212", f"{_RAISED}⁺⁻⁻")
+_MAY_BE_RAISED = re.compile(r"[\d,+\-\u2212\u2013\s]+|[a-h](?:,\s?[a-h])*")
+#: What stands at a word and is no part of it: a footnote's number (but CO² and km² have none),
+#: signs that nobody sees (but a soft hyphen where a line ends divides the word).
+_AT_A_WORD = re.compile(
+    rf"(?:(?<=[^\W\d_{_RAISED}]{{3}})|(?<=[A-Z][A-NP-Z])|(?<=\.))[{_RAISED}]++(?![\w⁺⁻])"
+    rf"|(?<![\w{_UNSEEN}])[{_UNSEEN}]++|(?<![{_UNSEEN}])[{_UNSEEN[1:]}]++(?!\w)"
+)
+_STAND_AT_WORDS = frozenset(_RAISED + _UNSEEN)
 
 
 @lru_cache(maxsize=8)  # the mentions of one text come one after the other
 def with_plain_blanks(text: str) -> str:
-    """A text of the same length whose blanks are all spaces, as names are compared with it."""
-    return text if text.isascii() else text.translate(_SPACES)
+    """A text of the same length, as names are compared with it.
+
+    All blanks in it are spaces, and so is what stands at a word and is no part of it.
+    """
+    if text.isascii():
+        return text
+    plain = text.translate(_SPACES)
+    if _STAND_AT_WORDS.isdisjoint(plain):
+        return plain
+    return _AT_A_WORD.sub(lambda found: " " * len(found[0]), plain)
 
 
 def plainly_written(surface: str) -> str:
     """Some words in one line with single spaces, and without what nobody sees."""
     seen = surface if surface.isascii() else surface.translate(_NOTHING)
     return " ".join(seen.split())
+
+
+def raised(text: str) -> str:
+    """A text that stands above the line, so that no word seems to go on in a footnote's number."""
+    if text == "TM":
+        return "™"
+    return text.translate(_AS_RAISED) if _MAY_BE_RAISED.fullmatch(text) else text
 
 
 def is_unspaced(character: str) -> bool:

@@ -244,6 +244,17 @@ def test_a_hostile_paragraph_of_markdown_is_read_as_it_stands() -> None:
     assert time.process_time() - began < 5
 
 
+RAISED = "Rome¹ and Oslo²,³ have 10⁶, H2O, a 5th Road™ and Bob[4]."
+
+
+def test_numbers_of_footnotes_are_no_part_of_the_word() -> None:
+    page = (
+        "<p>Rome<sup>1</sup> and Oslo<sup><a>2</a>,3</sup> have 10<sup>6</sup>, H<sub>2</sub>O, "
+        "a 5<sup>th</sup> Road<sup>TM</sup> and Bob<sup>[4]</sup>.<sup></p><p>19</p>"
+    )
+    assert read("page.html", page).text == f"{RAISED}\n\n19"
+
+
 # ------------------------------------------------------------------------------ office files
 def test_a_word_file_is_its_paragraphs() -> None:
     table = f"<w:tbl><w:tr><w:tc>{paragraph('cell')}</w:tc></w:tr></w:tbl>"
@@ -254,6 +265,22 @@ def test_a_word_file_is_its_paragraphs() -> None:
     assert read("a.docx", word_file(tabs)).text == "a\tb"
     assert read("a.docx", word_file(body)).text == "The Heron\nnew"
     assert read("a.docx", word_file(body), tables=True).text == "The Heron\ncell\nnew"
+
+
+def test_footnotes_of_office_files() -> None:
+    def run(text: str, look: str = "") -> str:
+        return f"<w:r><w:rPr>{look}</w:rPr><w:t>{text}</w:t></w:r>"
+
+    up, by = '<w:vertAlign w:val="superscript"/>', '<w:position w:val="{}"/>'.format
+    body = run("Rome") + run("1", up) + run("-5") + run("2", by(-2)) + run("3", by(10))
+    assert read("a.docx", word_file(f"<w:p>{body}</w:p>")).text == "Rome¹-52³"
+
+    def pdf(*pieces: tuple[str, int, int]) -> bytes:
+        shown = [f"/F1 {size} Tf 0 {rise} Td ({text}) Tj" for text, size, rise in pieces]
+        return pdf_file(f") Tj {' '.join(shown)} (")
+
+    text = read("a.pdf", pdf(("Rome", 12, 0), ("1", 8, 4), (" and 5", 12, -4), ("2", 8, -3))).text
+    assert text.replace("\n", "") == "Rome¹ and 52"
 
 
 @pytest.mark.parametrize(

@@ -121,6 +121,23 @@ def test_an_article_is_no_part_of_a_name_that_stands_without_it(text: str, found
     assert (found.startswith("The ")) == any(one.lower().startswith("the ") for one in spans)
 
 
+@pytest.mark.parametrize(
+    "marks",
+    [
+        *('""', "''", "\u201c\u201d", "\u201e\u201c", "\u2018\u2019", "«»", "（）", "()", "[]", "\u2014\u2014"),
+        *("**", "__", "``", "[](https://e.org)", "**,**", "| , |", "\n* ,\n", "<b>,</b>", "\\emph{,}", "@,"),
+    ],
+)  # fmt: skip
+def test_a_name_is_found_between_marks_behind_its_article(marks: str) -> None:
+    before, behind = marks.split(",") if "," in marks else (marks[0], marks[1:])
+    text = f"He went to the {before}United States{behind} again."
+    spans = {
+        text[one.start : one.end]
+        for one in detector("United States", "the United States").detect(text)
+    }
+    assert spans == {"United States"}
+
+
 def test_an_article_stays_with_a_name_that_its_entity_does_not_go_without() -> None:
     text = "Victoria and then the Bishop. The Lizard is its name."
     names = Names(["the Bishop", "The Lizard", *FILLING], others=["Bishop", "lizard", *FILLING])

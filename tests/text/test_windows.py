@@ -73,7 +73,19 @@ def test_a_cut_beside_a_sign_that_nobody_sees_goes_through_the_word() -> None:
 def test_plain_blanks_move_nothing(text: str) -> None:
     plain = with_plain_blanks(text)
     assert len(plain) == len(text)
-    assert plain.split() == text.split()
+    changed = zip(text, plain, strict=True)
+    assert all(after in (before, " ") for before, after in changed)
+
+
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [
+        ("Rome¹, U.S.² EU³ 5 km² CO² Ca²⁺ 10⁶ Smithᵃ.", "Rome , U.S.  EU  5 km² CO² Ca²⁺ 10⁶ Smith ."),
+        ("\u200bRome\u200b \ufeffOsl\u200bo fa\xad\nther", " Rome   Osl\u200bo fa\xad\nther"),
+    ],
+)  # fmt: skip
+def test_what_stands_at_a_word_is_as_blank(text: str, plain: str) -> None:
+    assert with_plain_blanks(text) == plain
 
 
 def test_a_name_is_written_in_one_line() -> None:

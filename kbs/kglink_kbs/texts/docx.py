@@ -13,6 +13,7 @@ from kglink.errors import SourceError
 from kglink.records import Document
 from kglink.sources import Source, SourceHead
 from kglink.sources.values import text_too_long
+from kglink.text.words import raised
 from kglink_kbs.archives import archive_names, opened_files
 from kglink_kbs.guarded_xml import MOST_DEPTH, parse_pieces, refuse_long_namespaces
 from kglink_kbs.texts.plain import TextSettings, document_of_parts
@@ -23,6 +24,8 @@ _SPACES = (
     "http://purl.oclc.org/ooxml/wordprocessingml/main",
 )
 _BREAKS = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "\u2011", "ptab": "\t"}
+#: A run of letters, and what says how far above the line it stands.
+_RUNS = frozenset({"r", "vertAlign", "position"})
 #: Deleted and moved text, text boxes, which stand in the file twice, and how a paragraph looks.
 _LEFT_OUT = frozenset({"del", "moveFrom", "txbxContent", "pPr"})
 
@@ -58,7 +61,7 @@ class _Paragraphs:
         self._depth = 0
         self._left_out_at = 0
         """The depth of the element that is left out with everything in it; 0: none."""
-        self._in_text = False
+        self._in_text = self._is_raised = False
 
     def read(self, part: Source) -> str:
         """The text of the part."""
@@ -79,7 +82,7 @@ class _Paragraphs:
             ) from error
         return "".join(self._pieces).strip()
 
-    def _start(self, name: str, _: dict[str, str]) -> None:
+    def _start(self, name: str, values: dict[str, str]) -> None:
         self._depth += 1
         if self._depth > MOST_DEPTH:
             raise SourceError(f"{self._source.label} is nested too deeply")
@@ -90,6 +93,9 @@ class _Paragraphs:
             self._left_out_at = self._depth
         elif local == "t":
             self._in_text = True
+        elif local in _RUNS:
+            value = values.get(f"{space} val", "")
+            self._is_raised = value == "superscript" or value.strip("0").isdecimal()
         elif local in _BREAKS:
             self._add(_BREAKS[local])
 
@@ -105,7 +111,7 @@ class _Paragraphs:
 
     def _characters(self, text: str) -> None:
         if self._in_text and not self._left_out_at:
-            self._add(text)
+            self._add(raised(text) if self._is_raised else text)
 
     def _add(self, text: str) -> None:
         self._pieces.append(text)

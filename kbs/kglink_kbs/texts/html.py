@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kglink.records import Document
 from kglink.sources import Source, SourceHead
+from kglink.text.words import raised
 from kglink_kbs.texts.plain import TextSettings, document_of_parts
 from kglink_kbs.values import unescaped
 
@@ -107,7 +108,7 @@ class _Reader:
         self._never_read = _LEFT_OUT if settings.code else _LEFT_OUT | {"pre"}
         self._left_out = ""
         self._depth = 0
-        self._in_code = False
+        self._in_code = self._is_raised = False
 
     def take(self, token: _Token) -> None:
         """Add a piece of text, or what a tag does to it."""
@@ -136,7 +137,7 @@ class _Reader:
     def _add(self, text: str) -> None:
         text = unescaped(text)
         if not self._in_code:
-            text = _SPACE.sub(" ", text)
+            text = _SPACE.sub(" ", raised(text) if self._is_raised else text)
             if not self._pieces or self._pieces[-1][-1] in " \n":
                 text = text.removeprefix(" ")
         if text:
@@ -144,6 +145,7 @@ class _Reader:
 
     def _break(self, lines: str) -> None:
         """End a line or a paragraph; several ends in a row are one, the greatest."""
+        self._is_raised = False
         if self._pieces and not self._in_code:
             self._pieces[-1] = self._pieces[-1].rstrip(" ")
         while self._pieces and not self._pieces[-1]:
@@ -161,6 +163,8 @@ class _Reader:
             self._break("\n")
         elif tag in _CELLS:
             self._add(" ")
+        elif tag == "sup":
+            self._is_raised = not token.closes
         if tag == "pre":
             self._in_code = not token.closes
         elif tag == "table" and not token.closes:

@@ -10,6 +10,9 @@ import io
 import json
 import logging
 import sys
+from collections.abc import Sequence
+
+from kglink.text.words import raised
 
 #: The program's exit codes beside 0: what is wrong with the file.
 DAMAGED, ENCRYPTED, TOO_LONG, TOO_LARGE = 3, 4, 5, 6
@@ -33,13 +36,37 @@ def main() -> int:
         return DAMAGED
 
 
+class _Pieces(list[str]):
+    """The pieces of a page's text; small ones above the line are written so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._size = self._line = 0.0
+
+    def add(
+        self, text: str, page: Sequence[float], matrix: Sequence[float], _: object, size: float
+    ) -> None:
+        """Take the next piece: two matrices say where it stands on the page, and how large."""
+        height = abs(size * matrix[3] * page[3])
+        line = matrix[4] * page[1] + matrix[5] * page[3] + page[5]
+        within = bool(self) and not self[-1][-1:].isspace()
+        if within and 0 < height < 0.9 * self._size and 0.1 < (line - self._line) / self._size < 0.8:
+            text = raised(text)
+        elif text.strip():
+            self._size, self._line = height, line
+        if text:
+            self.append(text)
+
+
 def _print_pages(data: bytes, characters: int) -> int:
     from pypdf import PdfReader
     from pypdf.errors import DependencyError, FileNotDecryptedError
 
     try:
         for page in PdfReader(io.BytesIO(data)).pages:
-            text = page.extract_text()
+            pieces = _Pieces()
+            page.extract_text(visitor_text=pieces.add)
+            text = "".join(pieces)
             characters -= len(text)
             if characters < 0:
                 return TOO_LONG

@@ -13,7 +13,7 @@ from kglink.text.fold import Folded, fold, fold_with_map
 from kglink.text.words import cuts_initials, non_overlapping, plainly_written
 from kglink_plugins.detectors.dictionary.borders import Borders, borders_of
 from kglink_plugins.detectors.dictionary.cache import open_lexicon
-from kglink_plugins.detectors.dictionary.compiled import Lexicon, guard_of, is_text
+from kglink_plugins.detectors.dictionary.compiled import ARTICLE, Lexicon, guard_of, is_text
 from kglink_plugins.detectors.dictionary.guard import EDGED, NEVER, Guard, Verdict, in_context
 from kglink_plugins.plugin import DictionarySettings
 
@@ -170,7 +170,11 @@ class DictionaryDetector:
     def _known(self, key: str, surface: str, exact: bool) -> _Known:
         row = self._lexicon.keys.key_id(key)
         shape = int(self._lexicon.shapes[row])
-        verdict = self._guard.verdict(key, shape, surface, exact=exact)
+        article = None if exact else ARTICLE.match(surface)
+        if article and not surface[article.end()].isalnum():  # the "United States"
+            verdict = NEVER
+        else:
+            verdict = self._guard.verdict(key, shape, surface, exact=exact)
         return _Known(shape, int(self._lexicon.counts[row]), verdict)
 
     def _written(self, surface: str) -> bool:
