@@ -39,6 +39,7 @@ from kglink.linking.fit_judge import logistic
 from kglink.linking.judge import FACTS, default_weights
 from kglink.linking.pipeline import Linker
 from kglink.records import Document, Mention, Ranking
+from kglink.text.plain import plain_text
 from kglink.workspace import Workspace, init_workspace
 from kglink_plugins.detectors.dictionary import detector as dictionary
 from kglink_plugins.detectors.dictionary.variants import Facts
@@ -121,21 +122,23 @@ def places(texts: Texts) -> Sample:
     facts, right = [], []
     for document in texts.documents:
         marked = texts.marked(document)
-        for place in detector.places(document.text):
-            if (place.start, place.end) not in marked.absent:
-                facts.append(place.facts)
-                right.append((place.start, place.end) in marked.right)
+        plain = plain_text(document.text)
+        for found in detector.places(plain.text):
+            place = plain.place(found.start, found.end)
+            if place not in marked.absent:
+                facts.append(found.facts)
+                right.append(place in marked.right)
     return Sample(np.array(facts, dtype=np.float64), np.array(right), texts.detector_weight)
 
 
 def rankings(texts: Texts) -> Iterator[list[Ranking]]:
     """For each document its proposals with their candidates."""
     for document in texts.documents:
-        absent = texts.marked(document).absent
+        absent, plain = texts.marked(document).absent, plain_text(document.text)
         yield [
             one
-            for one in texts.linker.proposed(document.text)
-            if (one.mention.start, one.mention.end) not in absent
+            for one in texts.linker.proposed(plain.text)
+            if plain.place(one.mention.start, one.mention.end) not in absent
         ]
 
 

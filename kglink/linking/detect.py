@@ -17,7 +17,6 @@ from kglink.plugins import Detector, ReadingDetector
 from kglink.records import Span
 from kglink.text.abbreviations import long_forms
 from kglink.text.fold import fold
-from kglink.text.words import with_plain_blanks
 
 #: Most proposals kept for each thousand characters: the likeliest.
 MOST_PER_THOUSAND = 150
@@ -36,7 +35,6 @@ _PAIRS = {"(": ")", "[": "]", "{": "}"}
 
 def proposals_of(texts: Sequence[str], detectors: Mapping[str, Detector]) -> list[list[Span]]:
     """The `proposals` of each of some texts, which a detector may read together."""
-    texts = [with_plain_blanks(text) for text in texts]
     by_detector = {name: _detected(name, one, texts) for name, one in detectors.items()}
     witnesses = {
         name: log_odds(unproposed)

@@ -20,6 +20,7 @@ from kglink.linking.fit_threshold import JudgedLink, JudgedLinks, LinksKept, fit
 from kglink.linking.judge import FACTS, remembered_facts, with_scores
 from kglink.linking.pipeline import Linker
 from kglink.records import Document, EntityId, Link, OnProgress, Progress, Ranking
+from kglink.text.plain import plain_text
 
 #: More documents than this teach the judge nothing new; they are taken from all places alike.
 MOST_DOCUMENTS = 200
@@ -117,7 +118,8 @@ def fit_judge(
 def _texts(linker: Linker, documents: Sequence[Document]) -> Iterator[_Text]:
     for document in documents:
         golds = {(one.start, one.end): one.gold for one in document.mentions}
-        rankings = linker.proposed(document.text)
+        plain = plain_text(document.text)
+        rankings = linker.proposed(plain.text)
         texts = zip(
             rankings,
             remembered_facts(rankings, linker.memory),
@@ -127,7 +129,7 @@ def _texts(linker: Linker, documents: Sequence[Document]) -> Iterator[_Text]:
         proposals = []
         for one, known, link in texts:
             facts = linker.judge.facts(one, known)
-            place = one.mention.start, one.mention.end
+            place = plain.place(one.mention.start, one.mention.end)
             proposals.append(
                 _Proposal(
                     tuple(facts.get(name, 0.0) for name in FACTS),

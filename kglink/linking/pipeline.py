@@ -8,7 +8,7 @@ from copy import copy
 from dataclasses import replace
 from functools import cache
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from kglink.config import LinkSection
 from kglink.errors import UsageError
@@ -38,6 +38,7 @@ from kglink.records import (
 from kglink.text.abbreviations import long_form_of
 from kglink.text.fold import fold
 from kglink.text.language import language_of
+from kglink.text.plain import PlainText, plain_text, with_common_signs
 
 if TYPE_CHECKING:
     from kglink.store import Store
@@ -53,10 +54,15 @@ LEAST_RIVALS = 4
 LEAST_OF_NIL = 0.6
 
 
+P = TypeVar("P", Link, Rejected)
+
+
 class _Text(NamedTuple):
     """A text with its mentions: given ones, or such as are proposed."""
 
     source: TextInput
+    plain: PlainText
+    """Where its mentions are."""
     mentions: list[MentionInText]
 
 
@@ -64,6 +70,7 @@ class _Ranked(NamedTuple):
     """A text with the rankings of its mentions, and if wanted of the places that are none."""
 
     source: TextInput
+    plain: PlainText
     rankings: list[Ranking]
     passed_over: list[tuple[Ranking, str]]
     """Each with why it is no mention."""
@@ -192,12 +199,14 @@ class Linker:
 
         for rankings in run_stages(self.stages, ranked()):
             ordered = iter(rankings)
-            for source, before, passed_over in waiting.pop(0):
-                yield self._document(source, list(islice(ordered, len(before))), passed_over)
+            for source, plain, before, passed_over in waiting.pop(0):
+                own = list(islice(ordered, len(before)))
+                yield self._document(source, plain, own, passed_over)
 
     def _document(
         self,
         source: TextInput,
+        plain: PlainText,
         rankings: Sequence[Ranking],
         passed_over: Iterable[tuple[Ranking, str]],
     ) -> LinkedDocument:
@@ -206,7 +215,7 @@ class Linker:
         decided = [(decision.link(one), one.mention) for one in rankings]
         # A place that is hardly a mention and that nothing fits is not shown.
         links = [
-            self._with_cluster(link, source.text)
+            self._with_cluster(link, plain.text)
             for link, mention in decided
             if mention.given or link.chosen or mention.score >= LEAST_OF_NIL
         ]
@@ -219,11 +228,15 @@ class Linker:
                 facts = link.candidates, mention.score, link.probability
                 rejected.append(Rejected(*place, *facts, why))
             rejected.sort(key=lambda one: (one.start, -one.end))
+        document = LinkedDocument(
+            source.id,
+            source.text,
+            tuple(_at_own_places(links, plain, source.text)),
+            self._meta(source, rankings),
+            tuple(_at_own_places(rejected, plain, source.text)),
+        )
         return as_corrected(
-            LinkedDocument(
-                *(source.id, source.text, tuple(links), self._meta(source, rankings)),
-                tuple(rejected),
-            ),
+            document,
             self._corrected,
             self._store,
             lambda entity: entity.kb in self._kbs and not self.leaves_out(entity),
@@ -281,11 +294,19 @@ class Linker:
         for group in text_groups(texts):
             batch: list[_Text] = []
             mentions = 0
-            searched = [one.text for one in group if one.spans is None]
+            plain_texts = [
+                # Places that somebody gave stay as they are.
+                plain_text(one.text)
+                if one.spans is None
+                else PlainText(with_common_signs(one.text))
+                for one in group
+            ]
+            pairs = list(zip(group, plain_texts, strict=True))
+            searched = [plain.text for one, plain in pairs if one.spans is None]
             proposed = iter(proposals_of(searched, self.detectors) if searched else ())
-            for source in group:
+            for source, plain in pairs:
                 spans = next(proposed) if source.spans is None else source.spans
-                batch.append(_Text(source, self._mentions(source, spans)))
+                batch.append(_Text(source, plain, self._mentions(source, plain.text, spans)))
                 mentions += len(batch[-1].mentions)
                 if mentions >= BATCH_MENTIONS:
                     yield batch
@@ -293,26 +314,24 @@ class Linker:
             if batch:
                 yield batch
 
-    def _mentions(self, source: TextInput, spans: Sequence[Span]) -> list[MentionInText]:
+    def _mentions(self, source: TextInput, text: str, spans: Sequence[Span]) -> list[MentionInText]:
         """The mentions of a text in reading order: those that were given, else proposed ones."""
         given = source.spans is not None
         for span in spans:
-            if not 0 <= span.start < span.end <= len(source.text):
+            if not 0 <= span.start < span.end <= len(text):
                 raise UsageError(
                     f"text {source.id!r}: the span {span.start} to {span.end} is not inside the "
-                    f"text of {len(source.text)} characters",
+                    f"text of {len(text)} characters",
                     hint="Spans are half-open character offsets: 0 <= start < end <= length.",
                 )
         return [
-            MentionInText(
-                source.text, span.start, span.end, source.id, span.score, given, span.name
-            )
+            MentionInText(text, span.start, span.end, source.id, span.score, given, span.name)
             for span in sorted(spans, key=lambda span: (span.start, span.end))
         ]
 
     def _ranked(self, texts: Sequence[_Text]) -> list[_Ranked]:
         """The mentions of some texts, judged, each with the described candidates of all KBs."""
-        ranked = [_Ranked(text.source, [], []) for text in texts]
+        ranked = [_Ranked(text.source, text.plain, [], []) for text in texts]
         for part in _parts(texts):
             found = iter(self._candidates([one for _, mentions in part for one in mentions]))
             kept = [self._kept(list(islice(found, len(mentions)))) for _, mentions in part]
@@ -323,9 +342,9 @@ class Linker:
         return ranked
 
     def proposed(self, text: str) -> list[Ranking]:
-        """What is proposed in a text, with candidates, before it is judged."""
-        source = TextInput("", text)
-        return self._candidates(self._mentions(source, proposals(text, self.detectors)))
+        """What is proposed in a plain text, with candidates, before it is judged."""
+        spans = proposals(text, self.detectors)
+        return self._candidates(self._mentions(TextInput("", text), text, spans))
 
     def _candidates(self, mentions: Sequence[MentionInText]) -> list[Ranking]:
         """The candidates of all KBs in one list for each mention."""
@@ -393,6 +412,13 @@ class Linker:
         if cut := self._search.reading.count_truncated([one.mention for one in rankings]):
             meta["truncated"] = f"{cut} of the mentions, with their contexts, were read in part"
         return meta
+
+
+def _at_own_places(places: Iterable[P], plain: PlainText, text: str) -> Iterator[P]:
+    """Places of a plain text as places of the text itself."""
+    for one in places:
+        start, end = plain.place(one.start, one.end)
+        yield replace(one, start=start, end=end, surface=text[start:end])
 
 
 def text_groups(texts: Iterable[TextInput]) -> Iterator[list[TextInput]]:

@@ -12,8 +12,6 @@ from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
 
-from kglink.text.words import with_plain_blanks
-
 _OF_LANGUAGE = re.compile(
     r"[- ](?:languages?|speak(?:ing|ers?)|spoken|words?|dialects?|translations?|alphabet|grammar)\b"
 )
@@ -51,7 +49,7 @@ def place_of(surface: str, start: int, text: str, is_name: Callable[[str], bool]
     ``is_name``: whether a KB has a name. A word that is a name itself stands for a place only as
     an adjective before another word: "an American singer", not "he flew American".
     """
-    end, text = start + len(surface), with_plain_blanks(text)
+    end = start + len(surface)
     words = _words()
     if place := words.adjectives.get(surface, ""):
         is_place = not _is_language(start, end, text)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Iterable
-from functools import lru_cache
 from typing import Any
 
 from kglink.shown import P
@@ -21,50 +20,11 @@ HANGUL = (0xAC00, 0xD7A3)
 
 _INITIALS = re.compile(r"(?<!\w)[^\W\d_]\.[^\W\d_](?!\w)")
 _ZERO_WIDTH_JOINER = "\u200d"
-#: Signs within words that nobody sees, such as a soft hyphen.
-UNSEEN = "\xad\u200b\u200c\u200d\u2060\ufeff"
-#: Most of them that stand together.
-_FEW = 4
-#: Blanks within a line, of another width than a space.
-BLANKS = "".join(map(chr, (0xA0, 0x1680, *range(0x2000, 0x200B), 0x202F, 0x205F, 0x3000)))
-_NOTHING, _SPACES = dict.fromkeys(map(ord, UNSEEN)), dict.fromkeys(map(ord, BLANKS), " ")
-_RAISED, _UNSEEN = "⁰¹²³⁴⁵⁶⁷⁸⁹ᵃᵇᶜᵈᵉᶠᵍʰ", UNSEEN.replace(_ZERO_WIDTH_JOINER, "")
-_AS_RAISED = str.maketrans("0123456789abcdefgh+-\u2212", f"{_RAISED}⁺⁻⁻")
-_MAY_BE_RAISED = re.compile(r"[\d,+\-\u2212\u2013\s]+|[a-h](?:,\s?[a-h])*")
-#: What stands at a word and is no part of it: a footnote's number (but CO² and km² have none),
-#: signs that nobody sees (but a soft hyphen where a line ends divides the word).
-_AT_A_WORD = re.compile(
-    rf"(?:(?<=[^\W\d_{_RAISED}]{{3}})|(?<=[A-Z][A-NP-Z])|(?<=\.))[{_RAISED}]++(?![\w⁺⁻])"
-    rf"|(?<![\w{_UNSEEN}])[{_UNSEEN}]++|(?<![{_UNSEEN}])[{_UNSEEN[1:]}]++(?!\w)"
-)
-_STAND_AT_WORDS = frozenset(_RAISED + _UNSEEN)
 
 
-@lru_cache(maxsize=8)  # the mentions of one text come one after the other
-def with_plain_blanks(text: str) -> str:
-    """A text of the same length, as names are compared with it.
-
-    All blanks in it are spaces, and so is what stands at a word and is no part of it.
-    """
-    if text.isascii():
-        return text
-    plain = text.translate(_SPACES)
-    if _STAND_AT_WORDS.isdisjoint(plain):
-        return plain
-    return _AT_A_WORD.sub(lambda found: " " * len(found[0]), plain)
-
-
-def plainly_written(surface: str) -> str:
-    """Some words in one line with single spaces, and without what nobody sees."""
-    seen = surface if surface.isascii() else surface.translate(_NOTHING)
-    return " ".join(seen.split())
-
-
-def raised(text: str) -> str:
-    """A text that stands above the line, so that no word seems to go on in a footnote's number."""
-    if text == "TM":
-        return "™"
-    return text.translate(_AS_RAISED) if _MAY_BE_RAISED.fullmatch(text) else text
+def in_one_line(surface: str) -> str:
+    """Some words with single spaces between them."""
+    return " ".join(surface.split())
 
 
 def is_unspaced(character: str) -> bool:
@@ -88,9 +48,7 @@ def cuts_word(text: str, position: int) -> bool:
         return True
     if is_unspaced(left) or is_unspaced(right):
         return False
-    before = text[max(0, position - _FEW) : position].rstrip(UNSEEN)[-1:]
-    behind = text[position : position + _FEW].lstrip(UNSEEN)[:1]
-    return all(map(_in_word, (before, behind)))
+    return _in_word(left) and _in_word(right)
 
 
 def cuts_initials(text: str, position: int) -> bool:

@@ -16,6 +16,7 @@ from kglink.errors import SpaceError, UnknownNameError, UsageError
 from kglink.evaluation.rankings import JOINT, JUDGED_JOINT
 from kglink.linking.pipeline import BATCH_MENTIONS, _parts, _Text
 from kglink.records import EntityId, Link, MentionInText, Span, TextInput
+from kglink.text.plain import PlainText
 from kglink.workspace import Workspace
 
 BIRD = "A grey heron stood on one leg in the shallow pond and caught a fish."
@@ -192,7 +193,7 @@ def test_where_a_text_is_divided_is_a_matter_of_its_own() -> None:
     def text(name: str, count: int) -> _Text:
         words = "word " * count
         mentions = [MentionInText(words, 5 * at, 5 * at + 4, name) for at in range(count)]
-        return _Text(TextInput(name, words), mentions)
+        return _Text(TextInput(name, words), PlainText(words), mentions)
 
     def parts(*texts: _Text) -> list[list[tuple[str, int]]]:
         names = [one.source.id for one in texts]

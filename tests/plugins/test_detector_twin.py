@@ -18,7 +18,7 @@ import alias_names
 from alias_names import Names
 from kglink.records import Span
 from kglink.text.fold import Folded, fold, fold_with_map
-from kglink.text.words import cuts_initials, is_unspaced, plainly_written
+from kglink.text.words import cuts_initials, in_one_line, is_unspaced
 from kglink_plugins.detectors.dictionary.compiled import compile_lexicon, guard_of
 from kglink_plugins.detectors.dictionary.finder import (
     DictionaryDetector,
@@ -58,7 +58,7 @@ def twin(text: str, surfaces: Sequence[str], settings: DictionarySettings) -> li
             start, stop = widest(text, *span, surfaces)
             surface = text[start:stop]
             shape = int(lexicon.shapes[lexicon.keys.key_id(key)])
-            exact = not {surface, plainly_written(surface)}.isdisjoint(surfaces)
+            exact = not {surface, in_one_line(surface)}.isdisjoint(surfaces)
             verdict = guard.verdict(key, shape, surface, exact=exact)
             if in_context(verdict, text, start, stop):
                 usual = in_context(verdict, text, start, stop)

@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from kglink.text.words import (
     cuts_word,
+    in_one_line,
     mention_window,
-    plainly_written,
-    with_plain_blanks,
 )
 
 
@@ -64,29 +63,5 @@ def test_a_window_is_a_part_of_the_text_around_the_mention(
     )
 
 
-def test_a_cut_beside_a_sign_that_nobody_sees_goes_through_the_word() -> None:
-    assert all(cuts_word("can\xad\u200dcer", at) for at in range(1, 8))
-    assert not any(cuts_word("\ufeffcan \xad(", at) for at in (1, 5, 6))
-
-
-@given(st.text())
-def test_plain_blanks_move_nothing(text: str) -> None:
-    plain = with_plain_blanks(text)
-    assert len(plain) == len(text)
-    changed = zip(text, plain, strict=True)
-    assert all(after in (before, " ") for before, after in changed)
-
-
-@pytest.mark.parametrize(
-    ("text", "plain"),
-    [
-        ("Rome¹, U.S.² EU³ 5 km² CO² Ca²⁺ 10⁶ Smithᵃ.", "Rome , U.S.  EU  5 km² CO² Ca²⁺ 10⁶ Smith ."),
-        ("\u200bRome\u200b \ufeffOsl\u200bo fa\xad\nther", " Rome   Osl\u200bo fa\xad\nther"),
-    ],
-)  # fmt: skip
-def test_what_stands_at_a_word_is_as_blank(text: str, plain: str) -> None:
-    assert with_plain_blanks(text) == plain
-
-
 def test_a_name_is_written_in_one_line() -> None:
-    assert plainly_written("George\xa0 W.\r\n  Bu\xadsh") == "George W. Bush"
+    assert in_one_line("George  W.\r\n  Bush") == "George W. Bush"

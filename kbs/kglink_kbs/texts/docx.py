@@ -13,7 +13,7 @@ from kglink.errors import SourceError
 from kglink.records import Document
 from kglink.sources import Source, SourceHead
 from kglink.sources.values import text_too_long
-from kglink.text.words import raised
+from kglink.text.plain import raised
 from kglink_kbs.archives import archive_names, opened_files
 from kglink_kbs.guarded_xml import MOST_DEPTH, parse_pieces, refuse_long_namespaces
 from kglink_kbs.texts.plain import TextSettings, document_of_parts

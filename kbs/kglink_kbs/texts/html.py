@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kglink.records import Document
 from kglink.sources import Source, SourceHead
-from kglink.text.words import raised
+from kglink.text.plain import raised
 from kglink_kbs.texts.plain import TextSettings, document_of_parts
 from kglink_kbs.values import unescaped
 

@@ -12,7 +12,7 @@ import logging
 import sys
 from collections.abc import Sequence
 
-from kglink.text.words import raised
+from kglink.text.plain import raised
 
 #: The program's exit codes beside 0: what is wrong with the file.
 DAMAGED, ENCRYPTED, TOO_LONG, TOO_LARGE = 3, 4, 5, 6
@@ -50,7 +50,11 @@ class _Pieces(list[str]):
         height = abs(size * matrix[3] * page[3])
         line = matrix[4] * page[1] + matrix[5] * page[3] + page[5]
         within = bool(self) and not self[-1][-1:].isspace()
-        if within and 0 < height < 0.9 * self._size and 0.1 < (line - self._line) / self._size < 0.8:
+        if (
+            within
+            and 0 < height < 0.9 * self._size
+            and 0.1 < (line - self._line) / self._size < 0.8
+        ):
             text = raised(text)
         elif text.strip():
             self._size, self._line = height, line

@@ -10,7 +10,7 @@ import numpy as np
 from kglink.plugins import Names
 from kglink.records import Span
 from kglink.text.fold import Folded, fold, fold_with_map
-from kglink.text.words import cuts_initials, non_overlapping, plainly_written
+from kglink.text.words import cuts_initials, in_one_line, non_overlapping
 from kglink_plugins.detectors.dictionary.borders import Borders, borders_of
 from kglink_plugins.detectors.dictionary.cache import open_lexicon
 from kglink_plugins.detectors.dictionary.compiled import ARTICLE, Lexicon, guard_of, is_text
@@ -178,7 +178,7 @@ class DictionaryDetector:
         return _Known(shape, int(self._lexicon.counts[row]), verdict)
 
     def _written(self, surface: str) -> bool:
-        return self._is_name(surface) or self._is_name(plainly_written(surface))
+        return self._is_name(surface) or self._is_name(in_one_line(surface))
 
     def _is_name(self, surface: str) -> bool:
         return is_text(surface) and surface in self._lexicon.surfaces

@@ -18,7 +18,6 @@ from kglink.files.digest import text_hash
 from kglink.models.opening import packaged_minilm
 from kglink.text.fold import fold
 from kglink.text.name_words import EMPTY_WORDS, name_words
-from kglink.text.words import BLANKS, UNSEEN
 
 #: A word that is not among this number of words is as rare as any.
 MOST_RANKED = 25_000
@@ -26,18 +25,16 @@ MOST_RANKED = 25_000
 PIECE = 1 << 17
 #: A longer run of letters is no word.
 _LONGEST_WORD = 60
-#: Marks on letters, and signs within a word that nobody sees.
+#: Marks on letters, and joiners of letters.
 _MARKS = "".join(sign for sign in map(chr, range(0x300, 0xFFFF)) if category(sign)[0] == "M")
 #: A word of a text.
-WORD = re.compile(rf"[^\W_]++(?:[{_MARKS}{UNSEEN}]++[^\W_]*+)*+")
+WORD = re.compile(rf"[^\W_]++(?:[{_MARKS}\u200c\u200d]++[^\W_]*+)*+")
 #: What may stand between two words of one name.
 _JOINED = frozenset(
-    (" ", "-", "\u2010", "\u2011", "\u2013", "\u2212", "'", "\u2019", "/", "&", " & ")
-)
-#: And some blanks, or the end of a line: the next one may be indented, or quoted in a mail.
-_BLANK = rf"[ {BLANKS}{UNSEEN}]"
-_SPACED = re.compile(
-    rf"{_BLANK}{{1,3}}|[-\u2010]?(?:{_BLANK}|\t)*+\r?\n(?:{_BLANK}|\t)*+(?:>(?:{_BLANK}|\t)*+)*+"
+    (
+        *(" ", "\n", "-\n", "\u2010\n"),
+        *("-", "\u2010", "\u2011", "\u2013", "\u2212", "'", "\u2019", "/", "&", " & "),
+    )
 )
 #: And between the two halves of a number: "1,7 l".
 _DECIMAL = frozenset(",.")
@@ -95,10 +92,8 @@ def _words(text: str, start: int, stop: int) -> TextWords:
     for at in range(len(found) - 1):
         left, right = found[at][1], found[at + 1][0]
         between = text[left:right]
-        joined[at] = (
-            between in _JOINED
-            or (between in _DECIMAL and text[left - 1].isdigit() and text[right].isdigit())
-            or _SPACED.fullmatch(between) is not None
+        joined[at] = between in _JOINED or (
+            between in _DECIMAL and text[left - 1].isdigit() and text[right].isdigit()
         )
     return TextWords(
         [first for first, _ in found],

@@ -1,0 +1,114 @@
+"""Texts as they are read: the same words in whatever layout, and where they stand in the text.
+
+The lines of a mail are wrapped and quoted, a soft hyphen divides a word, a blank is wider than
+others, the number of a footnote stands at a name. Detectors and encoders read the words without
+all that; a place of the plain text is said as the place of the text itself.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import chain, pairwise
+from typing import NamedTuple
+
+#: Blanks within a line, of another width than a space; with hyphens, they are read as the common.
+_BLANKS = "".join(map(chr, (0xA0, 0x1680, *range(0x2000, 0x200B), 0x202F, 0x205F, 0x3000)))
+_COMMON = {**dict.fromkeys(map(ord, _BLANKS), " "), 0x2010: "-", 0x2011: "-"}
+#: Signs within words that nobody sees; joiners are not among them, which shape other letters.
+_UNSEEN = "\xad\u200b\u2060\ufeff"
+_RAISED = "⁰¹²³⁴⁵⁶⁷⁸⁹ᵃᵇᶜᵈᵉᶠᵍʰ"
+_AS_RAISED = str.maketrans("0123456789abcdefgh+-\u2212", f"{_RAISED}⁺⁻⁻")
+_MAY_BE_RAISED = re.compile(r"[\d,+\-\u2212\u2013\s]+|[a-h](?:,\s?[a-h])*")
+#: The end of a line, and how the next one begins: with blanks, and the marks of a quoted mail.
+_LINE = r"[ \t]*+(?:\r\n?+|\n)[ \t]*+(?:>[ \t]*+)*+"
+#: What is read otherwise, by groups, or not at all.
+_LAYOUT = re.compile(
+    rf"(?P<line>(?<![ \t]){_LINE})"
+    r"|(?P<space>(?<! ) {2,3}+(?! ))"  # more are the border of a cell
+    rf"|\xad{_LINE}|[{_UNSEEN}]++"
+    # The number of a footnote: CO² and km² have none.
+    rf"|(?:(?<=[^\W\d_{_RAISED}]{{3}})|(?<=[A-Z][A-NP-Z])|(?<=\.))"
+    rf"[{_RAISED}]++(?:,[{_RAISED}]++)*+(?![\w⁺⁻])"
+)
+_INSTEAD = {"line": "\n", "space": " "}
+#: The longest line of a paragraph whose lines were wrapped.
+_WIDTHS = range(50, 131)
+#: Where the other lines of a paragraph end otherwise, so many and half of all make it wrapped.
+_FEW_WRAPS = 3
+#: How the item of a list begins.
+_ITEM = re.compile(r"[-*•·–—|]|\d+[.)]")
+
+
+class PlainText(NamedTuple):
+    """A text as it is read; its pieces begin at ``at``, and in the text itself at ``own``."""
+
+    text: str
+    at: Sequence[int] = (0,)
+    own: Sequence[int] = (0,)
+
+    def place(self, start: int, end: int) -> tuple[int, int]:
+        """Where the words at a place of the plain text stand in the text itself."""
+        return self._own(start), self._own(end - 1) + 1
+
+    def _own(self, at: int) -> int:
+        piece = bisect_right(self.at, at) - 1
+        return self.own[piece] + at - self.at[piece]
+
+
+def plain_text(text: str) -> PlainText:
+    """A text as it is read."""
+    common = with_common_signs(text)
+    pieces: list[str] = []
+    at, own = [0], [0]
+    end = length = 0
+    for found in _LAYOUT.finditer(common):
+        instead = _INSTEAD.get(found.lastgroup or "", "")
+        if found[0] == instead:
+            continue
+        pieces += (common[end : found.start()], instead)
+        length += found.start() - end + len(instead)
+        end = found.end()
+        if instead:
+            at.append(length - len(instead))
+            own.append(found.start())
+        at.append(length)
+        own.append(end)
+    plain = "".join((*pieces, common[end:])) if pieces else common
+    return PlainText(_unwrapped(plain), at, own)
+
+
+def with_common_signs(text: str) -> str:
+    """A text of the same length, with the common blanks and hyphens."""
+    return text if text.isascii() else text.translate(_COMMON)
+
+
+def raised(text: str) -> str:
+    """A text that stands above the line, so that no word seems to go on in a footnote's number."""
+    if text == "TM":
+        return "™"
+    return text.translate(_AS_RAISED) if _MAY_BE_RAISED.fullmatch(text) else text
+
+
+def _unwrapped(text: str) -> str:
+    """A text of the same length, in which no line ends for the sake of its width."""
+    return "\n\n".join(map(_in_one_line, text.split("\n\n"))) if "\n" in text else text
+
+
+def _in_one_line(paragraph: str) -> str:
+    """A paragraph without the ends of lines where the next word did not fit, if they are many."""
+    lines = paragraph.split("\n")
+    widest = max(map(len, lines))
+    if widest not in _WIDTHS:
+        return paragraph
+    wraps = [
+        len(line) >= _WIDTHS[0]
+        and len(line) + 1 + len(after.partition(" ")[0]) > widest
+        and not _ITEM.match(after)
+        for line, after in pairwise(lines)
+    ]
+    if not (wraps and (all(wraps) or sum(wraps) >= max(_FEW_WRAPS, len(wraps) / 2))):
+        return paragraph
+    joints = [" " if wrap else "\n" for wrap in wraps]
+    return "".join(chain.from_iterable(zip(lines, [*joints, ""], strict=True)))

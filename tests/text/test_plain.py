@@ -1,0 +1,94 @@
+"""Texts as they are read, and where their words stand."""
+
+from __future__ import annotations
+
+import textwrap
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kglink.text.plain import plain_text, raised
+
+SIGNS = "aB1 \n\r\t>.,-\xad\u200b\ufeff\u00a0\u2011²¹ᵃ\u200dé👩"
+WORDS = (
+    "The heron and the osprey of Lantern Bay fish at dawn, which the keepers of the lighthouse "
+    "write down in a book that nobody but the Harbour Board of Port Selwyn has ever read in full."
+)
+
+
+@given(st.text(st.sampled_from(SIGNS), max_size=60))
+def test_each_sign_stands_where_its_place_says(text: str) -> None:
+    plain = plain_text(text)
+    places = [plain.place(at, at + 1) for at in range(len(plain.text))]
+    assert all(first < last for first, last in places)
+    assert [first for first, _ in places] == sorted({first for first, _ in places})
+    for sign, (first, last) in zip(plain.text, places, strict=True):
+        assert last <= len(text)
+        assert sign in " \n-" or sign == text[first:last]
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("Rome¹, U.S.² EU³,⁴ 5 km² Ca²⁺ 10⁶ Smithᵃ.", "Rome, U.S. EU 5 km² Ca²⁺ 10⁶ Smith."),
+        ("CO² RNA³", "CO² RNA"),
+        ("\u200bRome\u200b \ufeffOs\xadlo fa\xad\n  > ther", "Rome Oslo father"),
+        ("a  b   c    d\te", "a b c    d\te"),
+        ("a \r\n> > b\r\rc\n\n d", "a\nb\n\nc\n\nd"),
+        ("grey\u00a0heron\u2009here, well\u2011known", "grey heron here, well-known"),
+        ("मुंबई\u200dका 👩\u200d💻", "मुंबई\u200dका 👩\u200d💻"),
+    ],
+)  # fmt: skip
+def test_what_is_read(text: str, read: str) -> None:
+    assert plain_text(text).text == read
+
+
+@pytest.mark.parametrize("mark", ["", "> ", "    "])
+@pytest.mark.parametrize("width", [60, 72, 100])
+def test_lines_that_were_wrapped_are_one(width: int, mark: str) -> None:
+    lines = textwrap.wrap(WORDS, width)
+    text = f"Letter\n\n{mark}" + f"\n{mark}".join(lines) + f"\n\n{mark}Yours"
+    plain = plain_text(text)
+    assert plain.text.strip() == f"Letter\n\n{WORDS}\n\nYours"
+    start = plain.text.index("Harbour Board")
+    first, last = plain.place(start, start + len("Harbour Board"))
+    assert (
+        "".join(text[first:last].split())
+        == "Harbour" + mark.strip() * ("\n" in text[first:last]) + "Board"
+    )
+
+
+def test_paragraphs_of_wrapped_lines_stay_apart() -> None:
+    paragraphs = "\n".join(textwrap.fill(WORDS, 60) for _ in range(3))
+    assert plain_text(paragraphs).text == "\n".join([WORDS] * 3)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Grey heron\nOsprey\nHeron Lamp",
+        "\n".join(textwrap.shorten(WORDS, width) for width in (90, 60, 75)),  # headlines
+        f"{textwrap.shorten(WORDS, 60)}\n- {textwrap.shorten(WORDS, 50)}",
+        f"{WORDS}\n{WORDS}",
+    ],
+)
+def test_other_lines_end_where_they_end(text: str) -> None:
+    assert plain_text(text).text == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["a" + "\u200b" * 200_000 + "b", "abc" + "²" * 200_000 + "c", " \t" * 200_000 + "x",
+     "\n >" * 200_000, "\xad \n" * 100_000, "a\n" * 200_000, "abc²," * 100_000],
+)  # fmt: skip
+def test_a_hostile_text_is_read_in_the_time_of_one_pass(text: str) -> None:
+    begin = time.process_time()
+    plain_text(text)
+    assert time.process_time() - begin < 3
+
+
+def test_raised() -> None:
+    said = ["1", "2,3", "TM", "a", "a, b", "th", "[4]", "+", ""]
+    assert list(map(raised, said)) == ["¹", "²,³", "™", "ᵃ", "ᵃ, ᵇ", "th", "[4]", "⁺", ""]
