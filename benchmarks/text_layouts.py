@@ -52,7 +52,7 @@ def soft_hyphens(text: str) -> Iterator[str]:
     """A soft hyphen within some words."""
     for at, sign in enumerate(text):
         is_within = at % 9 == 0 and text[max(0, at - 1) : at + 2].isalpha()
-        yield f"{sign}\u00ad" if is_within and at else sign
+        yield f"{sign}\u00ad" if is_within and 0 < at < len(text) - 1 else sign
 
 
 LAYOUTS: Mapping[str, Layout] = {

@@ -56,6 +56,7 @@ MOST: dict[str, Size] = {
     # and categories.
     # Pieces of dumps are parsed where the scratch folder is not seen. Long names have bounds.
     # Workbooks and Parquet.
+    # Numbers above the line in pages, Word and PDF files.
     "kbs/kglink_kbs": Size(10_751, 52, 117),
     # Proxies, monitors, unknown parameters.
     # Clients that have gone, also of agents; unknown arguments of tools; why a body is no JSON;
@@ -72,6 +73,7 @@ MOST: dict[str, Size] = {
     "kglink/files": Size(985, 6, 10),
     # Memory weighs sources by likeness, and doubts kinds that they leave unmarked; two detectors
     # asked together; of which KBs a text speaks; names with thousands of bearers.
+    # Texts are read in one layout, and answered at their own places.
     "kglink/linking": Size(5_034, 29, 55),
     # Any chain of sentence-transformers in and out, int8 on CPUs, no compiler to read a model;
     # padding between the two texts of a cross-encoder; brackets of UMLS's names; attention on GPUs;
@@ -94,6 +96,7 @@ MOST: dict[str, Size] = {
     "kglink/store": Size(5_109, 23, 41),
     "kglink/testing": Size(1_970, 13, 19),
     # Words that stand for a place.
+    # Texts in whatever layout.
     "kglink/text": Size(1_476, 14, 11),
     # Resumed runs of every kind are checked alike.
     # Rerankers that go on from another; a part of the mentions; mining and judging on a GPU.
