@@ -399,7 +399,9 @@ def test_only_what_cannot_be_written_is_passed_over(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def fail(*_: object, **__: object) -> None:
-        raise kind("refused") from (OSError(number, "why") if number else OSError("why"))
+        raise kind("refused") from (
+            OSError(number, "why") if number else OSError("9 requested and 0 written")
+        )
 
     with Workspace.open(demo_copy) as workspace:
         workspace.add_entity("lanternfall", Entity("pell", "Zedekiah Pell"))
