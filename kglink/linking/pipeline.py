@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import cache
-from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from itertools import groupby, islice
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from kglink.config import LinkSection
 from kglink.errors import UsageError
@@ -51,6 +51,7 @@ GROUP_CHARACTERS = 1 << 15
 LEAST_RIVALS = 4
 #: A detected mention that no entity fits is shown as NIL from this probability on.
 LEAST_OF_NIL = 0.6
+Item = TypeVar("Item")
 
 
 class _Text(NamedTuple):
@@ -393,6 +394,20 @@ class Linker:
         if cut := self._search.reading.count_truncated([one.mention for one in rankings]):
             meta["truncated"] = f"{cut} of the mentions, with their contexts, were read in part"
         return meta
+
+
+def whole_documents(
+    mentions: Iterable[Item], document_of: Callable[[Item], object]
+) -> Iterator[list[Item]]:
+    """Mentions of whole documents, some hundreds at once: those of a text speak for each other."""
+    batch: list[Item] = []
+    for _, own in groupby(mentions, key=document_of):
+        batch += own
+        if len(batch) >= BATCH_MENTIONS:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
 
 
 def text_groups(texts: Iterable[TextInput]) -> Iterator[list[TextInput]]:

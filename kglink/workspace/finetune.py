@@ -18,7 +18,7 @@ from kglink.evaluation.rankings import in_text
 from kglink.linking.describe import as_candidate, described
 from kglink.linking.fit import FOLDS, JudgedMention, fold_of, judged_mentions
 from kglink.linking.kinds import joint_ranking
-from kglink.linking.pipeline import BATCH_MENTIONS, Linker
+from kglink.linking.pipeline import BATCH_MENTIONS, Linker, whole_documents
 from kglink.linking.scoring import Scoring, read_scoring
 from kglink.models.head_folder import RERANKER
 from kglink.models.static_folder import STATIC
@@ -424,8 +424,8 @@ def mentions_to_read(opened: Opened, settings: RunSettings, progress: OnProgress
         for fold in range(FOLDS):
             memory = store.memory_without([one for one in documents if fold_of(one) == fold])
             linker = setup.linker(search.with_memory(memory))
-            own = iter([one for one in chosen if one.fold == fold])
-            while batch := list(islice(own, BATCH_MENTIONS)):
+            own = (one for one in chosen if one.fold == fold)
+            for batch in whole_documents(own, lambda one: one.mention.text):
                 found = list(_with_candidates(linker, store, batch, kbs, depth))
                 done += len(found)
                 progress(Progress("candidates of mentions", done, len(chosen)))

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from conftest import Kglink
 
-from kglink.evaluation import rankings
 from kglink.evaluation.candidate_files import Listed, united
+from kglink.linking import pipeline
 from kglink.records import Document, EntityId
 from kglink.workspace import Workspace
 
@@ -42,11 +42,12 @@ def changed(path: Path, target: Path, line: int, **changes: object) -> Path:
 
 def test_a_batch_ends_with_a_document(monkeypatch: pytest.MonkeyPatch) -> None:
     """Mentions of one text speak for each other."""
-    monkeypatch.setattr(rankings, "BATCH_MENTIONS", 2)
+    monkeypatch.setattr(pipeline, "BATCH_MENTIONS", 2)
     places = [
         (Document(name, "text"), list(own)) for name, own in (("a", "1"), ("b", "234"), ("c", "5"))
     ]
-    batches = rankings.whole_documents((text, one) for text, own in places for one in own)
+    mentions = ((text, one) for text, own in places for one in own)
+    batches = pipeline.whole_documents(mentions, lambda place: id(place[0]))
     assert [[one for _, one in batch] for batch in batches] == [list("1234"), ["5"]]
 
 
