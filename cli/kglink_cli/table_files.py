@@ -240,7 +240,7 @@ class TextTable:
                         raise RecordError(
                             f"not {encoding}", where=where, hint="--encoding names another."
                         ) from error
-                    raise not_utf8(where, raw, place + error.start, source.file) from error
+                    raise not_utf8(source, where, raw, place, error) from error
                 place += len(raw)
                 if "\0" in text or len(raw) > longest:
                     what = "a NUL byte" if "\0" in text else f"longer than {longest:,} bytes"

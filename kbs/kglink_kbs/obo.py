@@ -170,8 +170,8 @@ class _Stanza:
             try:
                 yield raw.decode("utf-8").strip()
             except UnicodeDecodeError as error:
-                where, file = self._source.where(line), self._source.file
-                raise not_utf8(where, raw, start + error.start, file) from error
+                source = self._source
+                raise not_utf8(source, source.where(line), raw, start, error) from error
 
     def _bare(self, tag: bytes) -> Iterator[str]:
         return map(bare_text, self._texts(tag))

@@ -243,8 +243,7 @@ def _ntriples(
         try:
             triple = _triple(line.decode("utf-8"), fields)
         except UnicodeDecodeError as error:
-            where = source.where(number)
-            problems.report(not_utf8(where, line, start + error.start, source.file))
+            problems.report(not_utf8(source, source.where(number), line, start, error))
             continue
         if not triple:
             form = 'A line of N-Triples is <subject> <predicate> <object> . or "text"@en .'

@@ -9,11 +9,14 @@ import shlex
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import BinaryIO, Literal, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, Literal, NamedTuple
 
 from kglink.errors import RecordError, SourceError, UsageError
 from kglink.sources.compression import refuse_archive
 from kglink.sources.files import PieceStream
+
+if TYPE_CHECKING:
+    from kglink.sources.source import Source
 
 _MARKS = (
     (b"\xff\xfe\x00\x00", "UTF-32"),
@@ -58,15 +61,13 @@ def check_text(name: str, head: bytes, file: str = "") -> None:
         )
 
 
-def not_utf8(where: str, line: bytes, position: int, file: str) -> RecordError:
-    """The error of a line that does not decode; ``position`` counts from the file's start."""
-    try:
-        line.decode("utf-8")
-    except UnicodeDecodeError as error:
-        found = f"byte 0x{line[error.start]:02x} at byte {position:,}"
-    else:
-        found = "a lone surrogate"
-    return RecordError("not valid UTF-8", where=f"{where}, {found}", hint=convert_hint(file))
+def not_utf8(
+    source: Source, where: str, line: bytes, start: int, error: UnicodeDecodeError
+) -> RecordError:
+    """What is said of a line, from byte ``start`` of a source on, that does not decode."""
+    place = f"byte 0x{line[error.start]:02x} at byte {start + error.start:,}{source.unpacked}"
+    hint = convert_hint(source.file)
+    return RecordError("not valid UTF-8", where=f"{where}, {place}", hint=hint)
 
 
 def convert_hint(file: str) -> str:
@@ -106,7 +107,7 @@ def marked_encoding(head: bytes) -> str:
     return "utf-16" if is_wide and not head.startswith(codecs.BOM_UTF32_LE) else ""
 
 
-def as_utf8(stream: BinaryIO, encoding: str, name: str) -> PieceStream:
+def as_utf8(stream: BinaryIO, encoding: str, name: str, unpacked: str = "") -> PieceStream:
     """The text of ``stream``, which is in another encoding, as UTF-8."""
 
     def pieces() -> Generator[bytes, None, None]:
@@ -119,7 +120,7 @@ def as_utf8(stream: BinaryIO, encoding: str, name: str) -> PieceStream:
             except UnicodeError as error:
                 at = read - kept + getattr(error, "start", 0)
                 raise SourceError(
-                    f"{name} is not {encoding}: byte {at:,} cannot be read",
+                    f"{name} is not {encoding}: byte {at:,}{unpacked} cannot be read",
                     hint="Name another encoding: --encoding (kglink add-kb, kglink link).",
                 ) from error
             read += len(data)
