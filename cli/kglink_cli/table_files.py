@@ -83,13 +83,13 @@ class _Header(NamedTuple, Generic[Of]):
 def _chosen(headers: Iterable[_Header[Of]], wanted: Set[str]) -> _Header[Of]:
     """The first one that has the wanted columns; where none has, that with the most names.
 
-    Headings above it have fewer cells: a row that has no more than those above is no header.
+    Headings above it have fewer cells: a row that has no more is no header, unless all have one.
     """
     seen: list[_Header[Of]] = []
     widest = 0
     for one in headers:
         widest = widest if one.above else 0
-        if wanted <= set(filter(None, one.names)) and one.width > widest:
+        if wanted <= set(filter(None, one.names)) and max(one.width, 2) > widest:
             return one
         seen.append(one)
         widest = max(widest, one.width)

@@ -70,6 +70,13 @@ def test_a_heading_stays_above_the_header(kglink: Kglink, tmp_path: Path, begin:
     assert out.removeprefix(begin + heading).split(b"\r\n")[1].startswith(b"1;Heron;;match;")
 
 
+def test_a_lone_column_below_a_heading(kglink: Kglink, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("Birds of 2026\n\nbird\nHeron\n")
+    ran = kglink("resolve", "--column", "bird", tmp_path / "t.csv")
+    assert ran.out.startswith("Birds of 2026\n\nbird,bird_status,")
+    assert "1 of 1 rows: 1 matched" in ran.err
+
+
 def test_a_heading_above_a_table_without_the_column(kglink: Kglink, tmp_path: Path) -> None:
     table = tmp_path / "seen.csv"
     table.write_bytes(b"Birds\nday,bird\n1,Heron\n")
