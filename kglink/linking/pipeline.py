@@ -276,6 +276,12 @@ class Linker:
         """The rankings with what the store says of their first candidates."""
         return described(self._store, rankings, self._depth)
 
+    def of_id(self, name: str) -> Ranking:
+        """The entities of the KBs whose id a name is, alone or behind that of its KB."""
+        ids = (EntityId(kb, name.removeprefix(f"{kb}:")) for kb in self._kbs)
+        some = tuple(Candidate(one, "", 1.0) for one in ids if not self.leaves_out(one))
+        return Ranking(MentionInText(name, 0, len(name)), some)
+
     def _batches(self, texts: Iterable[TextInput]) -> Iterator[list[_Text]]:
         # Texts of two groups are never read together: a worker that has one of the groups alone
         # gives the same numbers to the last bit.

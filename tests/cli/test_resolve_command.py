@@ -70,6 +70,19 @@ def test_a_heading_stays_above_the_header(kglink: Kglink, tmp_path: Path, begin:
     assert out.removeprefix(begin + heading).split(b"\r\n")[1].startswith(b"1;Heron;;match;")
 
 
+def test_ids_that_are_no_names_are_known(kglink: Kglink, tmp_path: Path) -> None:
+    rows = "id,name\n10075,Jet washer\n10076,Pond pump\n"
+    for kb in ("shop", "store"):
+        (tmp_path / f"{kb}.csv").write_text(rows)
+        kglink("add-kb", kb, tmp_path / f"{kb}.csv")
+    asked = ("10075", "store:10076", "10077", "12 herons")
+    answers = json.loads(kglink("resolve", *asked, "--kb", "shop,store", "--json").out)
+    assert [one["status"] for one in answers] == ["ambiguous", "match", "new", "new"]
+    assert (answers[1]["id"], answers[1]["why"]) == ("store:10076", ["its id"])
+    (only,) = json.loads(kglink("resolve", "10075", "--kb", "shop", "--json").out)
+    assert (only["id"], only["title"]) == ("shop:10075", "Jet washer")
+
+
 def test_a_lone_column_below_a_heading(kglink: Kglink, tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("Birds of 2026\n\nbird\nHeron\n")
     ran = kglink("resolve", "--column", "bird", tmp_path / "t.csv")

@@ -72,7 +72,7 @@ MOST: dict[str, Size] = {
     "kglink/files": Size(985, 6, 10),
     # Memory weighs sources by likeness, and doubts kinds that they leave unmarked; two detectors
     # asked together; of which KBs a text speaks; names with thousands of bearers.
-    "kglink/linking": Size(5_023, 29, 55),
+    "kglink/linking": Size(5_029, 29, 55),
     # Any chain of sentence-transformers in and out, int8 on CPUs, no compiler to read a model;
     # padding between the two texts of a cross-encoder; brackets of UMLS's names; attention on GPUs;
     # hashes of large files are kept.
@@ -104,7 +104,7 @@ MOST: dict[str, Size] = {
     # jobs of chunks, and the workers of a Ray cluster, which encode as well.
     # Dumps, overlaps and tables too, in their order; a wait for workers that ends.
     # Tokens of Ray clusters. Who may not write is told before the work.
-    "kglink/workspace": Size(9_141, 33, 64),
+    "kglink/workspace": Size(9_151, 33, 64),
     # Cross-encoders, oracles and clusters as steps of a protocol; BLINK's cross-encoder converted.
     # Released weights are checked against the model that they were made from.
     "papers/kglink_papers": Size(2_603, 13, 21),
