@@ -304,6 +304,7 @@ def test_records_in_memory_are_checked(tmp_path: Path) -> None:
             Entity("2", "T", xrefs=(7,)),  # type: ignore[arg-type]  # wrong
             Document("2", "T", odd),
             Document("2", "T", (Mention(0, 1, "T", gold=odd),)),
+            Document("2", "T", (Mention(0, 1, "T", type=None),)),  # type: ignore[arg-type]  # wrong
         ):
             with pytest.raises(SourceError, match="record 2 holds a value of a wrong type: "):
                 workspace.add_kb("x", [Entity("1", "T"), wrong])
