@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from conftest import Kglink
 
+from kglink.errors import UsageError
 from kglink.evaluation.candidate_files import Listed, united
 from kglink.linking import pipeline
 from kglink.records import Document, EntityId
@@ -38,6 +39,14 @@ def changed(path: Path, target: Path, line: int, **changes: object) -> Path:
     records[line] |= changes
     target.write_text("".join(json.dumps(one) + "\n" for one in records))
     return target
+
+
+def test_a_list_of_no_candidates_is_refused(demo_copy: Path, tmp_path: Path) -> None:
+    with (
+        Workspace.open(demo_copy) as workspace,
+        pytest.raises(UsageError, match="k = 0: there is at least one answer"),
+    ):
+        workspace.write_candidates("docs", tmp_path / "out.jsonl", k=0)
 
 
 def test_a_batch_ends_with_a_document(monkeypatch: pytest.MonkeyPatch) -> None:

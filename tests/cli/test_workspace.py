@@ -162,7 +162,7 @@ WRONG_TYPES: list[tuple[Callable[[Any], object], str]] = [
     (lambda w: [*w.link(["Rose", float("nan")])], "text 2 is of the type float"),
     (lambda w: [*w.link("Rose", 3)], "names are given by the type int"),
     (lambda w: w.search(b"Rose"), "a search needs a text"),
-    (lambda w: w.search("Rose", k="3"), "k = '3': a search has"),
+    (lambda w: w.search("Rose", k="3"), "k = '3': there is"),
     (lambda w: w.entities(None), "unknown KB None"),
     (lambda w: w.export(None, None), "unknown KB None"),
     (lambda w: w.export("encyclopedia", None), "the output is of the type NoneType"),

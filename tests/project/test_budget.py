@@ -104,7 +104,7 @@ MOST: dict[str, Size] = {
     # jobs of chunks, and the workers of a Ray cluster, which encode as well.
     # Dumps, overlaps and tables too, in their order; a wait for workers that ends.
     # Tokens of Ray clusters. Who may not write is told before the work.
-    "kglink/workspace": Size(9_152, 33, 64),
+    "kglink/workspace": Size(9_158, 33, 64),
     # Cross-encoders, oracles and clusters as steps of a protocol; BLINK's cross-encoder converted.
     # Released weights are checked against the model that they were made from.
     "papers/kglink_papers": Size(2_603, 13, 21),
