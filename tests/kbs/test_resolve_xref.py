@@ -336,7 +336,7 @@ def test_the_command_line(kglink: Kglink, files: Path) -> None:
 def test_bad_calls(kglink: Kglink, files: Path) -> None:
     source = files / "abstracts.txt"
     told = kglink("add-kb", "docs", source, "--resolve", "xref", code=2)
-    assert "--resolve xref needs the KBs to look in" in told.err
+    assert "resolving by xref needs the KBs to look in" in told.err
     told = kglink("add-kb", "docs", source, "--resolve", "magic", code=2)
     assert "unknown way to resolve golds 'magic'" in told.err
     with Workspace.open() as workspace, pytest.raises(UsageError, match="needs the KBs"):

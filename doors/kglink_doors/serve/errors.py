@@ -84,6 +84,7 @@ def status_of(error: KglinkError) -> int:
     return next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
 
 
+_SETTING = re.compile(r"--set (\w+=)(?:'([^']*)'|(\S+))")
 _ENCODING = re.compile(r"--encoding ([\w-]*)")
 
 
@@ -101,17 +102,11 @@ def error_shape(error: KglinkError) -> dict[str, Any]:
         hint = "Name its adapter: &adapter=NAME."
     elif "--on-error" in hint:
         hint = "Mend it, and send it again."
-    return {"error": error.message, "fix": hint}
-
-
-_SETTING = re.compile(r"--set (\w+=)(?:'([^']*)'|(\S+))")
-
-
-def as_parameters(hint: str) -> str:
-    """What `kglink add-kb` advises, as parameters of the route that does the same."""
+    # What `kglink add-kb` advises, as parameters of the route that does the same.
     hint = _SETTING.sub(lambda found: f"&set={found[1]}{found[2] or found[3]}", hint)
     hint = hint.replace("run the same command with --allow-shrink", "add &allow_shrink=true")
-    return re.sub("--links-to ?", "&links_to=", hint).replace("--resolve", "&resolve=")
+    hint = re.sub("--links-to ?", "&links_to=", hint).replace("--resolve", "&resolve=")
+    return {"error": error.message, "fix": hint}
 
 
 def crash_shape(error: Exception) -> tuple[int, dict[str, Any]]:
