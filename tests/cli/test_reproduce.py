@@ -168,6 +168,13 @@ def test_a_row_of_words_alone_needs_no_model(
     words = ("reproduce", "blink/table-1", "--rows", "BM25", "--seeds", "1", "--json")
     made = json.loads(kglink(*words, "--data", data / "zeshel").out)
     assert "BM25" in json.dumps(made["rows"])
+    kept = sorted(tmp_path.glob("reproduced/*/*.jsonl"))[0]
+    head, line, *rest = kept.read_text().splitlines()
+    for damaged in ('{"document": "d"}', '{"document": 1}', line.replace('"ranks"', '"rank"')):
+        kept.write_text("\n".join([head, damaged, *rest]))
+        told = kglink(*words, "--data", data / "zeshel", code=2).err
+        assert "a line says no ranks" in told
+        assert "or delete it" in told
 
 
 @pytest.mark.slow
