@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -93,6 +93,18 @@ def test_answers_are_no_failure_where_vectors_cannot_be_written(
     ran = kglink("link", "-", "-f", "json", stdin="The evening star.", code=code)
     assert answers(ran.out) == [("evening star", "planets:v")]
     assert ("the answers above are whole" in ran.err) == (not code)
+
+
+def test_what_was_stopped_is_told_whatever_command_it_was(kglink: Kglink, workspace: Path) -> None:
+    def stopped() -> Iterator[Entity]:  # as of `kglink promote`
+        yield Entity("1", "One")
+        raise KeyboardInterrupt
+
+    flags = {"ingest.batch_size": 1}
+    with Workspace.open(workspace, flags=flags) as opened, pytest.raises(KeyboardInterrupt):
+        opened.add_kb("people", stopped())
+    told = kglink("search", "Venus").err
+    assert "an update of people is not done, nothing of it is used: run it again" in told
 
 
 def interrupt(*_: object, **__: object) -> None:
