@@ -248,13 +248,6 @@ def index(
         _print(figures)
 
 
-def app() -> typer.Typer:
-    """The commands under ``kglink model``."""
-    model = typer.Typer(help="Give trained models to other tools.", no_args_is_help=True)
-    model.command("export")(export)
-    return model
-
-
 def _print(figures: IndexFigures) -> None:
     from kglink.workspace.index import index_words
 
