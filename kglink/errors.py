@@ -30,7 +30,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Literal
 
-_FULL = (errno.ENOSPC, errno.EDQUOT)
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _NO_RIGHT = (errno.EACCES, errno.EPERM, errno.EROFS)
 #: The code of a full disk in SQLite, whose module takes a moment to import.
 _SQLITE_FULL = 13
@@ -138,7 +138,7 @@ def naming_missing_right(what: str, kind: type[KglinkError] = KglinkError) -> It
     try:
         yield
     except OSError as error:
-        if error.errno not in _NO_RIGHT:
+        if why_unwritten(error) != "rights":
             raise
         where = f"{error.filename}: " if error.filename else ""
         raise kind(f"{what} may not be written: {where}{error.strerror}", hint=RIGHTS) from error
