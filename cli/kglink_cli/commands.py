@@ -39,10 +39,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "kglink add-kb notes notes.jsonl --links-to products --split train",
         "kglink add-kb products more.csv --merge",
     ),
-    "plan": (
-        "kglink plan catalogue.csv --set key=SKU",
-        "kglink plan more.csv --machines 4 --json",
-    ),
+    "plan": ("kglink plan catalogue.csv --set key=SKU", "kglink plan more.csv --machines 4 --json"),
     "kbs": ("kglink kbs", "kglink kbs --json"),
     "kbs show": ("kglink kbs show products", "kglink kbs show products --examples 10"),
     "kbs remove": ("kglink kbs remove products", "kglink kbs remove products --yes"),
@@ -68,10 +65,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "kglink report default-1 --docs notes --plots plots --tables tables",
     ),
     "learn": ("kglink learn notes", "kglink learn notes --split train"),
-    "review": (
-        "kglink review links.jsonl",
-        "kglink review links.jsonl --order unsure",
-    ),
+    "review": ("kglink review links.jsonl", "kglink review links.jsonl --order unsure"),
     "forget": ("kglink forget notes", "kglink forget reports"),
     "fit": ("kglink fit notes", "kglink fit notes,reports --split train"),
     "build": ("kglink build", "kglink build --space small --model minilm"),
