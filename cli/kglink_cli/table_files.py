@@ -21,7 +21,6 @@ from kglink.sources.encoding import (
     bad_row,
     guess_dialect,
     marked_encoding,
-    not_utf8,
     whole_lines,
     without_separator,
 )
@@ -240,7 +239,7 @@ class TextTable:
                         raise RecordError(
                             f"not {encoding}", where=where, hint="--encoding names another."
                         ) from error
-                    raise not_utf8(source, where, raw, place, error) from error
+                    raise source.not_utf8(where, raw, place, error) from error
                 place += len(raw)
                 if "\0" in text or len(raw) > longest:
                     what = "a NUL byte" if "\0" in text else f"longer than {longest:,} bytes"

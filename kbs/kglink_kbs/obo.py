@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from kglink.errors import RecordError, SourceError
 from kglink.records import Entity, Record
 from kglink.sources import Problems, Source, SourceHead, check_text
-from kglink.sources.encoding import not_utf8
 from kglink_kbs.ontology import (
     SCOPES,
     OntologySettings,
@@ -171,7 +170,7 @@ class _Stanza:
                 yield raw.decode("utf-8").strip()
             except UnicodeDecodeError as error:
                 source = self._source
-                raise not_utf8(source, source.where(line), raw, start, error) from error
+                raise source.not_utf8(source.where(line), raw, start, error) from error
 
     def _bare(self, tag: bytes) -> Iterator[str]:
         return map(bare_text, self._texts(tag))

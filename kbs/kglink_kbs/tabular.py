@@ -25,7 +25,6 @@ from kglink.sources.encoding import (
     bad_row,
     first_rows,
     guess_dialect,
-    not_utf8,
     whole_lines,
     without_separator,
 )
@@ -271,7 +270,7 @@ class _Lines:
                 text = line.decode("utf-8") + "\n"
             except UnicodeDecodeError as error:
                 text, source = line.decode("utf-8", errors="replace") + "\n", self._source
-                bad = not_utf8(source, source.where(number), line, start, error)
+                bad = source.not_utf8(source.where(number), line, start, error)
         self.of_row.append((number, text, bad))
         return text
 

@@ -9,14 +9,11 @@ import shlex
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, BinaryIO, Literal, NamedTuple
+from typing import BinaryIO, Literal, NamedTuple
 
 from kglink.errors import RecordError, SourceError, UsageError
 from kglink.sources.compression import refuse_archive
 from kglink.sources.files import PieceStream
-
-if TYPE_CHECKING:
-    from kglink.sources.source import Source
 
 _MARKS = (
     (b"\xff\xfe\x00\x00", "UTF-32"),
@@ -61,13 +58,9 @@ def check_text(name: str, head: bytes, file: str = "") -> None:
         )
 
 
-def not_utf8(
-    source: Source, where: str, line: bytes, start: int, error: UnicodeDecodeError
-) -> RecordError:
-    """What is said of a line, from byte ``start`` of a source on, that does not decode."""
-    place = f"byte 0x{line[error.start]:02x} at byte {start + error.start:,}{source.unpacked}"
-    hint = convert_hint(source.file)
-    return RecordError("not valid UTF-8", where=f"{where}, {place}", hint=hint)
+def not_utf8(where: str, file: str) -> RecordError:
+    """The error of a line that does not decode."""
+    return RecordError("not valid UTF-8", where=where, hint=convert_hint(file))
 
 
 def convert_hint(file: str) -> str:
