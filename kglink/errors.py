@@ -28,7 +28,12 @@ import difflib
 import errno
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import Literal
 
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_NO_RIGHT = (errno.EACCES, errno.EPERM, errno.EROFS)
+#: The code of a full disk in SQLite, whose module takes a moment to import.
+_SQLITE_FULL = 13
 #: How to mend a missing right.
 RIGHTS = "Check the rights of file and folder, and whether their disk may be written."
 #: A list of what exists helps only while it can be read at a glance.
@@ -100,6 +105,16 @@ def is_of_memory(error: Exception) -> bool:
     return isinstance(error, MemoryError) or any(words in str(error) for words in _NO_MEMORY)
 
 
+def why_unwritten(error: BaseException | None) -> Literal["full", "rights", ""]:
+    """Whether a disk is full, or a right to write is missing, whoever says so."""
+    own = getattr(error, "orig", error)  # what the database driver said
+    number = getattr(own, "errno", None)
+    by_numpy = isinstance(own, OSError) and "requested and" in str(own)  # has no number
+    by_sqlite = getattr(own, "sqlite_errorcode", None) == _SQLITE_FULL
+    full = by_numpy or by_sqlite or number in _FULL
+    return "full" if full else "rights" if number in _NO_RIGHT else ""
+
+
 def reason_of(error: BaseException) -> str:
     """The kind of an error of somebody else's, and how its text begins."""
     return f"{type(error).__name__}: {error}".removesuffix(": ")[:_MOST_REASON]
@@ -123,7 +138,7 @@ def naming_missing_right(what: str, kind: type[KglinkError] = KglinkError) -> It
     try:
         yield
     except OSError as error:
-        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+        if why_unwritten(error) != "rights":
             raise
         where = f"{error.filename}: " if error.filename else ""
         raise kind(f"{what} may not be written: {where}{error.strerror}", hint=RIGHTS) from error

@@ -66,13 +66,11 @@ def ensure_space(workspace: Workspace, *, wait: bool = True) -> None:
     """
     from kglink.workspace.spaces import answers
 
-    for kb, revision in workspace.joint_space.unfinished().items():
-        used = f"revision {revision} is used" if revision else "nothing of it is used"
-        note(
-            "unfinished",
-            f"the add-kb of {kb} is not done, {used}: run it again (--on-error skip passes over "
-            "bad records), or `kglink kbs remove`",
-        )
+    for kb in (one for one in workspace.kbs() if one.updating or not one.complete):
+        used = f"revision {kb.revision} is used" if kb.revision else "nothing of it is used"
+        again = "run it again (add-kb --on-error skip passes over bad records)"
+        what = f"an update of {kb.name} is not done, {used}"
+        note("unfinished", f"{what}: {again}, or `kglink kbs remove`")
     if not answers(workspace, wait=wait):
         name, known = workspace.settings.space.name, [one.name for one in workspace.spaces()]
         if known and name not in (*known, SpaceSection().name):
@@ -248,13 +246,6 @@ def index(
         print_json(record)
     elif figures is not None:
         _print(figures)
-
-
-def app() -> typer.Typer:
-    """The commands under ``kglink model``."""
-    model = typer.Typer(help="Give trained models to other tools.", no_args_is_help=True)
-    model.command("export")(export)
-    return model
 
 
 def _print(figures: IndexFigures) -> None:

@@ -5,19 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 import typer
+from typer.core import TyperGroup
 
-from kglink_cli.build import app as model_app
 from kglink_cli.build import build, distill, index
+from kglink_cli.build import export as export_model
 from kglink_cli.demo import demo
 from kglink_cli.discover import discover, promote
 from kglink_cli.evaluate import candidates, evaluate
 from kglink_cli.finetune import finetune
-from kglink_cli.kbs import add_kb, export, plan
-from kglink_cli.kbs import app as kbs_app
+from kglink_cli.kbs import add_kb, export, list_kbs, plan, remove
+from kglink_cli.kbs import show as show_kb
 from kglink_cli.link import link
 from kglink_cli.memory import fit, forget, learn, review
-from kglink_cli.overlap import app as overlap_app
-from kglink_cli.plugins_command import app as plugins_app
+from kglink_cli.overlap import HELP, OverlapGroup, overlap, train
+from kglink_cli.overlap import show as show_overlaps
+from kglink_cli.overlap_review import review as review_overlaps
+from kglink_cli.plugins_command import list_plugins, new
 from kglink_cli.resolve import resolve
 from kglink_cli.runs import recipes, report, runs
 from kglink_cli.show import explain, search, show
@@ -36,10 +39,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "kglink add-kb notes notes.jsonl --links-to products --split train",
         "kglink add-kb products more.csv --merge",
     ),
-    "plan": (
-        "kglink plan catalogue.csv --set key=SKU",
-        "kglink plan more.csv --machines 4 --json",
-    ),
+    "plan": ("kglink plan catalogue.csv --set key=SKU", "kglink plan more.csv --machines 4 --json"),
     "kbs": ("kglink kbs", "kglink kbs --json"),
     "kbs show": ("kglink kbs show products", "kglink kbs show products --examples 10"),
     "kbs remove": ("kglink kbs remove products", "kglink kbs remove products --yes"),
@@ -65,10 +65,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "kglink report default-1 --docs notes --plots plots --tables tables",
     ),
     "learn": ("kglink learn notes", "kglink learn notes --split train"),
-    "review": (
-        "kglink review links.jsonl",
-        "kglink review links.jsonl --order unsure",
-    ),
+    "review": ("kglink review links.jsonl", "kglink review links.jsonl --order unsure"),
     "forget": ("kglink forget notes", "kglink forget reports"),
     "fit": ("kglink fit notes", "kglink fit notes,reports --split train"),
     "build": ("kglink build", "kglink build --space small --model minilm"),
@@ -134,21 +131,41 @@ def epilog(examples: Sequence[str]) -> str:
     return "\n\n".join(f"`{example}`" for example in ("Examples:", *examples))
 
 
+def _group(
+    words: str, own: Callable[..., None] | None, cls: type[TyperGroup] = TyperGroup,
+    **below: Callable[..., None],
+) -> typer.Typer:  # fmt: skip
+    """Commands below a word, which is one itself or shows their help."""
+    group = typer.Typer(
+        cls=cls, help=words, invoke_without_command=bool(own), no_args_is_help=not own
+    )
+    if own:
+        group.callback()(own)
+    for name, command in below.items():
+        group.command(name)(command)
+    return group
+
+
 #: Commands that Python has another name for.
 _NAMES = {"add_kb": "add-kb", "evaluate": "eval"}
 
 
 def add_commands(app: typer.Typer) -> None:
     """Add every command, in groups and in the order in which people meet them."""
+    kbs = _group("List, show and remove KBs.", list_kbs, show=show_kb, remove=remove)
+    overlaps = _group(HELP, overlap, OverlapGroup, review=review_overlaps, show=show_overlaps,
+                      train=train)  # fmt: skip
+    model = _group("Give trained models to other tools.", None, export=export_model)
+    plugins = _group("List plugins, or begin one of your own.", list_plugins, new=new)
     groups: list[tuple[str, list[Callable[..., None] | tuple[str, typer.Typer]]]] = [
-        ("Add knowledge bases", [demo, init, plan, add_kb, ("kbs", kbs_app()), show,
-                                 ("overlap", overlap_app())]),
+        ("Add knowledge bases", [demo, init, plan, add_kb, ("kbs", kbs), show,
+                                 ("overlap", overlaps)]),
         ("Link texts", [link, resolve, search, explain, discover, promote]),
         ("Measure, and learn from annotated texts", [evaluate, review, learn, forget, fit,
                                                      candidates]),
-        ("Train models", [finetune, recipes, runs, report, distill, ("model", model_app())]),
+        ("Train models", [finetune, recipes, runs, report, distill, ("model", model)]),
         ("Look after spaces and the workspace", [build, spaces, index, export, settings, trust,
-                                                 doctor, ("plugins", plugins_app())]),
+                                                 doctor, ("plugins", plugins)]),
     ]  # fmt: skip
     for panel, commands in groups:
         for command in commands:

@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from kglink.text.printable import printable
 from kglink_cli.console import Figure, Table, counted, note
 
 if TYPE_CHECKING:
@@ -267,11 +268,7 @@ def _confidence(report: EndToEndReport) -> Iterator[str]:
 
 
 def _most(label: str, counts: Sequence[tuple[str, int]]) -> list[str]:
-    def shown(text: str) -> str:
-        words = " ".join(text.split())
-        return "".join(char if char.isprintable() else "\ufffd" for char in words)
-
-    words = ", ".join(f"{shown(text)} {count:,}" for text, count in counts)
+    words = ", ".join(f"{printable(text)} {count:,}" for text, count in counts)
     return [f"{label:14} {words}"] if counts else []
 
 

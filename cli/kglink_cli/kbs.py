@@ -258,15 +258,6 @@ LISTED = {
 }  # fmt: skip
 
 
-def app() -> typer.Typer:
-    """The commands under ``kglink kbs``."""
-    kbs = typer.Typer(help="List, show and remove KBs.", invoke_without_command=True)
-    kbs.callback()(list_kbs)
-    kbs.command("show")(show)
-    kbs.command("remove")(remove)
-    return kbs
-
-
 def list_kbs(context: typer.Context, as_json: shared.AsJson = False) -> None:
     """List the KBs of this workspace."""
     if context.invoked_subcommand:

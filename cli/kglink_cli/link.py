@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import typer
 from typer import Argument, Option
 
-from kglink.errors import RecordError, SpaceBusyError, UsageError
+from kglink.errors import KBChangedError, RecordError, SpaceBusyError, SpaceError, UsageError
 from kglink.records import LinkedDocument
 from kglink.sources import Problems, Source
 from kglink.workspace.folder import CLUSTERER
@@ -237,11 +237,15 @@ def link(
 
 
 def _make_vectors(workspace: Workspace) -> None:
+    from kglink.workspace.spaces import is_of_writing
+
     note("space", "making the other vectors now (Ctrl-C stops, and keeps those made)")
     try:
         build_with_progress(workspace)
-    except SpaceBusyError:
-        note("space", "another process is making them")
+    except SpaceError as error:
+        if not (isinstance(error, SpaceBusyError | KBChangedError) or is_of_writing(error)):
+            raise
+        note("space", f"{error.message}; the answers above are whole")
 
 
 def _link_here(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import io
 import os
 import resource
@@ -19,7 +18,7 @@ from typing import NoReturn, TextIO
 import typer
 from typer import Option
 
-from kglink.errors import KglinkError, RunWarning, is_of_memory
+from kglink.errors import RIGHTS, KglinkError, RunWarning, is_of_memory, why_unwritten
 from kglink.plugins.loading import BUILTIN, ONLY_VARIABLE, PluginWarning
 from kglink.workspace.folder import WORKSPACE_VARIABLE
 from kglink_cli.commands import EXAMPLES, add_commands, epilog
@@ -56,11 +55,7 @@ def build_app() -> typer.Typer:
     return app
 
 
-_MENDS = {
-    errno.ENOSPC: "Make room on that disk and run the same command again.",
-    errno.EDQUOT: "Make room there and run the same command again.",
-    errno.EROFS: "Nothing can be written on that disk: work in a copy that lies elsewhere.",
-}
+_MENDS = {"full": "Make room there and run the same command again.", "rights": RIGHTS, "": ""}
 #: How typer ends where it sees a KeyboardInterrupt.
 _INTERRUPTED = 130
 
@@ -157,7 +152,7 @@ def _fail(error: Exception) -> NoReturn:
         message, hint, code = error.message, error.hint, error.exit_code
     elif isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
-        message, hint = f"{where}{error.strerror or error}", _MENDS.get(error.errno or 0, "")
+        message, hint = f"{where}{error.strerror or error}", _MENDS[why_unwritten(error)]
     elif is_of_memory(error):
         message = "out of memory"
         hint = "Make ingest.max_text_mb, ingest.batch_size or link.candidates smaller."

@@ -24,13 +24,7 @@ from kglink_cli.console import (
     progress,
     say,
 )
-from kglink_cli.overlap_review import (
-    evidence_text,
-    found_text,
-    pair_name,
-    print_list,
-    review,
-)
+from kglink_cli.overlap_review import evidence_text, found_text, pair_name, print_list
 from kglink_cli.session import open_workspace, ray_workers, refuse_ignored, split_names
 
 if TYPE_CHECKING:
@@ -79,16 +73,6 @@ class OverlapGroup(TyperGroup):
                 hint=f"The commands are: {', '.join(self.commands)}.",
             )
         return super().resolve_command(ctx, args)
-
-
-def app() -> typer.Typer:
-    """`kglink overlap` and the commands under it."""
-    group = typer.Typer(cls=OverlapGroup, help=HELP, invoke_without_command=True)
-    group.callback()(overlap)
-    group.command("review")(review)
-    group.command("show")(show)
-    group.command("train")(train)
-    return group
 
 
 def overlap(

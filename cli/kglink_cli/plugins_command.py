@@ -24,16 +24,6 @@ from kglink_cli.console import note, print_json, print_table
 COLUMNS = ("kind", "name", "summary", "from", "extra")
 
 
-def app() -> typer.Typer:
-    """The commands under ``kglink plugins``."""
-    plugins = typer.Typer(
-        help="List plugins, or begin one of your own.", invoke_without_command=True
-    )
-    plugins.callback()(list_plugins)
-    plugins.command("new")(new)
-    return plugins
-
-
 def list_plugins(context: typer.Context, as_json: shared.AsJson = False) -> None:
     """List all plugins with the distribution that brings each."""
     if context.invoked_subcommand:

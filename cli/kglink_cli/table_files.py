@@ -21,7 +21,6 @@ from kglink.sources.encoding import (
     bad_row,
     guess_dialect,
     marked_encoding,
-    not_utf8,
     whole_lines,
     without_separator,
 )
@@ -83,13 +82,13 @@ class _Header(NamedTuple, Generic[Of]):
 def _chosen(headers: Iterable[_Header[Of]], wanted: Set[str]) -> _Header[Of]:
     """The first one that has the wanted columns; where none has, that with the most names.
 
-    Headings above it have fewer cells: a row that has no more than those above is no header.
+    Headings above it have fewer cells: a row that has no more is no header, unless all have one.
     """
     seen: list[_Header[Of]] = []
     widest = 0
     for one in headers:
         widest = widest if one.above else 0
-        if wanted <= set(filter(None, one.names)) and one.width > widest:
+        if wanted <= set(filter(None, one.names)) and max(one.width, 2) > widest:
             return one
         seen.append(one)
         widest = max(widest, one.width)
@@ -240,7 +239,7 @@ class TextTable:
                         raise RecordError(
                             f"not {encoding}", where=where, hint="--encoding names another."
                         ) from error
-                    raise not_utf8(where, raw, place + error.start, source.file) from error
+                    raise source.not_utf8(where, raw, place, error) from error
                 place += len(raw)
                 if "\0" in text or len(raw) > longest:
                     what = "a NUL byte" if "\0" in text else f"longer than {longest:,} bytes"

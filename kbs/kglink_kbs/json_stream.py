@@ -102,8 +102,8 @@ class JsonWalk:
             piece = self._utf8.decode(data, final=self._ended)
         except UnicodeDecodeError as error:
             raise SourceError(
-                f"{self._source.label} is not valid UTF-8 at byte {self._bytes + error.start:,} "
-                "(unpacked)",
+                f"{self._source.label} is not valid UTF-8 at byte {self._bytes + error.start:,}"
+                f"{self._source.unpacked}",
                 hint=convert_hint(self._source.file),
             ) from error
         self._bytes += len(data)

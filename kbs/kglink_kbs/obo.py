@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from kglink.errors import RecordError, SourceError
 from kglink.records import Entity, Record
 from kglink.sources import Problems, Source, SourceHead, check_text
-from kglink.sources.encoding import not_utf8
 from kglink_kbs.ontology import (
     SCOPES,
     OntologySettings,
@@ -170,8 +169,8 @@ class _Stanza:
             try:
                 yield raw.decode("utf-8").strip()
             except UnicodeDecodeError as error:
-                where, file = self._source.where(line), self._source.file
-                raise not_utf8(where, raw, start + error.start, file) from error
+                source = self._source
+                raise source.not_utf8(source.where(line), raw, start, error) from error
 
     def _bare(self, tag: bytes) -> Iterator[str]:
         return map(bare_text, self._texts(tag))

@@ -27,7 +27,6 @@ from rdflib.term import BNode, Literal
 
 from kglink.errors import SourceError
 from kglink.sources import Problems, Source
-from kglink.sources.encoding import not_utf8
 from kglink_kbs.guarded_xml import refuse_long_namespaces
 from kglink_kbs.rdf import Resources, Syntax, Value
 from kglink_kbs.values import described
@@ -243,8 +242,7 @@ def _ntriples(
         try:
             triple = _triple(line.decode("utf-8"), fields)
         except UnicodeDecodeError as error:
-            where = source.where(number)
-            problems.report(not_utf8(where, line, start + error.start, source.file))
+            problems.report(source.not_utf8(source.where(number), line, start, error))
             continue
         if not triple:
             form = 'A line of N-Triples is <subject> <predicate> <object> . or "text"@en .'

@@ -25,7 +25,6 @@ from kglink.sources.encoding import (
     bad_row,
     first_rows,
     guess_dialect,
-    not_utf8,
     whole_lines,
     without_separator,
 )
@@ -270,8 +269,8 @@ class _Lines:
             try:
                 text = line.decode("utf-8") + "\n"
             except UnicodeDecodeError as error:
-                text, place = line.decode("utf-8", errors="replace") + "\n", start + error.start
-                bad = not_utf8(self._source.where(number), line, place, self._source.file)
+                text, source = line.decode("utf-8", errors="replace") + "\n", self._source
+                bad = source.not_utf8(source.where(number), line, start, error)
         self.of_row.append((number, text, bad))
         return text
 

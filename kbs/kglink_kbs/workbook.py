@@ -40,6 +40,8 @@ class WorkbookAdapter:
             raise UnknownNameError(f"sheet of {source.label}", sheet, list(book.parts))
         if others := [name for name in book.parts if name != sheet]:
             problems.tell("sheet", f"{sheet}; not read: {', '.join(others)} (--set sheet=NAME)")
+        if book.lacks_values(sheet):
+            problems.tell("formulas", "some have no value: save it once with a spreadsheet program")
         rows = enumerate(book.rows(sheet), 1)
         filled = ((number, row) for number, row in rows if any(map(sheet_text, row)))
         top = [(number, list(map(sheet_text, row))) for number, row in islice(filled, LOOKED_AT)]

@@ -24,9 +24,9 @@ from urllib.parse import quote, unquote
 from kglink.evaluation.annotated import united_mentions
 from kglink.evaluation.comparison import read_lines, unreadable
 from kglink.evaluation.predictions import MOST_NAMED, unknown_entities, unknown_kb
-from kglink.evaluation.rankings import in_text, whole_documents
+from kglink.evaluation.rankings import in_text
 from kglink.linking.describe import described
-from kglink.linking.pipeline import Linker
+from kglink.linking.pipeline import Linker, whole_documents
 from kglink.linking.stages import Stage
 from kglink.records import Candidate, Document, EntityId, Mention, MentionInText, Ranking
 from kglink.sources import Problems, Source
@@ -214,7 +214,7 @@ def listed_by(
 ) -> Iterator[Found]:
     """The ``k`` best candidates of each KB for every judged mention, all KBs in one list."""
     judged = ((document, one, place) for place, document, one in judged_places(documents, kbs))
-    for batch in whole_documents(judged):
+    for batch in whole_documents(judged, lambda one: id(one[0])):
         lists = linker.joint([in_text(document, one) for document, one, _ in batch], limit=k)
         for (_, one, place), candidates in zip(batch, lists, strict=True):
             ids = tuple(candidate.id for candidate in candidates)

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby, islice
-from typing import NamedTuple, Protocol, TypeVarTuple
+from itertools import islice
+from typing import NamedTuple, Protocol
 
 from kglink.evaluation.annotated import united_mentions
-from kglink.linking.pipeline import BATCH_MENTIONS
+from kglink.linking.pipeline import whole_documents
 from kglink.linking.stages import Stage, run_stages
 from kglink.records import Candidate, Document, Entity, EntityId, Mention, MentionInText, Ranking
 
@@ -36,8 +36,6 @@ Entities = Callable[[Iterable[EntityId]], Mapping[EntityId, Entity]]
 
 #: A judged mention: its document, and the golds that can be found.
 _Place = tuple[Document, Mention, frozenset[EntityId]]
-#: What is known of a mention besides its document.
-_Known = TypeVarTuple("_Known")
 
 
 class Domain(NamedTuple):
@@ -188,7 +186,7 @@ def rank_mentions(
 
     def batches() -> Iterator[list[Ranking]]:
         """What the stages are given: the first candidates of each pool, the same ones once."""
-        for batch in whole_documents(places):
+        for batch in whole_documents(places, lambda place: id(place[0])):
             golds = {one for _, _, gold in batch for one in gold}
             same = counterparts(golds) if counterparts else {}
             known = entities(golds) if entities else {}
@@ -202,20 +200,6 @@ def rank_mentions(
         orders = dict(zip(heads_of(batch), staged, strict=True))
         for judged in batch:
             yield judged.reranked(orders, given) if given else judged.ranked
-
-
-def whole_documents(
-    places: Iterable[tuple[Document, *_Known]],
-) -> Iterator[list[tuple[Document, *_Known]]]:
-    """Mentions of whole documents, some hundreds at once: those of a text speak for each other."""
-    batch: list[tuple[Document, *_Known]] = []
-    for _, own in groupby(places, key=lambda place: id(place[0])):
-        batch += own
-        if len(batch) >= BATCH_MENTIONS:
-            yield batch
-            batch = []
-    if batch:
-        yield batch
 
 
 def _judged(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import cache
-from itertools import islice
+from itertools import groupby, islice
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from kglink.config import LinkSection
@@ -52,8 +52,7 @@ GROUP_CHARACTERS = 1 << 15
 LEAST_RIVALS = 4
 #: A detected mention that no entity fits is shown as NIL from this probability on.
 LEAST_OF_NIL = 0.6
-
-
+Item = TypeVar("Item")
 P = TypeVar("P", Link, Rejected)
 
 
@@ -288,6 +287,12 @@ class Linker:
         """The rankings with what the store says of their first candidates."""
         return described(self._store, rankings, self._depth)
 
+    def of_id(self, name: str) -> Ranking:
+        """The entities of the KBs whose id a name is, alone or behind that of its KB."""
+        ids = (EntityId(kb, name.removeprefix(f"{kb}:")) for kb in self._kbs)
+        some = tuple(Candidate(one, "", 1.0) for one in ids if not self.leaves_out(one))
+        return Ranking(MentionInText(name, 0, len(name)), some)
+
     def _batches(self, texts: Iterable[TextInput]) -> Iterator[list[_Text]]:
         # Texts of two groups are never read together: a worker that has one of the groups alone
         # gives the same numbers to the last bit.
@@ -419,6 +424,20 @@ def _at_own_places(places: Iterable[P], plain: PlainText, text: str) -> Iterator
     for one in places:
         start, end = plain.place(one.start, one.end)
         yield replace(one, start=start, end=end, surface=text[start:end])
+
+
+def whole_documents(
+    mentions: Iterable[Item], document_of: Callable[[Item], object]
+) -> Iterator[list[Item]]:
+    """Mentions of whole documents, some hundreds at once: those of a text speak for each other."""
+    batch: list[Item] = []
+    for _, own in groupby(mentions, key=document_of):
+        batch += own
+        if len(batch) >= BATCH_MENTIONS:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
 
 
 def text_groups(texts: Iterable[TextInput]) -> Iterator[list[TextInput]]:

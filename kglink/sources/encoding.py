@@ -58,15 +58,9 @@ def check_text(name: str, head: bytes, file: str = "") -> None:
         )
 
 
-def not_utf8(where: str, line: bytes, position: int, file: str) -> RecordError:
-    """The error of a line that does not decode; ``position`` counts from the file's start."""
-    try:
-        line.decode("utf-8")
-    except UnicodeDecodeError as error:
-        found = f"byte 0x{line[error.start]:02x} at byte {position:,}"
-    else:
-        found = "a lone surrogate"
-    return RecordError("not valid UTF-8", where=f"{where}, {found}", hint=convert_hint(file))
+def not_utf8(where: str, file: str) -> RecordError:
+    """The error of a line that does not decode."""
+    return RecordError("not valid UTF-8", where=where, hint=convert_hint(file))
 
 
 def convert_hint(file: str) -> str:
@@ -106,7 +100,7 @@ def marked_encoding(head: bytes) -> str:
     return "utf-16" if is_wide and not head.startswith(codecs.BOM_UTF32_LE) else ""
 
 
-def as_utf8(stream: BinaryIO, encoding: str, name: str) -> PieceStream:
+def as_utf8(stream: BinaryIO, encoding: str, name: str, unpacked: str = "") -> PieceStream:
     """The text of ``stream``, which is in another encoding, as UTF-8."""
 
     def pieces() -> Generator[bytes, None, None]:
@@ -119,7 +113,7 @@ def as_utf8(stream: BinaryIO, encoding: str, name: str) -> PieceStream:
             except UnicodeError as error:
                 at = read - kept + getattr(error, "start", 0)
                 raise SourceError(
-                    f"{name} is not {encoding}: byte {at:,} cannot be read",
+                    f"{name} is not {encoding}: byte {at:,}{unpacked} cannot be read",
                     hint="Name another encoding: --encoding (kglink add-kb, kglink link).",
                 ) from error
             read += len(data)

@@ -16,7 +16,7 @@ from hashlib import blake2b
 from pathlib import Path, PurePath
 from typing import BinaryIO, Self, cast
 
-from kglink.errors import SourceError
+from kglink.errors import RecordError, SourceError
 from kglink.records import Spread
 from kglink.sources.compression import (
     MAGIC_BYTES,
@@ -206,6 +206,16 @@ class Source:
         """How another command names the file, once it is unpacked."""
         return without_suffix(str(self.path or self.name), self.compression)
 
+    @property
+    def unpacked(self) -> str:
+        """Follows the place of a byte where the file is packed."""
+        return " of the unpacked file" if self.compression else ""
+
+    def not_utf8(self, where: str, line: bytes, at: int, error: UnicodeDecodeError) -> RecordError:
+        """What is said of a line that begins at byte ``at`` and does not decode."""
+        place = f"byte 0x{line[error.start]:02x} at byte {at + error.start:,}{self.unpacked}"
+        return not_utf8(f"{where}, {place}", self.file)
+
     @cached_property
     def compression(self) -> Compression | None:
         """The kind of compression, known by the first bytes and not by the name."""
@@ -349,7 +359,7 @@ class Source:
             try:
                 text = line.decode("utf-8")
             except UnicodeDecodeError as error:
-                problems.report(not_utf8(self.where(number), line, start + error.start, self.file))
+                problems.report(self.not_utf8(self.where(number), line, start, error))
                 continue
             if "\0" in text:
                 hint = "Text holds none; the file may be damaged here."
@@ -366,7 +376,7 @@ class Source:
         try:
             text = raw.decode("utf-8") if len(raw) <= 4 * longest else ""
         except UnicodeDecodeError as error:
-            raise not_utf8(self.label, raw, error.start, self.file) from error
+            raise self.not_utf8(self.label, raw, 0, error) from error
         if len(raw) > 4 * longest or len(text) > longest:
             raise text_too_long(self.label, longest)
         if "\0" in text:  # behind the beginning, which was checked
@@ -444,7 +454,7 @@ class Source:
             undo.pop_all()
         if as_it_is or encoding in ("", "utf-8"):
             return stream
-        text = as_utf8(cast("BinaryIO", stream), encoding, self.label)
+        text = as_utf8(cast("BinaryIO", stream), encoding, self.label, self.unpacked)
         return io.BufferedReader(text, _BUFFER)
 
 

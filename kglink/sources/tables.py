@@ -26,6 +26,11 @@ LOOKED_AT = 12
 _MOST_UNPACKED = 256 * 2**20
 #: A format by which a number has leading zeros, such as an article's.
 _WITH_ZEROS = re.compile("00+")
+#: A formula without a value; one that gives an empty text has a type. It is looked for in so much.
+_NOT_COMPUTED = re.compile(
+    rb'<c\b(?![^<>]*\bt="str")[^<>]*><f\b[^<>]*(?:/>|>[^<]*</f>)(?:<v ?/>|<v></v>)?</c>'
+)
+_FORMULAS_IN = 1 << 20
 _SAVE_AGAIN = "Save it again with the program that made it, or as CSV."
 
 
@@ -92,6 +97,12 @@ class Workbook:
         with naming_damage(self._source, "XLSX"), self._book() as book:
             for name in self.parts:
                 yield name, islice(_rows_of(book[name], values_only=True), LOOKED_AT)
+
+    def lacks_values(self, name: str) -> bool:
+        """Whether a sheet begins with formulas that no program has computed: empty cells."""
+        damage = naming_damage(self._source, "XLSX")
+        with damage, self.archive() as archive, archive.open(self.parts[name]) as sheet:
+            return _NOT_COMPUTED.search(sheet.read(_FORMULAS_IN)) is not None
 
     @contextmanager
     def archive(self) -> Iterator[zipfile.ZipFile]:

@@ -13,7 +13,7 @@ import sqlite3
 import tempfile
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -79,9 +79,6 @@ class Backend(ABC):
 
         The operating system or server lets go of it when the holder dies, however it dies.
         """
-
-    def drop_locks(self, kbs: Collection[str]) -> None:  # noqa: B027 - a server's leave nothing
-        """Remove what killed holders of other names than ``kbs`` have left."""
 
     def run(self, connection: Connection, sql: str, rows: Sequence[tuple[Any, ...]]) -> None:
         """Run a statement for many rows of plain values."""
@@ -256,7 +253,7 @@ class SQLite(Backend):
         path = Path(f"{self.path}.{name}.lock")
         with contextlib.ExitStack() as held:
             try:
-                # `drop_locks` of another process may hold it for a moment.
+                # `_drop_locks` of another process may hold it for a moment.
                 held.enter_context(file_lock(path, wait=0.2, remove=True))
             except LockedError:
                 yield False
@@ -266,13 +263,13 @@ class SQLite(Backend):
                     f"cannot make the lock file {path}: {error.strerror}",
                     hint="Check the rights of that folder and the room on its disk.",
                 ) from error
+            self._drop_locks(but=path)
             yield True
 
-    def drop_locks(self, kbs: Collection[str]) -> None:
-        """Remove the files that nobody holds; who takes one meanwhile makes it anew."""
-        start = f"{self.path.name}."
-        for path in self.path.parent.glob(f"{glob.escape(start)}*.lock"):
-            if path.name.removeprefix(start).removesuffix(".lock") not in kbs:
+    def _drop_locks(self, *, but: Path) -> None:
+        """Remove what killed holders have left; who takes one meanwhile makes it anew."""
+        for path in self.path.parent.glob(f"{glob.escape(self.path.name)}.*.lock"):
+            if path != but:
                 with contextlib.suppress(LockedError, OSError), file_lock(path, remove=True):
                     pass
 

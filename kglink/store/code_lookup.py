@@ -14,7 +14,7 @@ from sqlalchemy.engine import Connection
 
 from kglink.records import CONSIDER, REPLACED_BY, EntityId
 from kglink.store.database import rows_in
-from kglink.store.schema import entities, kbs, mappings, xrefs
+from kglink.store.schema import entities, mappings, xrefs
 from kglink.text.codes import code_of, spellings
 
 K = TypeVar("K")
@@ -23,10 +23,12 @@ Found = dict[K, dict[EntityId, None]]
 
 
 class CodeLookup:
-    """Looks up codes in the entities of some KBs, in one transaction of its caller."""
+    """Looks up codes in some KBs, by mappings of KBs, in one transaction of its caller."""
 
-    def __init__(self, connection: Connection, targets: Mapping[str, int]) -> None:
-        self._connection = connection
+    def __init__(
+        self, connection: Connection, targets: Mapping[str, int], mapped_by: Iterable[int] = ()
+    ) -> None:
+        self._connection, self._mapped_by = connection, list(mapped_by)
         self._names = {number: name for name, number in targets.items()}
 
     def entities_of(self, codes: Iterable[str]) -> Found[str]:
@@ -90,9 +92,8 @@ class CodeLookup:
         m, wanted = mappings.c, list(codes)
         sides = (m.subject_code, m.object_code), (m.object_code, m.subject_code)
         for mine, other in sides:
-            query = select(mine, other).join(kbs, kbs.c.id == m.kb_id)
-            query = query.where(
-                kbs.c.removing == 0,
+            query = select(mine, other).where(
+                m.kb_id.in_(self._mapped_by),
                 m.verdict.in_(("", "correct")),
                 m.predicate.not_in((REPLACED_BY, CONSIDER)),
             )

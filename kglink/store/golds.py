@@ -119,7 +119,7 @@ def _found(
             return found
         case "xref":
             codes = {text: code_of(text) for text in texts}
-            coded = CodeLookup(connection, targets).entities_of(codes.values())
+            coded = CodeLookup(connection, targets, numbers.values()).entities_of(codes.values())
             return {text: list(coded.get(code, ())) for text, code in codes.items()}
         case "title":
             return _titled(connection, texts, numbers, targets)

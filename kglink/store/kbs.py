@@ -112,7 +112,7 @@ def kb_id(connection: Connection, name: str) -> int:
         query = select(kbs.c.id).where(kbs.c.name == name, kbs.c.removing == 0)
         if connection.scalar(query) is not None:
             raise StoreError(
-                f"KB {name!r} is not complete: its first add-kb is still running, or was stopped",
+                f"KB {name!r} is not complete: its first update is still running, or was stopped",
                 hint="If it is running, wait. Otherwise run it again: it goes on where it stopped.",
             )
         raise UnknownNameError("KB", name, ids)
@@ -224,10 +224,10 @@ def find_problems(db: Database) -> list[str]:
             if removing:
                 text = f"KB {name!r}: its removal stopped half-way; run kglink kbs remove again"
             elif read is not None:
-                what = f"add-kb of {started_at} stopped after {read:,} records"
+                what = f"an update of {started_at} stopped after {read:,} records"
                 text = f"KB {name!r}: {what}; to go on, {again}"
             elif not revision:
-                text = f"KB {name!r}: its first add-kb stopped; {again}"
+                text = f"KB {name!r}: its first update stopped; {again}"
             else:
                 continue
             with db.exclusive(name) as idle:

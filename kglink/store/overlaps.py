@@ -7,7 +7,6 @@ entities is gone is kept, so that its verdict lives through updates, but not sho
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
 import math
 import tempfile
@@ -19,7 +18,7 @@ from typing import IO, Any
 from sqlalchemy import Column, ColumnElement, delete, exists, insert, or_, select, tuple_, update
 from sqlalchemy.engine import Connection
 
-from kglink.errors import StoreError, UsageError
+from kglink.errors import StoreError, UsageError, why_unwritten
 from kglink.records import KB_SOURCE, EntityId, Overlap, OverlapRun, Verdict
 from kglink.store.database import Database, Row, chunks, keys_by_kb, pages
 from kglink.store.kbs import entity_exists, entity_number, is_readable, kb_id, kb_ids
@@ -269,7 +268,7 @@ def _room() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        if why_unwritten(error) != "full":
             raise
         raise StoreError(
             f"cannot write a temporary file: {error.strerror}",

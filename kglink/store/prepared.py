@@ -111,7 +111,7 @@ def prepare_document(number: int, document: Document, split: str, longest_name: 
     ]
     parts = [*fields, str(len(mentions))]
     for row in (*mentions, *golds):
-        parts.extend(map(str, row))
+        parts.extend(one if isinstance(one, str) else str(int(one)) for one in row)
     text = "\0".join(parts)
     problem = _document_problem(document) or _text_problem(document.id, text, len(parts) - 1)
     if problem:

@@ -166,7 +166,6 @@ class Store(OverlapTable, VerdictTable, MemoryTable):
                     f"KB {name!r} is being changed by {holder}",
                     hint="Wait until it is done, or stop that process and run this again.",
                 )
-            self._db.backend.drop_locks([row[0] for row in self._db.rows(select(kbs.c.name))])
             yield
 
     # ---------------------------------------------------------------- entities and documents

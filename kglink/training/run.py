@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kglink.errors import KglinkError, RunWarning, TrainingError, UsageError
+from kglink.errors import KglinkError, RunWarning, TrainingError, UsageError, why_unwritten
 from kglink.files.atomic import file_lock, is_locked, sweep_drafts, write_atomically
 from kglink.files.manifest import library_versions
 from kglink.models import DEFAULT_MODEL
@@ -398,10 +398,6 @@ class Curve:
 _LOCK = ".lock"
 #: Seconds to wait for commands that only ask whether a run is locked.
 _A_LOOK = 1.0
-#: Errors of a full, read-only, forbidden or broken disk.
-_OF_DISKS = frozenset(
-    {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO}
-)
 
 
 @contextlib.contextmanager
@@ -416,10 +412,10 @@ def alone(folder: Path) -> Iterator[None]:
             sweep_drafts(folder)
             yield
     except OSError as error:
-        if error.errno not in _OF_DISKS:
+        if not (why_unwritten(error) or error.errno == errno.EIO):
             raise
         raise TrainingError(
-            f"{error.filename or folder}: {error.strerror}",
+            f"{error.filename or folder}: {error.strerror or error}",
             hint="Free some space, or mend what is wrong with this file, and go on with --resume.",
         ) from error
 

@@ -27,7 +27,7 @@ from kglink.evaluation.measures.retrieval import RetrievalReport
 from kglink.evaluation.rankings import RankedMention
 from kglink.evaluation.retrieval import Question, check_documents, judged_split, learnt_from
 from kglink.records import OnProgress, Progress
-from kglink.workspace.folder import check_known, named
+from kglink.workspace.folder import check_answers, check_known, named
 from kglink.workspace.judging import judge, judge_answers, judge_rankings, kbs_of, mentions_learnt
 from kglink.workspace.opened import Opened
 from kglink.workspace.outputs import opened_output
@@ -275,6 +275,7 @@ def write_candidates(
     entity among the candidates where none was found. ``form`` is ``jsonl``, or ``trec``: a run.
     ``qrels`` is where TREC's tools read what is right. ``evaluate`` reads both forms back.
     """
+    check_answers(k)
     check_known("format", form, FORMS)
     names, store = named(docs), opened.store
     split = judged_split(store, names, split)

@@ -18,7 +18,7 @@ from kglink.evaluation.rankings import in_text
 from kglink.linking.describe import as_candidate, described
 from kglink.linking.fit import FOLDS, JudgedMention, fold_of, judged_mentions
 from kglink.linking.kinds import joint_ranking
-from kglink.linking.pipeline import BATCH_MENTIONS, Linker
+from kglink.linking.pipeline import BATCH_MENTIONS, Linker, whole_documents
 from kglink.linking.scoring import Scoring, read_scoring
 from kglink.models.head_folder import RERANKER
 from kglink.models.static_folder import STATIC
@@ -93,17 +93,17 @@ def finetune(workspace: Opened, job: FinetuneJob, progress: Tell) -> Finetuned:
         _check_destination(workspace, job)
     try:
         team = Team(encoder.device)
+        tell = progress if team.is_first else lambda _: None
         job = replace(
             job,
             source_kbs=named(job.source_kbs),
             target_kbs=named(job.target_kbs),
             docs=named(job.docs),
-            run=_name(workspace, job, team),
+            run=_name(workspace, job, team, tell),
             device=encoder.device if job.device == "auto" else job.device,
             precision=encoder.precision if job.precision == "auto" else job.precision,
             threads=job.threads or encoder.threads,
         )
-        tell = progress if team.is_first else lambda _: None
         job = _of_the_space(workspace, job, tell)
         if not job.resume and job.learns_pairs:
             job = with_kbs(workspace.store, job, tell)
@@ -257,7 +257,7 @@ def _check_destination(workspace: Opened, job: FinetuneJob) -> None:
         )
 
 
-def _name(workspace: Opened, job: FinetuneJob, team: Team) -> str:
+def _name(workspace: Opened, job: FinetuneJob, team: Team, tell: Tell) -> str:
     """The run that is meant: the same one in all processes."""
     if job.run:
         return run_folder(workspace, job.run).name
@@ -266,6 +266,7 @@ def _name(workspace: Opened, job: FinetuneJob, team: Team) -> str:
         known = runs(workspace) if team.is_first else []
         open_ = ["", *(one.info.name for one in known if one.state in ("stopped", "trained"))]
         if last := team.told(open_[-1] if team.is_first else None):
+            tell(Note(f"run {last} goes on"))
             return last
         if busy := [one.info.name for one in known if one.state == "running"]:
             raise UsageError(f"run {busy[-1]!r} is in progress", hint="Wait for it, or stop it.")
@@ -424,8 +425,8 @@ def mentions_to_read(opened: Opened, settings: RunSettings, progress: OnProgress
         for fold in range(FOLDS):
             memory = store.memory_without([one for one in documents if fold_of(one) == fold])
             linker = setup.linker(search.with_memory(memory))
-            own = iter([one for one in chosen if one.fold == fold])
-            while batch := list(islice(own, BATCH_MENTIONS)):
+            own = (one for one in chosen if one.fold == fold)
+            for batch in whole_documents(own, lambda one: one.mention.text):
                 found = list(_with_candidates(linker, store, batch, kbs, depth))
                 done += len(found)
                 progress(Progress("candidates of mentions", done, len(chosen)))

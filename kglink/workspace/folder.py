@@ -136,6 +136,12 @@ def named(names: str | Iterable[str]) -> tuple[str, ...]:
     return (names,) if isinstance(names, str) else tuple(dict.fromkeys(names))
 
 
+def check_answers(k: object) -> None:
+    """Refuse what is no number of answers."""
+    if not isinstance(k, int) or k < 1:
+        raise UsageError(f"k = {k!r}: there is at least one answer", hint="Give a number.")
+
+
 def check_known(what: str, value: str, known: Sequence[Known], *, hint: str = "") -> Known:
     """The value; refused where it is none of those that there are."""
     if value not in known:

@@ -95,11 +95,6 @@ class WorkspaceSpace:
             self.folder.drop_segments(wanted)
         return segment
 
-    def unfinished(self) -> dict[str, int]:
-        """The KBs whose add-kb stopped, and the revision that the space goes by meanwhile."""
-        infos = self.store.kbs()
-        return {one.name: one.revision for one in infos if one.updating or not one.complete}
-
     def job(self, **how: Any) -> SpaceBuild:
         """What makes it, and says how much of it is there."""
         sources = [self._source(info) for info in self.store.kbs() if info.entities]

@@ -127,7 +127,7 @@ def add_kb(
             fingerprint=uuid4().hex,
             links_to=links_to,
             split=check_known("split", split, get_args(Split)),
-            resolve=_resolve(resolve or "key", links_to),
+            resolve=checked_resolve(resolve or "key", links_to),
             problems=problems,
         )
         summary = opened.store.ingest(given, _checked_records(source), progress=progress)
@@ -163,7 +163,7 @@ def add_kb(
         options=how.kept,
         links_to=links_to,
         split=check_known("split", how.split, get_args(Split)),
-        resolve=_resolve(resolve, links_to),
+        resolve=checked_resolve(resolve, links_to),
         problems=problems,
     )
     if ray_workers:
@@ -200,11 +200,12 @@ def _checked_records(records: Iterable[Record]) -> Iterator[Record]:
         raise UsageError("no record was given", hint=MADE_OF)
 
 
-def _resolve(resolve: str, links_to: Sequence[str]) -> Resolve:
+def checked_resolve(resolve: str, links_to: Sequence[str]) -> Resolve:
+    """How golds are resolved; refused where there is no such way, or no KB to look in."""
     way: Resolve = check_known("way to resolve golds", resolve, get_args(Resolve))
     if resolve != "key" and not links_to:
         raise UsageError(
-            f"--resolve {resolve} needs the KBs to look in", hint="Name them: --links-to KB,KB"
+            f"resolving by {resolve} needs the KBs to look in", hint="Name them: --links-to KB,KB"
         )
     return way
 

@@ -35,7 +35,7 @@ from kglink.records import (
     TextInput,
 )
 from kglink.shown import ShownList
-from kglink.workspace.folder import named
+from kglink.workspace.folder import check_answers, named
 from kglink.workspace.link_setup import token_search_of
 from kglink.workspace.opened import Opened, make_room
 from kglink.workspace.outputs import export_links
@@ -170,8 +170,7 @@ def search(
     >>> [str(one.id) for one in workspace.search("a wading bird", k=1, kbs=["birds"])]
     ['birds:h']
     """
-    if not isinstance(k, int) or k < 1:
-        raise UsageError(f"k = {k!r}: a search has at least one answer", hint="Give a number.")
+    check_answers(k)
     if not isinstance(text, str) or not text:
         raise UsageError("a search needs a text", hint="A name, or a description in words.")
     build_if_stale(opened, wait=wait)

@@ -24,7 +24,7 @@ from kglink.linking.fit_clusterer import (
     choose_settings,
     write_choice,
 )
-from kglink.linking.pipeline import BATCH_MENTIONS, Linker
+from kglink.linking.pipeline import Linker, whole_documents
 from kglink.linking.scoring import Scoring, keeping
 from kglink.plugins import Detector
 from kglink.records import CORRECTIONS, Document, EntityId, Mention, OnProgress, Progress, Ranking
@@ -234,8 +234,7 @@ def kept_clusterer_choice(opened: Opened) -> ClustererChoice | None:
 
 def _known(linker: Linker, judged: Sequence[JudgedMention], depth: int) -> Iterator[KnownMention]:
     """Mentions with the candidates that a clusterer is given."""
-    for first in range(0, len(judged), BATCH_MENTIONS):
-        batch = judged[first : first + BATCH_MENTIONS]
+    for batch in whole_documents(judged, lambda one: one.mention.text):
         found = linker.joint([one.mention for one in batch], limit=depth)
         rankings = linker.described(
             [Ranking(one.mention, tuple(own)) for one, own in zip(batch, found, strict=True)]

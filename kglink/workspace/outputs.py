@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, BinaryIO, TextIO, cast
 
-from kglink.errors import PluginError, UsageError, errors_of
+from kglink.errors import PluginError, UsageError, errors_of, why_unwritten
 from kglink.files.atomic import atomic_file, sweep_drafts
 from kglink.sources.compression import zstd
 from kglink.workspace.folder import OWNED
@@ -33,7 +33,6 @@ _PACKERS: Mapping[str, Callable[[BinaryIO], object]] = {
 PACKED = tuple(_PACKERS)
 #: What SQLite calls the files beside a database.
 _JOURNALS = ("-wal", "-shm", "-journal")
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def checked_output(opened: Opened, path: Path) -> Path:
@@ -127,7 +126,7 @@ def naming_full_disk(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in _NO_ROOM and error.filename is None:
+        if why_unwritten(error) == "full" and error.filename is None:
             error.filename = str(path)
         raise
 

@@ -50,6 +50,9 @@ _WHY = {
     "counterpart": "the same thing in another KB",
     "numbers": "its numbers",
 }
+#: How probably an entity is meant whose id is written where a name is asked for; a bare number so
+#: short may count something.
+_OF_ID, _MAY_COUNT = 0.9, 4
 _UNLIKE = "no KB has a name like it"
 #: Evidence of what a name mostly means, and how much of it settles an ambiguous name.
 _HABITS, _HABIT = ("common", "memory"), 0.5
@@ -245,6 +248,15 @@ class Resolver:
         for row, document in zip(rest, self._linker.link(texts), strict=True):
             (link,) = document.links
             found[row] = self._resolved(row, link.candidates, link.probability)
+        numbered = (row for row in rest if any(map(str.isdigit, row.name)))
+        new = [row for row in numbered if found[row].status == "new"]
+        of_id = self._linker.described([self._linker.of_id(row.name) for row in new])
+        for row, ranking in zip(new, of_id, strict=True):
+            if own := tuple(one for one in ranking.candidates if one.aliases):  # they exist
+                is_one = {one.id for one in own[1:]} <= {*own[0].also}
+                is_sure = len(row.name) > _MAY_COUNT and self._threshold <= _OF_ID
+                status: Status = "match" if is_one and is_sure else "ambiguous"
+                found[row] = Resolved(row.name, status, _OF_ID, own, ("its id",))
         return found
 
     def _resolved(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import shutil
@@ -21,6 +20,7 @@ from kglink.errors import (
     SpaceError,
     UnknownNameError,
     UsageError,
+    why_unwritten,
 )
 from kglink.evaluation.comparison import Comparison, KeptWriter
 from kglink.evaluation.measures.retrieval import RetrievalReport
@@ -120,7 +120,7 @@ def build_if_stale(
         return build(opened, progress=progress)
     except SpaceError as error:
         passes = isinstance(error, SpaceBusyError | KBChangedError)
-        if may_use_old and _is_of_writing(error):
+        if may_use_old and is_of_writing(error):
             opened.no_build_before, opened.no_build_why = time.monotonic() + _AGAIN_S, error.message
         elif not passes or not opened.joint_space.is_published():
             raise
@@ -135,13 +135,11 @@ def answers(opened: Opened, *, wait: bool = True) -> bool:
     return job.is_current() or (not wait and job.answers_by_names())
 
 
-def _is_of_writing(error: SpaceError) -> bool:
-    """Whether a disk is full or a right is missing; of numpy's short writes nobody has a number."""
-    cause = None if isinstance(error, DamagedSpaceError) else error.__cause__
-    return isinstance(cause, OSError) and cause.errno in _NO_WRITING
+def is_of_writing(error: SpaceError) -> bool:
+    """Whether a space is sound, and cannot be written: the version before goes on to answer."""
+    return not isinstance(error, DamagedSpaceError) and bool(why_unwritten(error.__cause__))
 
 
-_NO_WRITING = (None, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM)
 #: How long a thread that need not wait for vectors waits for another one to publish names.
 _MOMENT_S = 2.0
 #: How long a space that could not be written is not tried again by who may use the old one.

@@ -89,10 +89,7 @@ def cluster_values(
     test = judged(parts)
     counts = np.array([wanted(gold) for gold in test.golds], np.bool_)
     if not counts.any():
-        raise UsageError(
-            f"there is no mention to judge for {column.name}",
-            hint=OTHER_DATA,
-        )
+        raise UsageError(f"there is no mention to judge for {column.name}", hint=OTHER_DATA)
     if column.metric.startswith("mention R@"):
         recall = neighbour_recall(test.graph.neighbours.numbers, labels_of(test.labels()))
         return [np.array([recall or 0.0])]

@@ -27,7 +27,7 @@ from kglink.evaluation.candidate_files import (
     read_candidates,
     united,
 )
-from kglink.evaluation.comparison import KeptWriter, read_lines
+from kglink.evaluation.comparison import KeptWriter, read_lines, unreadable
 from kglink.evaluation.rankings import JOINT, rank_mentions
 from kglink.evaluation.retrieval import Question, check_documents
 from kglink.files.atomic import atomic_path, sweep_drafts
@@ -154,14 +154,17 @@ class Judge:
             }
         pool = part.kbs[0] if len(part.kbs) == 1 else JOINT
         lines = read_lines(path, _HINT)
-        next(lines)
-        found = [
-            (record["ranks"][pool], record.get(which, record["ranks"])[pool])
-            for _, record in lines
-            if record["document"].startswith(part.documents)
-            and (not part.gold or part.gold in record["ranks"])
-            and (wanted is None or Place(*(record[name] for name in Place._fields)) in wanted)
-        ]
+        next(lines, None)
+        try:
+            found = [
+                (record["ranks"][pool], record.get(which, record["ranks"])[pool])
+                for _, record in lines
+                if record["document"].startswith(part.documents)
+                and (not part.gold or part.gold in record["ranks"])
+                and (wanted is None or Place(*(record[name] for name in Place._fields)) in wanted)
+            ]
+        except (LookupError, TypeError, AttributeError) as error:
+            raise unreadable(path, "a line says no ranks", _HINT) from error
         if column.metric.startswith("normalised"):
             found = [one for one in found if one[0] is not None]
         if not found:

@@ -206,8 +206,8 @@ class Model:
         now = {kb: own.store.kb(kb).revision for kb in kbs}
         if manifest is None or not now.items() <= manifest.revisions.items():
             trained = run_folder(own, self.name) / MODEL
-            base = self.recipe.model.base if self.row.untrained else str(trained)
-            build(own, model=base, progress=tell)
+            base = self.recipe.model.base if self.row.found_by == "vectors" else ""  # asks none
+            build(own, model=base if self.row.untrained else str(trained), progress=tell)
 
     def find_overlaps(self, opened: Opened, source: str, target: str, tell: Tell) -> None:
         """Look for the overlaps of two KBs as its recipe does, unless that was done."""

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from conftest import Kglink
 
-from kglink.evaluation import rankings
+from kglink.errors import UsageError
 from kglink.evaluation.candidate_files import Listed, united
+from kglink.linking import pipeline
 from kglink.records import Document, EntityId
 from kglink.workspace import Workspace
 
@@ -40,13 +41,22 @@ def changed(path: Path, target: Path, line: int, **changes: object) -> Path:
     return target
 
 
+def test_a_list_of_no_candidates_is_refused(demo_copy: Path, tmp_path: Path) -> None:
+    with (
+        Workspace.open(demo_copy) as workspace,
+        pytest.raises(UsageError, match="k = 0: there is at least one answer"),
+    ):
+        workspace.write_candidates("docs", tmp_path / "out.jsonl", k=0)
+
+
 def test_a_batch_ends_with_a_document(monkeypatch: pytest.MonkeyPatch) -> None:
     """Mentions of one text speak for each other."""
-    monkeypatch.setattr(rankings, "BATCH_MENTIONS", 2)
+    monkeypatch.setattr(pipeline, "BATCH_MENTIONS", 2)
     places = [
         (Document(name, "text"), list(own)) for name, own in (("a", "1"), ("b", "234"), ("c", "5"))
     ]
-    batches = rankings.whole_documents((text, one) for text, own in places for one in own)
+    mentions = ((text, one) for text, own in places for one in own)
+    batches = pipeline.whole_documents(mentions, lambda place: id(place[0]))
     assert [[one for _, one in batch] for batch in batches] == [list("1234"), ["5"]]
 
 

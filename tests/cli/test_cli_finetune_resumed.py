@@ -71,7 +71,9 @@ def test_killed_and_resumed_it_comes_to_the_same_end(
     assert killed.returncode == -9, killed.stderr
     (run,) = json.loads(kglink("runs", "--json").out)
     assert (run["state"], run["spaces"]) == ("stopped" if where == "20" else "trained", [])
-    told = json.loads(kglink("finetune", "--resume", "--json").out)
+    ran = kglink("finetune", "--resume", "--json")
+    assert "run default-1 goes on" in ran.err
+    told = json.loads(ran.out)
     assert (told["run"], told["space"]) == ("default-1", "mine")
     # Where a model stands is part of its history; that of the base model differs by folder.
     assert fingerprint(here) == undisturbed

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -69,6 +70,41 @@ def test_link_answers_by_names_before_it_makes_vectors(
     (document,) = json.loads(ran.out)
     assert document["meta"]["names_alone"] == {"kbs": ["planets", "gods"], "vectors": 0, "of": 9}
     assert answers(ran.out) == [("evening star", "planets:v"), ("Hermes", "gods:g")]
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (OSError(errno.EROFS, "Read-only file system"), 0),
+        (OSError("40 requested and 7 written"), 0),  # a full disk, as numpy says it
+        (KBChangedError("planets has changed"), 0),
+        (OSError(errno.EIO, "broken"), 1),
+    ],
+)
+def test_answers_are_no_failure_where_vectors_cannot_be_written(
+    kglink: Kglink, workspace: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, code: int
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        if isinstance(error, OSError):
+            raise SpaceError("not written") from error
+        raise error
+
+    monkeypatch.setattr(space_build.SpaceBuild, "build", refuse)
+    ran = kglink("link", "-", "-f", "json", stdin="The evening star.", code=code)
+    assert answers(ran.out) == [("evening star", "planets:v")]
+    assert ("the answers above are whole" in ran.err) == (not code)
+
+
+def test_what_was_stopped_is_told_whatever_command_it_was(kglink: Kglink, workspace: Path) -> None:
+    def stopped() -> Iterator[Entity]:  # as of `kglink promote`
+        yield Entity("1", "One")
+        raise KeyboardInterrupt
+
+    flags = {"ingest.batch_size": 1}
+    with Workspace.open(workspace, flags=flags) as opened, pytest.raises(KeyboardInterrupt):
+        opened.add_kb("people", stopped())
+    told = kglink("search", "Venus").err
+    assert "an update of people is not done, nothing of it is used: run it again" in told
 
 
 def interrupt(*_: object, **__: object) -> None:

@@ -161,6 +161,23 @@ def test_a_dry_run_names_every_run_and_adds_nothing(
 
 
 @pytest.mark.slow
+def test_a_row_of_words_alone_needs_no_model(
+    data: Path, kglink: Kglink, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("KGLINK_WORKSPACE", str(init_workspace(tmp_path)))
+    words = ("reproduce", "blink/table-1", "--rows", "BM25", "--seeds", "1", "--json")
+    made = json.loads(kglink(*words, "--data", data / "zeshel").out)
+    assert "BM25" in json.dumps(made["rows"])
+    kept = sorted(tmp_path.glob("reproduced/*/*.jsonl"))[0]
+    head, line, *rest = kept.read_text().splitlines()
+    for damaged in ('{"document": "d"}', '{"document": 1}', line.replace('"ranks"', '"rank"')):
+        kept.write_text("\n".join([head, damaged, *rest]))
+        told = kglink(*words, "--data", data / "zeshel", code=2).err
+        assert "a line says no ranks" in told
+        assert "or delete it" in told
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("example", EXAMPLES["reproduce"])
 def test_the_examples_of_its_help(
     example: str, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kglink: Kglink

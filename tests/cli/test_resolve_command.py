@@ -70,6 +70,27 @@ def test_a_heading_stays_above_the_header(kglink: Kglink, tmp_path: Path, begin:
     assert out.removeprefix(begin + heading).split(b"\r\n")[1].startswith(b"1;Heron;;match;")
 
 
+def test_ids_that_are_no_names_are_known(kglink: Kglink, tmp_path: Path) -> None:
+    rows = "id,name\n10075,Jet washer\n10076,Pond pump\n42,Bird bath\n"
+    for kb in ("shop", "store"):
+        (tmp_path / f"{kb}.csv").write_text(rows)
+        kglink("add-kb", kb, tmp_path / f"{kb}.csv")
+    asked = ("10075", "store:10076", "10077", "12 herons", "store:42")
+    answers = json.loads(kglink("resolve", *asked, "--kb", "shop,store", "--json").out)
+    assert [one["status"] for one in answers] == ["ambiguous", "match", "new", "new", "match"]
+    assert (answers[1]["id"], answers[1]["why"]) == ("store:10076", ["its id"])
+    only, few = json.loads(kglink("resolve", "10075", "42", "--kb", "shop", "--json").out)
+    assert (only["id"], only["title"]) == ("shop:10075", "Jet washer")
+    assert few["status"] == "ambiguous"  # it may count something
+
+
+def test_a_lone_column_below_a_heading(kglink: Kglink, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("Birds of 2026\n\nbird\nHeron\n")
+    ran = kglink("resolve", "--column", "bird", tmp_path / "t.csv")
+    assert ran.out.startswith("Birds of 2026\n\nbird,bird_status,")
+    assert "1 of 1 rows: 1 matched" in ran.err
+
+
 def test_a_heading_above_a_table_without_the_column(kglink: Kglink, tmp_path: Path) -> None:
     table = tmp_path / "seen.csv"
     table.write_bytes(b"Birds\nday,bird\n1,Heron\n")

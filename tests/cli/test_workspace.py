@@ -162,7 +162,7 @@ WRONG_TYPES: list[tuple[Callable[[Any], object], str]] = [
     (lambda w: [*w.link(["Rose", float("nan")])], "text 2 is of the type float"),
     (lambda w: [*w.link("Rose", 3)], "names are given by the type int"),
     (lambda w: w.search(b"Rose"), "a search needs a text"),
-    (lambda w: w.search("Rose", k="3"), "k = '3': a search has"),
+    (lambda w: w.search("Rose", k="3"), "k = '3': there is"),
     (lambda w: w.entities(None), "unknown KB None"),
     (lambda w: w.export(None, None), "unknown KB None"),
     (lambda w: w.export("encyclopedia", None), "the output is of the type NoneType"),
@@ -304,6 +304,7 @@ def test_records_in_memory_are_checked(tmp_path: Path) -> None:
             Entity("2", "T", xrefs=(7,)),  # type: ignore[arg-type]  # wrong
             Document("2", "T", odd),
             Document("2", "T", (Mention(0, 1, "T", gold=odd),)),
+            Document("2", "T", (Mention(0, 1, "T", type=None),)),  # type: ignore[arg-type]  # wrong
         ):
             with pytest.raises(SourceError, match="record 2 holds a value of a wrong type: "):
                 workspace.add_kb("x", [Entity("1", "T"), wrong])
@@ -399,7 +400,9 @@ def test_only_what_cannot_be_written_is_passed_over(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def fail(*_: object, **__: object) -> None:
-        raise kind("refused") from (OSError(number, "why") if number else OSError("why"))
+        raise kind("refused") from (
+            OSError(number, "why") if number else OSError("9 requested and 0 written")
+        )
 
     with Workspace.open(demo_copy) as workspace:
         workspace.add_entity("lanternfall", Entity("pell", "Zedekiah Pell"))

@@ -18,7 +18,7 @@ from sqlalchemy.exc import DBAPIError
 from kglink.errors import SourceError, StoreError, UsageError
 from kglink.sources.encoding import check_text
 from kglink_doors.listening import Limits, token_of
-from kglink_doors.serve.errors import as_parameters, error_shape, status_of
+from kglink_doors.serve.errors import error_shape, status_of
 from kglink_doors.serve.guard import Guard
 from kglink_doors.serve.served import Metrics
 from served import Server, serving
@@ -238,7 +238,8 @@ def test_fixes_are_those_of_a_route(tmp_path: Path) -> None:
     assert "such as &encoding=UTF-16." in fix(b"\xff\xfea\0")
     hint = "Name another encoding: --encoding (kglink add-kb, kglink link)."
     assert "another one by &encoding=" in error_shape(SourceError("no", hint=hint))["fix"]
-    assert as_parameters("Name them: --links-to KB,KB") == "Name them: &links_to=KB,KB"
+    links = UsageError("no", hint="Name them: --links-to KB,KB")
+    assert error_shape(links)["fix"] == "Name them: &links_to=KB,KB"
 
 
 def test_other_machines_need_a_token(monkeypatch: pytest.MonkeyPatch) -> None:

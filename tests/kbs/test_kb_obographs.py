@@ -399,7 +399,7 @@ def test_a_blank_label_is_none_and_deprecated_may_be_a_text() -> None:
 
 def test_another_encoding_is_read_where_it_is_named() -> None:
     data = json.dumps(graph(node("A_1", lbl="Käse")), ensure_ascii=False).encode("cp1252")
-    with pytest.raises(SourceError, match=rf"not valid UTF-8 at byte {data.index(b'K') + 1} "):
+    with pytest.raises(SourceError, match=rf"not valid UTF-8 at byte {data.index(b'K') + 1}\n"):
         read(data)
     source = Source.from_bytes(data, name="a.json", limits=SourceLimits(encoding="cp1252"))
     assert [one.title for one in adapter().read(source, Problems()) if isinstance(one, Entity)] == [

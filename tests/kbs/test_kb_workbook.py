@@ -23,7 +23,7 @@ from kb_checks import head_of
 from kglink.errors import RecordError, SourceError, UnknownNameError
 from kglink.plugins import load_registry
 from kglink.records import Document, Entity, Record
-from kglink.sources import Problems, Source, SourceLimits
+from kglink.sources import Problems, Source, SourceLimits, tables
 from kglink.testing import KBAdapterContract
 from kglink_kbs import parquet, workbook
 from kglink_kbs.archives import opened_files
@@ -119,6 +119,23 @@ def test_a_sheet_is_chosen_by_its_name() -> None:
         read_book(raw)
     with pytest.raises(SourceError, match="holds no record"):
         read_book(book_of(["id", "name"]))
+
+
+@pytest.mark.parametrize(("formula", "said"), [('="a"&"b"', True), ("plain", False)])
+def test_formulas_without_a_value_are_told_once(formula: str, said: bool) -> None:
+    told: list[str] = []
+    problems = Problems(on_note=lambda label, text: told.append(label))
+    raw = book_of(["id", "title", "description"], ["1", "One", formula], ["2", "Two", formula])
+    assert len(read_book(raw, problems)) == 2
+    assert told.count("formulas") == said
+
+
+def test_a_formula_that_gives_an_empty_text_has_been_computed() -> None:
+    cell = b'<c r="A1" t="str"><f>""</f><v></v></c>'
+    assert not tables._NOT_COMPUTED.search(cell)
+    assert tables._NOT_COMPUTED.search(cell.replace(b' t="str"', b""))
+    assert tables._NOT_COMPUTED.search(b'<c r="A2"><f t="shared" si="0"/></c><c r="B2"/>')
+    assert not tables._NOT_COMPUTED.search(b'<c r="A2"><f t="shared" si="0"/><v>1</v></c>')
 
 
 def test_a_header_below_a_heading_is_found_and_told() -> None:

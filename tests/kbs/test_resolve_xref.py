@@ -16,7 +16,7 @@ from kglink.records import CodeMapping, Document, EntityId, Mention, Overlap
 from kglink.store import Store
 from kglink.text.codes import bare_code, code_of, spellings
 from kglink.workspace import Workspace, init_workspace
-from store_support import entity, job
+from store_support import Stopped, broken_off, entity, job
 
 pytest_plugins = ["store_fixtures"]
 
@@ -195,6 +195,17 @@ def test_mappings_lead_to_entities_until_they_are_removed(linked: Store) -> None
     assert resolve(linked, "D000003", "D000007", run="2") == ["doid:DOID:3", "-"]
 
 
+def test_mappings_of_a_kb_count_when_its_first_run_is_done(linked: Store) -> None:
+    pairs = [CodeMapping("DOID:3", "NCIT:C3"), CodeMapping("MESH:D000007", "HP:3")]
+    with pytest.raises(Stopped):
+        linked.ingest(job("pairs", batch_size=1), broken_off(pairs, 2))
+    assert resolve(linked, "D000003", "D000007") == ["doid:DOID:3", "-"]
+    own = job("own", links_to=("doid", "hp", "ncit"), resolve="xref")  # its own mappings do
+    linked.ingest(own, [*pairs, document("D000003", "D000007")])
+    (found,) = linked.documents("own")
+    assert [len(one.gold or ()) for one in found.mentions] == [2, 1]
+
+
 def test_a_hub_of_mappings_joins_its_spokes(linked: Store) -> None:
     spokes = ("MESH:D000007", "HP:3", "NCIT:C3", "OMIM:7")
     linked.ingest(job("mondo"), [CodeMapping("MONDO:7", code) for code in spokes])
@@ -325,7 +336,7 @@ def test_the_command_line(kglink: Kglink, files: Path) -> None:
 def test_bad_calls(kglink: Kglink, files: Path) -> None:
     source = files / "abstracts.txt"
     told = kglink("add-kb", "docs", source, "--resolve", "xref", code=2)
-    assert "--resolve xref needs the KBs to look in" in told.err
+    assert "resolving by xref needs the KBs to look in" in told.err
     told = kglink("add-kb", "docs", source, "--resolve", "magic", code=2)
     assert "unknown way to resolve golds 'magic'" in told.err
     with Workspace.open() as workspace, pytest.raises(UsageError, match="needs the KBs"):

@@ -196,7 +196,9 @@ def test_none_lowers_all_scores(serve: Serve) -> None:
     [
         ("2", 2), (" **2**. Heron engine, of 1950", 2), ('{"answer": 1}', 1), ("0", 0),
         ("None of these.", 0), ("<think>1 or 2? 1.</think>\n2", 2), ("The answer is 1.", 1),
-        ("3", None), ("-", None), ("", None), ("1 or 2", 1), ("either 1 or 2", None),
+        ("3", None), ("-", None), ("", None), ("1 or 2", None), ("**1** (or 2)", None),
+        ("1, 2", None), ("1/2", None), ("1, of 1950", 1), ("1. 2 herons", 1),
+        ("either 1 or 2", None),
         ("9" * 5000, None), ("I cannot say", None), ("-1", None), ("- 1", 1),
         ("<think>2, or", None), ("1 is a bird, 2 a machine.</think>\n2", 2),
     ],

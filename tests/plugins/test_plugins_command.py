@@ -10,7 +10,7 @@ from conftest import Kglink
 from typer.testing import CliRunner
 
 from fake_distributions import ACME, FakeEnvironment, fake_environment
-from kglink_cli.plugins_command import app
+from kglink_cli.main import build_app
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def env(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeEnvironment:
 
 def test_the_list_is_a_table_with_who_brought_each(env: FakeEnvironment) -> None:
     env.install("acme-tools", "1.2", ACME)
-    lines = CliRunner().invoke(app(), []).stdout.splitlines()
+    lines = CliRunner().invoke(build_app(), ["plugins"]).stdout.splitlines()
     assert [line.split("\t") for line in lines] == [
         ["kind", "name", "summary", "from", "extra"],
         ["kb", "acme/wiki", "A wiki", "acme-tools 1.2", ""],
@@ -32,7 +32,7 @@ def test_the_list_is_a_table_with_who_brought_each(env: FakeEnvironment) -> None
 def test_json_is_one_list(env: FakeEnvironment) -> None:
     code = "@hookimpl\ndef register_commands(app): pass"
     env.install("acme-tools", "1.2", code, group="kglink.commands")
-    rows = json.loads(CliRunner().invoke(app(), ["--json"]).stdout)
+    rows = json.loads(CliRunner().invoke(build_app(), ["plugins", "--json"]).stdout)
     assert rows[0] == {
         "kind": "kb",
         "name": "kglink/csv",
@@ -52,7 +52,9 @@ def test_json_is_one_list(env: FakeEnvironment) -> None:
 
 def test_new_says_what_it_made_and_what_to_do_next(tmp_path: Path) -> None:
     folder = tmp_path / "made"
-    done = CliRunner().invoke(app(), ["new", "wine", "--vendor", "acme", "--dir", str(folder)])
+    done = CliRunner().invoke(
+        build_app(), ["plugins", "new", "wine", "--vendor", "acme", "--dir", str(folder)]
+    )
     assert done.exit_code == 0
     assert done.stdout == ""
     assert "acme/wine" in done.stderr

@@ -34,6 +34,12 @@ def test_a_wrongly_encoded_line_is_told_with_its_line_and_byte() -> None:
     assert problems.counts == {"not valid UTF-8": 1}
 
 
+def test_a_place_in_a_packed_file_is_told_as_one() -> None:
+    packed = Source.from_bytes(gzip.compress(b"ok\ncaf\xe9\n"), name="a.txt.gz")
+    with pytest.raises(RecordError, match="line 2, byte 0xe9 at byte 6 of the unpacked file:"):
+        list(packed.lines(Problems()))
+
+
 def test_the_bom_counts_in_byte_offsets() -> None:
     with pytest.raises(RecordError, match="byte 0xff at byte 4:"):
         lines_of(b"\xef\xbb\xbfa\xff\n")

@@ -75,7 +75,7 @@ def test_an_interrupted_kb_is_listed_and_nothing_of_it_is_read(store: Store) -> 
     info = store.kb("kb")
     assert (info.complete, info.revision, info.entities, info.documents) == (False, 0, 0, 0)
     for read in (store.entities, store.documents, store.mappings, store.aliases_of):
-        with pytest.raises(StoreError, match="'kb' is not complete: its first add-kb") as caught:
+        with pytest.raises(StoreError, match="'kb' is not complete: its first update") as caught:
             list(read("kb"))
         assert "still running, or was stopped" in caught.value.message
         assert "Otherwise run it again" in caught.value.hint
@@ -93,6 +93,7 @@ def test_what_made_a_kb_in_memory_is_run_again(store: Store) -> None:
     with pytest.raises(Stopped):
         store.ingest(job(adapter="memory", batch_size=10), broken_off(records(30), 25))
     (problem,) = store.check()
+    assert "add-kb" not in problem
     told = "stopped after 20 records; to go on, run again what made it, such as kglink promote"
     assert told in problem
 

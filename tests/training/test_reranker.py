@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import math
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +18,8 @@ from safetensors.torch import load_file, save_file
 
 from kglink.errors import ConfigError, KglinkError, ModelError, UsageError
 from kglink.files.manifest import file_info
+from kglink.linking import pipeline
+from kglink.linking.candidates import CandidateSearch
 from kglink.linking.read_together import ReadOrder, ReadTogether, to_read
 from kglink.models.cross_encoder import PairInputs, head_of, open_cross_encoder, pooler_in
 from kglink.models.head_folder import RERANKER
@@ -389,6 +393,31 @@ def test_a_damaged_folder_is_named(tmp_path: Path) -> None:
     with pytest.raises(ModelError) as told:
         RERANKER.read(done.folder)
     assert "finetune --what reranker" in told.value.hint
+
+
+@pytest.mark.parametrize("what", ["reranker", "clusterer"])
+def test_mentions_of_one_text_are_asked_together(
+    demo_copy: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    monkeypatch.setattr(pipeline, "BATCH_MENTIONS", 2)
+    calls: list[set[str]] = []
+    find = CandidateSearch.find
+
+    def seen(
+        self: CandidateSearch, mentions: Sequence[MentionInText], *more: Any, **by: Any
+    ) -> Any:
+        calls.append({one.text for one in mentions})
+        return find(self, mentions, *more, **by)
+
+    monkeypatch.setattr(CandidateSearch, "find", seen)
+    with Workspace.open(demo_copy, flags={"link.found_by": "names"}) as workspace:
+        if what == "reranker":
+            told = replace(settings_of(Path(), reranker={"found_by": "names"}), docs=("docs",))
+            mentions_to_read(workspace, told, lambda _: None)
+        else:
+            workspace.fit_clusterer("docs", split="test")
+    texts = [text for call in calls for text in call]
+    assert len(texts) == len(set(texts)) > len(calls) > 1
 
 
 def test_a_gold_that_retrieval_does_not_find_at_all_comes_from_the_store(demo_master: Path) -> None:

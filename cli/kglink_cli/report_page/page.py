@@ -91,11 +91,7 @@ def _templates() -> Environment:
         ),
     )
     environment.filters["number"] = format
-    environment.globals |= {
-        "counted": counted,
-        "colour_count": COLOURS,
-        "csp_hash": _csp_hash,
-    }
+    environment.globals |= {"counted": counted, "colour_count": COLOURS, "csp_hash": _csp_hash}
     return environment
 
 

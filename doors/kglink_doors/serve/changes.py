@@ -19,6 +19,7 @@ from kglink.files.atomic import sync_file
 from kglink.records import CORRECTIONS
 from kglink.sources.encoding import checked_encoding
 from kglink.store.ingest import check_kb_name
+from kglink.workspace.kbs import checked_resolve
 from kglink.workspace.memory import correct_and_tell
 from kglink_cli.session import parse_options
 from kglink_doors.serve.answers import Body, Here, Names, json_response, raw_body
@@ -203,11 +204,9 @@ async def upload(
     check_kb_name(kb)
     checked_encoding(encoding)
     refuse_corrections(kb)
-    if resolve in ("xref", "title") and not links_to:
-        known = await run_in_threadpool(here.workspace.kbs)
-        if not any(one.links_to for one in known if one.name == kb):
-            hint = "Name them: &links_to=KB,KB"
-            raise UsageError(f"resolve={resolve} needs the KBs to look in", hint=hint)
+    known = await run_in_threadpool(here.workspace.kbs)
+    kept = next((one.links_to for one in known if one.name == kb), ())
+    checked_resolve(resolve or "key", links_to or kept)
     of_adapter = parse_options(settings, "set") or None
     name = f"file-{_NO_NAME.sub('_', file)[-100:]}"
     folder = here.jobs.draft()

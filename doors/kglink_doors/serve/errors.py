@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import math
 import re
-import sqlite3
 import sys
 import time
 import traceback
@@ -27,6 +25,7 @@ from kglink.errors import (
     StoreError,
     UnknownNameError,
     UsageError,
+    why_unwritten,
 )
 from kglink.text.printable import printable_line
 
@@ -80,19 +79,12 @@ _STATUS: tuple[tuple[type[KglinkError], int], ...] = (
 
 def status_of(error: KglinkError) -> int:
     """The HTTP status that says what an error is."""
-    if error.__cause__ is not None and is_of_full_disk(error.__cause__):
+    if why_unwritten(error.__cause__) == "full":
         return FULL_DISK
     return next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
 
 
-def is_of_full_disk(error: BaseException) -> bool:
-    """Whether an error of the system or of SQLite says that the disk is full."""
-    own = getattr(error, "orig", error)  # what the database driver said
-    full_store = getattr(own, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
-    by_numpy = isinstance(own, OSError) and "requested and" in str(own)  # has no number
-    return by_numpy or full_store or getattr(own, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
-
-
+_SETTING = re.compile(r"--set (\w+=)(?:'([^']*)'|(\S+))")
 _ENCODING = re.compile(r"--encoding ([\w-]*)")
 
 
@@ -110,23 +102,17 @@ def error_shape(error: KglinkError) -> dict[str, Any]:
         hint = "Name its adapter: &adapter=NAME."
     elif "--on-error" in hint:
         hint = "Mend it, and send it again."
-    return {"error": error.message, "fix": hint}
-
-
-_SETTING = re.compile(r"--set (\w+=)(?:'([^']*)'|(\S+))")
-
-
-def as_parameters(hint: str) -> str:
-    """What `kglink add-kb` advises, as parameters of the route that does the same."""
+    # What `kglink add-kb` advises, as parameters of the route that does the same.
     hint = _SETTING.sub(lambda found: f"&set={found[1]}{found[2] or found[3]}", hint)
     hint = hint.replace("run the same command with --allow-shrink", "add &allow_shrink=true")
-    return re.sub("--links-to ?", "&links_to=", hint).replace("--resolve", "&resolve=")
+    hint = re.sub("--links-to ?", "&links_to=", hint).replace("--resolve", "&resolve=")
+    return {"error": error.message, "fix": hint}
 
 
 def crash_shape(error: Exception) -> tuple[int, dict[str, Any]]:
     """The status and the shape of an error that is not kglink's."""
     match error:
-        case OSError() if is_of_full_disk(error):
+        case OSError() if why_unwritten(error) == "full":
             return FULL_DISK, FULL_DISK_SHAPE
         case OSError():
             return 500, {"error": error.strerror or str(error), "fix": "See the server's log."}

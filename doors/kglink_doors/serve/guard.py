@@ -101,13 +101,13 @@ class Guard:
         if method == "HEAD":  # the answer to GET; what sends it leaves out the body
             scope = {**scope, "method": "GET"}
         answer = _Response(send, self._more_headers(scope))
-        own = 0
+        taken = 0  # places
         try:
             headers = _headers(scope)
             refused = self._of_stranger(scope, headers)
             if refused is None:
-                own = int(not _is_open(scope))
-                self._at_work += own
+                taken = int(not _is_open(scope))
+                self._at_work += taken
                 refused = self._of_too_much(scope, headers)
             if refused is not None:
                 raise refused  # noqa: TRY301 - told as all errors are
@@ -125,7 +125,7 @@ class Guard:
                     await _read_away(receive)
                 await refused.response(scope, receive, answer)
         finally:
-            self._at_work -= own
+            self._at_work -= taken
             seconds = time.perf_counter() - began
             route = getattr(scope.get("route"), "path", "none")
             self._metrics.request(method, route, answer.status, seconds)

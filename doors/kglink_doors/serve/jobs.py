@@ -24,7 +24,7 @@ from kglink.files.atomic import LockedError, file_lock, write_atomically
 from kglink.workspace.folder import SCRATCH_FOLDER
 from kglink.workspace.kbs import AddedKB
 from kglink_cli.report_page.page import page_of
-from kglink_doors.serve.errors import BusyError, as_parameters, error_shape, logged_crash, patiently
+from kglink_doors.serve.errors import BusyError, error_shape, logged_crash, patiently
 
 State = Literal["waiting", "running", "done", "failed", "cancelled"]
 KINDS = ("add-kb", "learn", "overlaps", "build", "report")
@@ -225,8 +225,7 @@ class Jobs:
                     return  # its folder stays: it is done after the next start
                 self._end(job, "cancelled", None)
             except KglinkError as error:
-                shape = error_shape(error)
-                self._end(job, "failed", {**shape, "fix": as_parameters(shape["fix"])})
+                self._end(job, "failed", error_shape(error))
             except Exception as error:  # noqa: BLE001 - the next job must run
                 _, what, fix = logged_crash(error)
                 self._end(job, "failed", {"error": what, "fix": fix})

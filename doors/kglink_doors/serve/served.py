@@ -167,7 +167,7 @@ async def known_parameters(request: Request) -> None:
     for name in request.query_params:
         if name not in known:
             error = UnknownNameError(f"parameter of {route.path}", name, known)
-            raise UsageError(error.message, hint=error.hint)
+            raise UsageError(error.message, hint=error.hint)  # no 404: the route is there
 
 
 async def served(request: Request) -> Served:

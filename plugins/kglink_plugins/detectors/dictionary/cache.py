@@ -9,7 +9,6 @@ Nothing is unpickled.
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import shutil
 import time
@@ -17,7 +16,7 @@ import unicodedata
 from pathlib import Path
 from tempfile import gettempdir
 
-from kglink.errors import DamagedFileError, NewerFileError, StoreError
+from kglink.errors import DamagedFileError, NewerFileError, StoreError, why_unwritten
 from kglink.files.atomic import atomic_folder, sweep_drafts
 from kglink.files.digest import digest_of, seal_of, user_key
 from kglink.files.manifest import FileInfo, ManifestPart, damaged_files, files_in, read_manifest
@@ -45,7 +44,6 @@ _FILES = (
 _KEPT_FOLDERS = 16
 #: What marisa-trie ends with on a file that is no trie.
 _NO_TRIE = (RuntimeError, ValueError, OSError, MemoryError, OverflowError)
-_READ_ONLY = {errno.EACCES, errno.EPERM, errno.EROFS}
 
 
 class _Manifest(ManifestPart):
@@ -75,7 +73,7 @@ def open_lexicon(names: Names, settings: DictionarySettings) -> Lexicon:
     try:
         save(names, settings, folder, key)
     except OSError as error:
-        if error.errno in _READ_ONLY:
+        if why_unwritten(error) == "rights":
             # Somebody else's workspace: the compiled aliases live as long as this process.
             return _kept_nowhere(names, settings)
         raise StoreError(

@@ -22,7 +22,7 @@ _MOST_ALIASES = 5
 #: Some servers leave out where thoughts begin; of an answer that was cut there is no end.
 _THOUGHTS = re.compile(r"\A.*</think>|<think>.*", re.DOTALL)
 _NEGATIVE = re.compile(r"\W*-\d")
-_LEADING_NUMBER = re.compile(r"\W*(\d+)\b")
+_LEADING_NUMBER = re.compile(r"\W*(\d+)\b(?!\W*\b(?:or|and)\W+\d|\s*[,/&-]\s*\d)")
 _NONE = re.compile(r"\W*none(?: of (?:these|them))?\W*", re.IGNORECASE)
 
 
