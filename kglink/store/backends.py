@@ -385,7 +385,8 @@ class PostgreSQL(Backend):
                 yield held
             finally:
                 if held:
-                    connection.execute(select(func.pg_advisory_unlock(number)))
+                    with contextlib.suppress(DBAPIError):  # lost with its session: it is free
+                        connection.execute(select(func.pg_advisory_unlock(number)))
 
     def run(self, connection: Connection, sql: str, rows: Sequence[tuple[Any, ...]]) -> None:
         """Insert by COPY, which is faster than a statement for each row."""
