@@ -179,8 +179,9 @@ class Ingest:
 
     def _hold(self, connection: Connection) -> None:
         """Go on alone: an error where our session was lost, and another process has the KB."""
-        mine = ingests.c.kb_id == self._at.kb_id, ingests.c.holder == holder()
-        if not connection.scalar(select(1).where(*mine).with_for_update()):
+        c, at = ingests.c, self._at
+        mine = (c.kb_id == at.kb_id) & (c.read == at.read) & (c.holder == holder())
+        if not connection.scalar(select(1).where(mine).with_for_update()):
             hint = "Wait until it is done."
             raise KBBusyError(f"another process has taken over KB {self._job.kb!r}", hint=hint)
 
