@@ -342,7 +342,8 @@ class PostgreSQL(Backend):
         del create
         try:
             # Parameters by position: a bulk write takes the same tuples. Servers may be restarted.
-            return create_engine(self.url, paramstyle="format", pool_pre_ping=True, **_POOL)
+            options = {"connect_args": {"client_encoding": "utf8"}, **_POOL}  # other locales
+            return create_engine(self.url, paramstyle="format", pool_pre_ping=True, **options)
         except ModuleNotFoundError as error:
             raise StoreError(
                 f"no driver for {self.where}: {error.name} is missing",
@@ -353,6 +354,15 @@ class PostgreSQL(Backend):
         """Give a reader one state to look at; the driver has begun the transaction itself."""
         if not write:
             connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+
+    def refuse_strange(self, connection: Connection) -> None:
+        """Refuse a database that cannot hold the characters of every text."""
+        encoding = connection.exec_driver_sql("SHOW server_encoding").scalar()
+        if encoding != "UTF8":
+            raise StoreError(
+                f"the database of the store {self.where} has the encoding {encoding}, not UTF8",
+                hint="Make one that has it: createdb --encoding UTF8 --template template0 NAME",
+            )
 
     def lock_schema(self, connection: Connection) -> None:
         """One advisory lock for all migrations of this database."""
@@ -372,7 +382,8 @@ class PostgreSQL(Backend):
                 yield held
             finally:
                 if held:
-                    connection.execute(select(func.pg_advisory_unlock(number)))
+                    with contextlib.suppress(DBAPIError):  # lost with its session: it is free
+                        connection.execute(select(func.pg_advisory_unlock(number)))
 
     def run(self, connection: Connection, sql: str, rows: Sequence[tuple[Any, ...]]) -> None:
         """Insert by COPY, which is faster than a statement for each row."""
@@ -395,13 +406,21 @@ class PostgreSQL(Backend):
 
     def explain(self, error: DBAPIError) -> StoreError | None:
         """By SQLSTATE, or by the driver's class where there was no connection."""
-        state = getattr(error.orig, "sqlstate", None) or ""
+        driver: Any = error.orig
+        state = driver.sqlstate or ""
+        said = driver.diag.message_primary or driver  # its other lines tell texts of users
         if state == "53100":
             return StoreError(f"the store {self.where} cannot grow: disk full", hint=_AFTER_FULL)
-        if not state or state.startswith(("08", "28", "3D", "53", "57")):
+        if not state or state.startswith(("08", "28", "3D", "53", "57P")):
             return StoreError(
-                f"the store {self.where} does not answer: {error.orig}",
+                f"the store {self.where} does not answer: {said}",
                 hint="Check that the server runs, and the name, user and password in the URL.",
+            )
+        if state.startswith(("25", "3F", "40", "42501", "54", "55", "57", "58", "XX")):
+            return StoreError(
+                f"the server of the store {self.where} refuses this: {said}",
+                hint="Check the rights of its user, and its settings, such as timeouts; then run "
+                "this again.",
             )
         return None
 

@@ -21,7 +21,14 @@ from itertools import chain
 from sqlalchemy import delete, exists, insert, select, update
 from sqlalchemy.engine import Connection
 
-from kglink.errors import ShrinkError, SourceError, StoreError, UnknownNameError, UsageError
+from kglink.errors import (
+    KBBusyError,
+    ShrinkError,
+    SourceError,
+    StoreError,
+    UnknownNameError,
+    UsageError,
+)
 from kglink.files.digest import text_digest
 from kglink.files.manifest import now
 from kglink.records import EntityId, OnProgress, Progress, Record
@@ -158,7 +165,8 @@ class Ingest:
             return IngestState(connection.execute(made).scalar_one(), run=1, is_new=True)
         kb_id, is_new = row["id"], row["revision"] == 0
         mine = ingests.c.kb_id == kb_id
-        old = connection.execute(select(ingests).where(mine)).mappings().first()
+        running = select(ingests).where(mine).with_for_update()  # its last batch is waited for
+        old = connection.execute(running).mappings().first()
         if old is not None and old["read"] and old["fingerprint"] == fingerprint(job):
             counts = json_of(old["counts"], list, "ingests.counts")
             tallies = tuple(Tally(*tally) for tally in counts)
@@ -169,10 +177,19 @@ class Ingest:
         connection.execute(delete(ingests).where(mine))
         return IngestState(kb_id, row["run"] + 1, is_new)
 
+    def _hold(self, connection: Connection) -> None:
+        """Go on alone: an error where our session was lost, and another process has the KB."""
+        c, at = ingests.c, self._at
+        mine = (c.kb_id == at.kb_id) & (c.read == at.read) & (c.holder == holder())
+        if not connection.scalar(select(1).where(mine).with_for_update()):
+            hint = "Wait until it is done."
+            raise KBBusyError(f"another process has taken over KB {self._job.kb!r}", hint=hint)
+
     def _forget(self) -> None:
         """Take back the start of an ingest that has written nothing."""
         # The error that brought us here is the one to tell, not that this failed as well.
         with contextlib.suppress(StoreError), self._db.write() as connection:
+            self._hold(connection)
             connection.execute(delete(ingests).where(ingests.c.kb_id == self._at.kb_id))
             mine = kbs.c.id == self._at.kb_id
             if self._at.is_new:
@@ -193,6 +210,7 @@ class Ingest:
             self._write(read, batch)
             self._progress(Progress("reading", self._at.read))
         with self._db.write() as connection:
+            self._hold(connection)
             after = _saved(connection, replace(self._at, complete=True))
         self._at = after
 
@@ -200,6 +218,7 @@ class Ingest:
         db, at = self._db, self._at
         tallies = list(at.tallies)
         with db.write() as connection:
+            self._hold(connection)
             for kind, (writer, records) in enumerate(zip(WRITERS, batch, strict=True)):
                 if not records:
                     continue
@@ -225,6 +244,7 @@ class Ingest:
         if at.is_new:  # Nobody sees the KB yet.
             resolve(db.write)
         with db.write() as connection:
+            self._hold(connection)
             if not at.is_new:
                 totals = count_after_merge(connection, at.kb_id) if job.merge else None
                 at = replace(at, tallies=self._show_staged(connection))

@@ -97,6 +97,8 @@ class OverlapTable:
             left, right = sorted((left, right))
             with self._db.write() as connection:
                 touch(connection)
+                for name in (left, right):  # which somebody may have removed meanwhile
+                    kb_id(connection, name)
                 made = run(saved) if callable(run) else run
                 if made is not None and {made.left, made.right} != {left, right}:
                     raise UsageError(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
+import secrets
 import shutil
 import tempfile
 import time
@@ -218,7 +218,7 @@ def delete_space(opened: Opened, name: str) -> None:
     trash = opened.folder / SPACES_FOLDER / _TRASH
     with folder.writing():
         trash.mkdir(exist_ok=True)
-        folder.path.rename(trash / f"{name}-{os.getpid()}")
+        folder.path.rename(trash / f"{name}-{secrets.token_hex(4)}")
     # What an earlier deletion did not come to remove goes as well.
     shutil.rmtree(trash)
 

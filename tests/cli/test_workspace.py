@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
+import os
 import resource
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -433,6 +434,16 @@ def test_a_space_that_was_deleted_and_built_anew_is_opened(demo_copy: Path) -> N
         assert workspace.space().version == space.version
         assert workspace.space() is not space
         assert workspace.space().kbs() == ("lanternfall",)
+
+
+def test_a_space_is_deleted_where_a_process_of_the_same_number_was_killed(demo_copy: Path) -> None:
+    """In a container every command has the number 1."""
+    left = demo_copy / "spaces" / ".trash" / f"default-{os.getpid()}"
+    left.mkdir(parents=True)
+    (left / "CURRENT").touch()
+    with Workspace.open(demo_copy) as workspace:
+        workspace.delete_space("default")
+    assert not (demo_copy / "spaces" / ".trash").exists()
 
 
 def test_other_settings_share_the_store(demo: Path) -> None:

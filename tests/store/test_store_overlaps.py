@@ -72,6 +72,17 @@ def test_saving_replaces_the_pairs_of_those_two_kbs(filled: Store) -> None:
     ]
 
 
+def test_a_kb_that_is_removed_during_the_search_gets_no_overlaps(filled: Store) -> None:
+    def found() -> Iterator[Overlap]:
+        yield pair("hp:1", "wiki:1")
+        filled.remove_kb("hp")
+
+    with pytest.raises(UnknownNameError, match="'hp'"):
+        filled.save_overlaps("wiki", "hp", found())
+    filled.ingest(job("hp"), [entity("1")])  # perhaps another vocabulary, with the same ids
+    assert list(filled.overlaps()) == []
+
+
 def test_a_broken_off_save_changes_nothing(filled: Store) -> None:
     filled.save_overlaps("wiki", "doid", [pair("wiki:1", "doid:1")])
     with pytest.raises(Stopped):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import re
 import socket
 import sqlite3
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import create_engine, make_url, text
 
 import store_child
 from kglink.errors import StoreError, UnknownNameError
@@ -263,3 +265,50 @@ def test_no_room_for_overlaps_that_are_on_their_way(
             store.save_overlaps("a", "b", itertools.repeat(overlap, count))
         assert "Make room" in caught.value.hint
         assert list(store.overlaps()) == []
+
+
+# ------------------------------------------------------------------------- a server's sessions
+def lose_locks(url: str) -> None:
+    """End the sessions of PostgreSQL that hold KBs of this schema: a firewall may do that."""
+    ended = (
+        "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE pid IN (SELECT pid "
+        "FROM pg_locks WHERE locktype = 'advisory') AND application_name = "
+        "current_setting('application_name')"
+    )
+    engine = create_engine(url, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        assert connection.execute(text(ended)).scalars().all() == [True]
+    engine.dispose()
+
+
+@pytest.mark.parametrize("is_taken_over", [False, True])
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_kb_whose_session_is_lost_is_written_by_one(
+    url: str, version: int, is_taken_over: bool
+) -> None:
+    if not url.startswith("postgresql"):
+        pytest.skip("a file has no sessions")
+    url = (
+        make_url(url)
+        .update_query_dict({"application_name": f"lost {os.getpid()}"})
+        .render_as_string(False)
+    )
+    given = ["--version", str(version), "--batch-size", "50"]
+    with Store.open(url) as store:
+        if version == 2:
+            store.ingest(child_job(kb="kb"), store_child.records(300, 1))
+        child = start(url, "kb", 300, *given, "--wait-after", "149")
+        assert child.stdout is not None
+        assert child.stdout.readline() == "waiting\n"
+        lose_locks(url)
+        if is_taken_over:
+            again = job(adapter="none", source="child", fingerprint=str(version), batch_size=50)
+            done = store.ingest(again, store_child.records(300, version))
+            assert done.resumed_from == 100
+        _, told = child.communicate("\n", timeout=60)
+        assert told.startswith("another process has taken over KB 'kb'" if is_taken_over else "")
+        assert child.returncode == int(is_taken_over)
+        expected = sorted(record.key for record in store_child.records(300, version))
+        assert keys(store) == expected
+        assert store.kb("kb").revision == version
+        assert store.check() == []

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from pathlib import Path
 
 import pytest
-from sqlalchemy import inspect, text
+from sqlalchemy import create_engine, inspect, make_url, text
 from sqlalchemy.engine import Connection
 
 from kglink.errors import KglinkError, StoreError, UsageError
@@ -132,6 +133,48 @@ def test_a_password_is_not_told() -> None:
     with pytest.raises(StoreError, match="does not answer") as caught:
         Store.open("postgresql+psycopg://me:secret@127.0.0.1:1/none")
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("setting", "what"),
+    [
+        ("default_transaction_read_only=on", "in a read-only transaction"),
+        ("search_path=nowhere", "no schema has been selected"),
+        ("statement_timeout=1", "due to statement timeout"),
+    ],
+)
+def test_what_a_server_is_set_to_refuse_is_told(url: str, setting: str, what: str) -> None:
+    if not url.startswith("postgresql"):
+        pytest.skip("a file has no settings")
+    address = make_url(url)
+    options = f"{address.query['options']} -c{setting}"
+    with pytest.raises(StoreError, match=f"refuses this: .*{what}") as caught:
+        Store.open(address.update_query_dict({"options": options}))
+    assert "revision INTEGER" not in str(caught.value)  # the statement
+    assert caught.value.hint
+
+
+def test_any_text_is_kept_whatever_the_encoding_of_the_session(url: str) -> None:
+    if not url.startswith("postgresql"):
+        pytest.skip("a file has no sessions")
+    with Store.open(make_url(url).update_query_dict({"client_encoding": "latin1"})) as store:
+        store.ingest(job(), [entity("a", "Цюрих")])
+        assert [found.title for found in store.entities("kb")] == ["Цюрих"]
+
+
+@pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1"])
+def test_a_database_that_cannot_hold_all_texts_is_refused(url: str, encoding: str) -> None:
+    if not url.startswith("postgresql"):
+        pytest.skip("a file has one encoding")
+    name = f"kglink_test_{os.getpid()}"
+    server = create_engine(url, isolation_level="AUTOCOMMIT")
+    with server.connect() as connection:
+        made = f"CREATE DATABASE {name} ENCODING '{encoding}' LOCALE 'C' TEMPLATE template0"
+        connection.exec_driver_sql(made)
+        with pytest.raises(StoreError, match=f"has the encoding {encoding}, not UTF8"):
+            Store.open(make_url(url).set(database=name))
+        connection.exec_driver_sql(f"DROP DATABASE {name}")
+    server.dispose()
 
 
 # ---------------------------------------------------------------------------------------- health
