@@ -203,7 +203,7 @@ class SkosAdapter:
             text = one_line(value.text, name) if one else plain_text(value.text, name)
             if text:
                 ranked.append((rank, text, value.language))
-        ranked.sort(key=lambda item: item[0])
+        ranked.sort(key=lambda item: (item[0], item[2]))  # of en-US and en-GB always the same
         return [(text, language) for _, text, language in ranked]
 
     def _rank(self, language: str) -> int:

@@ -29,6 +29,7 @@ from skos_texts import (
     refuse_network,
 )
 
+SPELT = [("color", "US"), ("colour", "GB")]
 _BROKEN_TURTLE = TURTLE.replace('"apple"@en', '"apple@en')
 
 
@@ -77,6 +78,12 @@ def test_languages_in_their_order(syntax: str) -> None:
     with pytest.raises(SourceError, match="no concept with a label in sv") as caught:
         read(SYNTAXES[syntax], languages="sv")
     assert "en (2), de (" in caught.value.hint
+
+
+def test_of_the_english_of_two_countries_the_same_is_the_title_in_any_order() -> None:
+    labels = [f'<{EX}c> {S}prefLabel> "{word}"@en-{land} .' for word, land in SPELT]
+    titles = [read("\n".join(lines))[0].title for lines in (labels, labels[::-1])]
+    assert titles == ["colour", "colour"]
 
 
 def test_a_definition_follows_the_languages() -> None:
