@@ -29,6 +29,11 @@ from skos_texts import (
     refuse_network,
 )
 
+LONG = f"""\
+@prefix skos: {S}> .
+<{EX}1> skos:prefLabel "one" ; skos:definition '''Line one.
+Line two.''' .
+"""
 SPELT = [("color", "US"), ("colour", "GB")]
 _BROKEN_TURTLE = TURTLE.replace('"apple"@en', '"apple@en')
 
@@ -65,7 +70,12 @@ def test_every_syntax_says_the_same(syntax: str) -> None:
     assert read(text) == EXPECTED
     assert read(text, syntax=syntax) == EXPECTED
     assert read(b"\xef\xbb\xbf" + text.encode()) == EXPECTED
-    assert read(text.replace("\n", "\r\n"))[1] == EXPECTED[1]
+    assert read(text.replace("\n", "\r\n")) == EXPECTED
+
+
+def test_a_text_over_two_lines_is_the_same_with_the_line_ends_of_windows() -> None:
+    assert read(LONG.replace("\n", "\r\n")) == read(LONG)
+    assert read(LONG)[0].description == "Line one.\nLine two."
 
 
 @pytest.mark.parametrize("syntax", SYNTAXES)
