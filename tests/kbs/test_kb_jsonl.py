@@ -253,6 +253,13 @@ def test_lists_that_are_one_text_are_told(aliases: object, told: str | None) -> 
     assert "not split" not in split.notes
 
 
+def test_a_title_that_is_listed_as_an_alias_says_nothing_more() -> None:
+    counted = [{"name": "T", "count": 2}, {"name": "T", "kind": "synonym"}]
+    record = {"id": 1, "title": "T", "aliases": ["T", "U"]}
+    assert read_one(record) == read_one(record | {"aliases": ["U", "U"]})
+    assert len(read_one(record | {"aliases": counted}).aliases) == 2
+
+
 def test_aliases_of_one_surface_and_kind_are_added_up() -> None:
     aliases = [
         {"name": "a", "count": 2},
