@@ -104,7 +104,7 @@ class EntityMaker:
             missing = "no title" if get("title") is None else "an empty title"
             raise BadValue(missing, _fix("title", names))
         # The aliases, and codes that people write: other codes, and the key if it is one.
-        aliases = self._aliases(get("aliases"))
+        aliases = tuple(one for one in self._aliases(get("aliases")) if one != Alias(title))
         codes = get(CODES)
         written = [key] if _MODEL_NUMBER.match(key) else []
         if isinstance(codes, list):

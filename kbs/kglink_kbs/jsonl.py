@@ -31,6 +31,7 @@ from kglink_kbs.annotations import DocumentFields, DocumentMaker
 from kglink_kbs.entities import CODES, Descriptions, EntityFields, EntityMaker
 from kglink_kbs.json_stream import JsonWalk, is_array, json_objects
 from kglink_kbs.spellings import ENTITY, Shapes, find_fields
+from kglink_kbs.tabular import LISTS, separator_of, tell_unsplit
 from kglink_kbs.values import (
     BadValue,
     described,
@@ -236,7 +237,10 @@ class JsonAdapter:
         """The records of the numbered objects of a source; ``first`` are some of them."""
         texts = (one.get("description") for one in map(self._shapes.values, first))
         descriptions = Descriptions(texts, problems)
-        self._choose_key(first, problems)
+        entities = [one for one in first if not is_exported(one) and not self._is_document(one)]
+        self._choose_key(entities, problems)
+        if not self._settings.separator:
+            self._tell_unsplit(entities, problems)
 
         def record(one: tuple[int, dict[str, Any]]) -> Record | None:
             line, fields = one
@@ -264,9 +268,18 @@ class JsonAdapter:
         objects = ((source.where(one[0]), one) for one in json_objects(source, problems))
         return good_ones(objects, record, problems)
 
-    def _choose_key(self, objects: list[dict[str, Any]], problems: Problems) -> None:
+    def _tell_unsplit(self, entities: list[dict[str, Any]], problems: Problems) -> None:
+        """Say which fields of the first entities hold lists as one text, which nothing splits."""
+        values = [self._shapes.values(one) for one in entities]
+        for field in LISTS:
+            texts = [text for one in values if isinstance(text := one.get(field), str)]
+            splits, sign, count = separator_of(field, texts)
+            held = sum(splits in text for text in texts)
+            if held or count:
+                tell_unsplit(field, splits if held else sign, held or count, problems)
+
+    def _choose_key(self, entities: list[dict[str, Any]], problems: Problems) -> None:
         """Which of several fields that are named like a key is it in the first entities."""
-        entities = [one for one in objects if not is_exported(one) and not self._is_document(one)]
         chosen = self._settings.chosen()
         names = dict.fromkeys(name for one in entities for name in one)
         columns = {name: [value_text(one.get(name)) for one in entities] for name in names}

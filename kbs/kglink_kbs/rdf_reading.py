@@ -153,9 +153,9 @@ def _name(term: object) -> str:
 
 # --------------------------------------------------------------------------- whole documents
 def _whole(source: Source, max_bytes: int) -> bytes:
-    """The text of a source that is not larger than ``max_bytes``, in UTF-8."""
+    """The text of a source that is not larger than ``max_bytes``, in UTF-8, its lines as XML's."""
     with source.open_text() as stream:
-        return b"".join(_pieces(stream, source, max_bytes))
+        return b"".join(_pieces(stream, source, max_bytes)).replace(b"\r\n", b"\n")
 
 
 def _pieces(stream: BinaryIO, source: Source, max_bytes: int) -> Iterator[bytes]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Literal
 
@@ -13,11 +13,12 @@ from kglink.errors import SourceError
 from kglink.plugins import PluginSettings
 from kglink.records import Alias, Entity, Record
 from kglink.sources import Problems, Source, SourceHead, check_text
-from kglink_kbs.ontology import curie, local_name
+from kglink_kbs.ontology import curie, local_name, successors
 from kglink_kbs.rdf import (
     CLASS_TYPES,
     FIELDS,
     NO_CONCEPT_TYPES,
+    OBO,
     OWL,
     PLAIN_TYPES,
     RDF_MARKS,
@@ -72,6 +73,7 @@ class SkosAdapter:
         self._languages = listed(settings.languages)
         self._prefixes = tuple(listed(settings.prefix))
         self._seen: Counter[str] = Counter()
+        self._default: set[str] | None = None
 
     def read(self, source: Source, problems: Problems) -> Iterator[Record]:
         """Yield the entities of ``source`` in the order of their first mention."""
@@ -98,15 +100,30 @@ class SkosAdapter:
             for iri, resource in resources.items()
         )
         self._seen.clear()
-        return good_ones(
+        self._default = None
+        records = good_ones(
             named,
-            lambda one: self._entity(*one),
+            lambda one: self._records(*one),
             problems,
             nothing=lambda: self._nothing_found(source),
         )
+        return chain.from_iterable(records)
+
+    def _records(
+        self, iri: str, resource: Resource, resources: Resources
+    ) -> Sequence[Record] | None:
+        """The entity; of a deprecated resource what took its place; None where there is neither."""
+        if all(value.text not in ("true", "1") for value in resource.get("deprecated", ())):
+            entity = self._entity(iri, resource, resources)
+            return None if entity is None else (entity,)
+        named = (resource.get(field, ()) for field in ("replaced_by", "consider"))
+        after = ([curie(value.text) for value in values] for values in named)
+        name = curie(iri)
+        is_wanted = self._settings.key == "iri" and name.startswith(self._prefixes or "")
+        return (tuple(successors(name, *after)) if is_wanted else ()) or None
 
     def _entity(self, iri: str, resource: Resource, resources: Resources) -> Entity | None:
-        """The entity, or None of a resource that is none, is deprecated or has no label."""
+        """The entity, or None of a resource that is none or has no label."""
         named = (value.text for value in resource.get("type", ()))
         types = {one for one in named if not one.startswith("_:")}
         is_concept = "label" in resource or (
@@ -116,8 +133,6 @@ class SkosAdapter:
             return None
         name = curie(iri)
         if self._prefixes and not name.startswith(self._prefixes):
-            return None
-        if any(value.text in ("true", "1") for value in resource.get("deprecated", ())):
             return None
         titles = self._chosen("label", resource, resources)
         names = self._chosen("name", resource, resources)
@@ -129,9 +144,10 @@ class SkosAdapter:
             *(Alias(text, "synonym") for text, _ in self._chosen("alt", resource, resources)),
             *(Alias(text, "alias") for text, _ in self._chosen("hidden", resource, resources)),
         ]
-        texts = self._chosen("definition", resource, resources, one=False) or self._chosen(
-            "note", resource, resources, one=False
-        )
+        # Comments on the terms of OBO are notes of its curators.
+        described = ("definition", "note", *(["comment"] if not iri.startswith(OBO) else []))
+        found = (self._chosen(field, resource, resources, one=False) for field in described)
+        texts = next(filter(None, found), [])
         key = self._key_of(name, iri, resource)
         if not key:
             raise BadValue(
@@ -144,7 +160,8 @@ class SkosAdapter:
             key=key,
             title=title[0],
             description=texts[0][0] if texts else "",
-            type=", ".join(sorted(map(local_name, types - PLAIN_TYPES))),
+            type=", ".join(sorted(map(local_name, types - PLAIN_TYPES)))
+            or self._namespace(resource, resources),
             url=one_line(iri, "the id") if iri.startswith("http") else "",
             language=title[1],
             aliases=tuple(dict.fromkeys(surfaces)),
@@ -186,7 +203,7 @@ class SkosAdapter:
             text = one_line(value.text, name) if one else plain_text(value.text, name)
             if text:
                 ranked.append((rank, text, value.language))
-        ranked.sort(key=lambda item: item[0])
+        ranked.sort(key=lambda item: (item[0], item[2]))  # of en-US and en-GB always the same
         return [(text, language) for _, text, language in ranked]
 
     def _rank(self, language: str) -> int:
@@ -199,6 +216,16 @@ class SkosAdapter:
             if language.startswith(f"{wanted}-"):
                 return 2 * place + 1
         return -1
+
+    def _namespace(self, resource: Resource, resources: Resources) -> str:
+        """The namespace of a term of OBO, where a file that is read whole has another default."""
+        if "namespace" not in resource or self._settings.grouped:
+            return ""
+        if self._default is None:
+            named = (one.get("default_namespace", ()) for one in resources.values())
+            self._default = {value.text for value in chain.from_iterable(named)}
+        name = one_line(resource["namespace"][0].text, "the type")
+        return name if self._default and name not in self._default else ""
 
     def _key_of(self, name: str, iri: str, resource: Resource) -> str:
         match self._settings.key:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Literal
 
 from pydantic import Field
@@ -36,10 +37,11 @@ class SssomAdapter:
 
     def read(self, source: Source, problems: Problems) -> Iterator[Record]:
         """Yield a mapping for each row that joins two codes as the same (or not the same)."""
-        rows = ((row.place, row) for row in SssomReader(source, problems))
-        return good_ones(rows, self._mapping, problems)
+        reader = SssomReader(source, problems)
+        rows = ((row.place, row) for row in reader)
+        return good_ones(rows, partial(self._mapping, reader.prefixes), problems)
 
-    def _mapping(self, row: SssomRow) -> CodeMapping | None:
+    def _mapping(self, prefixes: Mapping[str, str], row: SssomRow) -> CodeMapping | None:
         overlaps = self._settings.use == "overlaps"
         if row.joins_nothing or (row.denied and not overlaps):
             return None
@@ -47,7 +49,7 @@ class SssomAdapter:
             return None
         if row.confidence < self._settings.min_confidence:
             return None
-        ends = row.subject, row.object
+        ends = _code(row.subject, prefixes), _code(row.object, prefixes)
         for end in ends:
             if not code_of(checked(end, "an id")):
                 raise BadValue(
@@ -55,6 +57,13 @@ class SssomAdapter:
                 )
         verdict: Verdict = "wrong" if row.denied else "correct"
         return CodeMapping(*ends, row.predicate, row.confidence, verdict if overlaps else None)
+
+
+def _code(end: str, prefixes: Mapping[str, str]) -> str:
+    """An id, as the address that its prefix makes of it where that is another code."""
+    prefix, _, local = end.partition(":")
+    address = f"{prefixes[prefix]}{local}" if prefix in prefixes else ""
+    return end if code_of(address) in ("", code_of(end)) else address
 
 
 def sniff(head: SourceHead) -> float:

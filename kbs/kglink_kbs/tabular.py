@@ -300,7 +300,7 @@ sniff_tsv = partial(sniff_csv, tabs=True)
 
 
 #: Fields whose cells hold several values, and what may stand between those; names hold commas.
-_SEPARATORS: Mapping[str, tuple[str, ...]] = {
+LISTS: Mapping[str, tuple[str, ...]] = {
     "aliases": ("|", ";", "；", "、", "\n"),
     "xrefs": ("|", ";", ",", "\n"),
     "parents": ("|", ";", ",", "\n"),
@@ -379,11 +379,7 @@ def find_columns(
     aliases = [name for name in choice.codes if name != choice.key]
     _tell(header, found, unsure, signs, aliases, problems)
     for field, (sign, cells) in unsplit.items():
-        problems.tell(
-            "not split",
-            f"{_sign_name(sign)} stands in {cells} of the first cells of {found[field]}: "
-            f"--set separator='{sign}' splits them",
-        )
+        tell_unsplit(found[field], sign, cells, problems)
     return Columns(places, signs, [header.index(name) for name in choice.codes])
 
 
@@ -452,27 +448,33 @@ def _separators(
     places: Mapping[str, int], sample: Sequence[Sequence[str]], separator: str
 ) -> tuple[dict[str, str], dict[str, tuple[str, int]]]:
     """What splits each field, and what may have been meant to: its sign and how many hold it."""
-    lists = [field for field in _SEPARATORS if field in places]
+    lists = [field for field in LISTS if field in places]
     if separator != GUESSED:
         return dict.fromkeys(lists, separator) if separator else {}, {}
     signs: dict[str, str] = {}
     unsplit: dict[str, tuple[str, int]] = {}
     for field in lists:
         cells = [cell for row in sample if (cell := row[places[field]].strip())]
-        signs_of_lists = (*_SEPARATORS[field], *_UNSURE)
-        held = {sign: sum(sign in cell for cell in cells) for sign in signs_of_lists}
-        least = max(1.0, _LEAST_SHARE * len(cells))
-        # A bar is in no name: one is enough, also behind the beginning of the table.
-        splitting = (sign for sign in _SEPARATORS[field] if held[sign] >= least)
-        signs[field] = "|" if held["|"] else next(splitting, "|")
-        if signs[field] == "|":
-            # A comma beside bars is part of a name.
-            others = [one for one in held if one != "|" and not (held["|"] and one in _UNSURE)]
-            whole = {one: sum(one in cell and "|" not in cell for cell in cells) for one in others}
-            sign = max(whole, key=lambda sign: whole[sign])
-            if whole[sign]:
-                unsplit[field] = sign, whole[sign]
+        signs[field], sign, count = separator_of(field, cells)
+        if count:
+            unsplit[field] = sign, count
     return signs, unsplit
+
+
+def separator_of(field: str, cells: Sequence[str]) -> tuple[str, str, int]:
+    """What splits a field; what may have been meant to, and how many cells hold that."""
+    held = {sign: sum(sign in cell for cell in cells) for sign in (*LISTS[field], *_UNSURE)}
+    least = max(1.0, _LEAST_SHARE * len(cells))
+    # A bar is in no name: one is enough, also behind the beginning of the table.
+    splitting = (sign for sign in LISTS[field] if held[sign] >= least)
+    splits = "|" if held["|"] else next(splitting, "|")
+    if splits != "|":
+        return splits, "", 0
+    # A comma beside bars is part of a name.
+    others = [one for one in held if one != "|" and not (held["|"] and one in _UNSURE)]
+    whole = {one: sum(one in cell and "|" not in cell for cell in cells) for one in others}
+    sign = max(whole, key=lambda sign: whole[sign])
+    return splits, sign, whole[sign]
 
 
 # ----------------------------------------------------------------------------------- telling
@@ -514,6 +516,15 @@ def _tell(
     )
     if rest := [name for name in header if name and name not in said]:
         problems.tell("not read", f"{_listed(rest)} (--set FIELD=COLUMN reads one)")
+
+
+def tell_unsplit(name: str, sign: str, count: int, problems: Problems) -> None:
+    """Say that ``count`` values of a field look like lists."""
+    problems.tell(
+        "not split",
+        f"{_sign_name(sign)} stands in {count} of the first values of {name}: "
+        f"--set separator='{sign}' splits them",
+    )
 
 
 def _sign_name(sign: str) -> str:

@@ -26,6 +26,8 @@ _NO_ENCODINGS = frozenset(
     {"idna", "punycode", "unicode_escape", "raw_unicode_escape", "undefined", "mbcs", "oem"}
 )
 _READ = 2**18
+#: What XML says of its encoding, and its readers go by.
+_DECLARED = re.compile(r"""\A(\ufeff?<\?xml\b[^<>]{,100}?\bencoding\s*=\s*["'])[\w.-]+""")
 #: High bytes of Chinese and Japanese in UTF-16: ideographs, kana, full width, ASCII.
 _CHINESE = frozenset((*range(0x4E, 0xA0), 0x00, 0x30, 0xFF))
 #: Fewer bytes say nothing of an encoding.
@@ -109,16 +111,17 @@ def as_utf8(stream: BinaryIO, encoding: str, name: str, unpacked: str = "") -> P
             data = stream.read(_READ)
             kept = len(decoder.getstate()[0])
             try:
-                piece = decoder.decode(data, final=not data).encode()
+                piece = decoder.decode(data, final=not data)
             except UnicodeError as error:
                 at = read - kept + getattr(error, "start", 0)
                 raise SourceError(
                     f"{name} is not {encoding}: byte {at:,}{unpacked} cannot be read",
                     hint="Name another encoding: --encoding (kglink add-kb, kglink link).",
                 ) from error
+            piece = piece if read else _DECLARED.sub(r"\1utf-8", piece)
             read += len(data)
             if piece:
-                yield piece
+                yield piece.encode()
 
     return PieceStream(pieces(), stream)
 

@@ -25,7 +25,7 @@ from kglink.store.code_lookup import CodeLookup
 from kglink.store.database import Database, chunks, rows_in
 from kglink.store.entity_reader import at_addresses, existing
 from kglink.store.kbs import entity_exists, kb_id, kb_ids
-from kglink.store.prepared import folded_name
+from kglink.store.prepared import Prepared, folded_name
 from kglink.store.schema import aliases, documents, entities, golds, id_range
 from kglink.store.values import Resolve
 from kglink.text.codes import code_of
@@ -93,6 +93,21 @@ def named_entities(
     for some in chunks(dict.fromkeys(texts), PAGE):
         found |= _found(connection, some, numbers, targets, resolve)
     return found
+
+
+def outdated_golds(
+    connection: Connection, links_to: Sequence[str], records: Mapping[int, Prepared]
+) -> set[int]:
+    """Which documents, by their rows, name other entities by key than when they were read.
+
+    Of what a key has found its source's words are not kept, so that only the source leads on.
+    """
+    rows = [row for id_, record in records.items() for row in record.parts(id_)[1]]
+    found = named_entities(connection, (str(row[-1]) for row in rows), links_to, "key")
+    named = {(*row[:3], *one) for row in rows for one in found[str(row[-1])]}
+    query = select(*_PLACE, golds.c.kb, golds.c.key).where(gold_exists())
+    known = {tuple(row) for row in rows_in(connection, query, golds.c.document_id, records)}
+    return {row[0] for row in named ^ known}
 
 
 def _found(

@@ -39,6 +39,7 @@ from kglink.store.golds import (
     count_golds,
     count_unresolved,
     first_unresolved,
+    outdated_golds,
     resolve_golds,
 )
 from kglink.store.kbs import (
@@ -54,6 +55,7 @@ from kglink.store.schema import RETIRED, STAGED, entities, ingests, kbs, removed
 from kglink.store.values import IngestJob, IngestSummary, Tally, Totals, json_of
 from kglink.store.verdicts import apply_verdicts
 from kglink.store.writers import (
+    DOCUMENTS,
     ENTITIES,
     LOOKUP_SIZE,
     MAPPINGS,
@@ -215,20 +217,24 @@ class Ingest:
         self._at = after
 
     def _write(self, read: int, batch: Batch) -> None:
-        db, at = self._db, self._at
+        db, at, job = self._db, self._at, self._job
         tallies = list(at.tallies)
         with db.write() as connection:
             self._hold(connection)
+            outdated = partial(outdated_golds, connection, job.links_to or (job.kb,))
             for kind, (writer, records) in enumerate(zip(WRITERS, batch, strict=True)):
                 if not records:
                     continue
                 has_staged = not at.is_new and at.tallies[kind].altered > 0
+                is_keyed = writer is DOCUMENTS and job.resolve == "key" and not at.is_new
                 plan = plan_batch(
-                    db, connection, writer.table, at.kb_id, at.run, records, has_staged=has_staged
+                    *(db, connection, writer.table, at.kb_id, at.run, records),
+                    has_staged=has_staged,
+                    outdated=outdated if is_keyed else None,
                 )
                 # A mapping that is said twice, as with two justifications, is no mistake.
                 for duplicate in plan.duplicates if writer is not MAPPINGS else ():
-                    self._job.problems.report(duplicate)
+                    job.problems.report(duplicate)
                 place = at.kb_id if at.is_new else at.kb_id + STAGED
                 writer.write(db, connection, place, at.run, plan)
                 tallies[kind] += plan.tally

@@ -8,7 +8,7 @@ becomes a new record, what is the same is marked as seen. An update's new record
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -159,8 +159,12 @@ def plan_batch(
     batch: Sequence[Prepared],
     *,
     has_staged: bool,
+    outdated: Callable[[Mapping[int, Prepared]], Collection[int]] | None,
 ) -> Plan:
-    """Compare a batch with the rows of ``table``, and find the keys that this run saw before."""
+    """Compare a batch with the rows of ``table``, and find the keys that this run saw before.
+
+    ``outdated`` says which rows must be made anew though their record is the same.
+    """
     owners = (kb_id, kb_id + STAGED) if has_staged else (kb_id,)
     query = _lookup(table, len(owners))
     known: dict[str, Any] = {}
@@ -172,6 +176,9 @@ def plan_batch(
     if table is entities:  # the ids of entities that were removed do not come again
         used = connection.scalar(select(kbs.c.last_id).where(kbs.c.id == kb_id)) or 0
         next_id = max(next_id, used + 1)
+    seen = ((known[record.key], record) for record in batch if record.key in known)
+    same = {row.id: one for row, one in seen if row.content_hash == one.content_hash}
+    old = outdated(same) if outdated else ()
     first_of: dict[str, int] = {}
     plan: Plan = Plan([], [], [], [])
     for record in batch:
@@ -184,7 +191,7 @@ def plan_batch(
             next_id += 1
         elif row.run == run:
             plan.duplicates.append(_duplicate(record, row.record))
-        elif row.content_hash != record.content_hash:
+        elif row.content_hash != record.content_hash or row.id in old:
             plan.changed.append((next_id, record))
             next_id += 1
         else:

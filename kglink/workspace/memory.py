@@ -108,12 +108,12 @@ def fit_scoring(
 
 
 def judged_documents(opened: Opened, names: Sequence[str], split: str) -> list[Document]:
-    """The documents of some sources; mentions whose golds no KB of the space has are NIL."""
+    """The documents of some sources, whichever was named first; golds that no KB has are NIL."""
     kbs = opened.space().kbs()
     for name in names:
         _check_source(opened, name, split)
     found: list[Document] = []
-    for name in names:
+    for name in sorted(set(names)):
         documents = opened.store.documents(name, opened.store.learning_split(name, split))
         found += with_nil(documents, nil_places(opened.store, name, kbs))
     return found

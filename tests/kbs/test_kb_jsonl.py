@@ -235,6 +235,31 @@ def test_one_text_of_aliases_is_split_only_where_a_separator_is_set() -> None:
     assert (split.xrefs, split.parents) == (("x", "y"), ("p", "q"))
 
 
+@pytest.mark.parametrize(
+    ("aliases", "told"),
+    [
+        ("a|b", "'|' stands in 2 of the first values of aliases: --set separator='|' splits them"),
+        ("a; b", "';' stands in 2 of the first values of aliases: --set separator=';' splits them"),
+        (["a|b"], None),
+        ("a", None),
+    ],
+)
+def test_lists_that_are_one_text_are_told(aliases: object, told: str | None) -> None:
+    record = {"id": 1, "title": "T", "synonyms": aliases}
+    problems, split = Problems(), Problems()
+    read(json.dumps([record, record | {"id": 2}, {"id": 3, "title": "U"}]), problems)
+    read(json.dumps(record), split, separator="|")
+    assert problems.notes.get("not split") == told
+    assert "not split" not in split.notes
+
+
+def test_a_title_that_is_listed_as_an_alias_says_nothing_more() -> None:
+    counted = [{"name": "T", "count": 2}, {"name": "T", "kind": "synonym"}]
+    record = {"id": 1, "title": "T", "aliases": ["T", "U"]}
+    assert read_one(record) == read_one(record | {"aliases": ["U", "U"]})
+    assert len(read_one(record | {"aliases": counted}).aliases) == 2
+
+
 def test_aliases_of_one_surface_and_kind_are_added_up() -> None:
     aliases = [
         {"name": "a", "count": 2},

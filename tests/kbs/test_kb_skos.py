@@ -10,6 +10,8 @@ from kglink.errors import RecordError, SourceError
 from kglink.records import Alias, Entity
 from kglink.sources import Problems, Source, SourceLimits
 from kglink.testing import KBAdapterContract
+from kglink_kbs.obo import OboAdapter
+from kglink_kbs.ontology import OntologySettings
 from kglink_kbs.rdf import syntax_of
 from kglink_kbs.skos import SkosSettings, sniff
 from skos_texts import (
@@ -27,6 +29,12 @@ from skos_texts import (
     refuse_network,
 )
 
+LONG = f"""\
+@prefix skos: {S}> .
+<{EX}1> skos:prefLabel "one" ; skos:definition '''Line one.
+Line two.''' .
+"""
+SPELT = [("color", "US"), ("colour", "GB")]
 _BROKEN_TURTLE = TURTLE.replace('"apple"@en', '"apple@en')
 
 
@@ -62,7 +70,12 @@ def test_every_syntax_says_the_same(syntax: str) -> None:
     assert read(text) == EXPECTED
     assert read(text, syntax=syntax) == EXPECTED
     assert read(b"\xef\xbb\xbf" + text.encode()) == EXPECTED
-    assert read(text.replace("\n", "\r\n"))[1] == EXPECTED[1]
+    assert read(text.replace("\n", "\r\n")) == EXPECTED
+
+
+def test_a_text_over_two_lines_is_the_same_with_the_line_ends_of_windows() -> None:
+    assert read(LONG.replace("\n", "\r\n")) == read(LONG)
+    assert read(LONG)[0].description == "Line one.\nLine two."
 
 
 @pytest.mark.parametrize("syntax", SYNTAXES)
@@ -75,6 +88,12 @@ def test_languages_in_their_order(syntax: str) -> None:
     with pytest.raises(SourceError, match="no concept with a label in sv") as caught:
         read(SYNTAXES[syntax], languages="sv")
     assert "en (2), de (" in caught.value.hint
+
+
+def test_of_the_english_of_two_countries_the_same_is_the_title_in_any_order() -> None:
+    labels = [f'<{EX}c> {S}prefLabel> "{word}"@en-{land} .' for word, land in SPELT]
+    titles = [read("\n".join(lines))[0].title for lines in (labels, labels[::-1])]
+    assert titles == ["colour", "colour"]
 
 
 def test_a_definition_follows_the_languages() -> None:
@@ -148,6 +167,52 @@ def test_an_ontology_in_owl() -> None:
             xrefs=("MESH:D1", "X:0"),
         )
     ]
+
+
+OF_TERMS = """\
+obo:x.owl oio:default-namespace "plain" .
+obo:X_3 a owl:Class ; rdfs:label "three" ; rdfs:comment "Checked by us." ;
+  oio:hasOBONamespace "odd" ; rdfs:subClassOf obo:X_1 .
+obo:X_1 oio:hasOBONamespace "plain" .
+obo:X_2 obo:IAO_0100001 obo:X_1 ; oio:consider "X:3" .
+<http://y.example/Y> a owl:Class ; rdfs:label "else" ; rdfs:comment "Seen." .
+"""
+OBO = """\
+default-namespace: plain
+
+[Term]
+id: X:1
+name: one
+def: "The first." []
+synonym: "single" EXACT []
+xref: MESH:D1
+alt_id: X:0
+namespace: plain
+
+[Term]
+id: X:2
+name: two
+is_obsolete: true
+replaced_by: X:1
+consider: X:3
+
+[Term]
+id: X:3
+name: three
+comment: Checked by us.
+namespace: odd
+is_a: X:1
+"""
+
+
+def test_an_ontology_says_the_same_in_owl_and_in_obo() -> None:
+    with Source.from_bytes(OBO.encode()) as source:
+        terms = list(OboAdapter(OntologySettings()).read(source, Problems()))
+    with Source.from_bytes((OWL + OF_TERMS).encode()) as source:
+        *classes, other = adapter().read(source, Problems())
+    assert sorted(classes, key=repr) == sorted(terms, key=repr)
+    assert isinstance(other, Entity)
+    assert other.description == "Seen."
 
 
 def test_labels_and_definitions_that_are_resources_of_their_own() -> None:

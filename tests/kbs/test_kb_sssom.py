@@ -73,6 +73,14 @@ class TestSssom(KBAdapterContract):
     )
 
 
+def test_prefixes_of_the_table_itself_lead_to_codes() -> None:
+    d, m = "http://purl.obolibrary.org/obo/DOID_", "http://id.nlm.nih.gov/mesh/"
+    head = f"#curie_map:\n#  d: {d}\n#  MSH: {m}\n#  x: http://x.example/\n{HEADER}"
+    (first, second) = read(head + row("d:1485", target="MSH:D003550") + row("x:1", target="HP:2"))
+    assert first == CodeMapping(f"{d}1485", "MSH:D003550")
+    assert second == CodeMapping("x:1", "HP:2")
+
+
 def test_overlaps_carry_a_verdict() -> None:
     data = HEAD + row() + row(modifier="Not", target="HP:2") + row(predicate="skos:closeMatch")
     assert read(data, use="overlaps") == [

@@ -249,7 +249,7 @@ def test_the_separator_of_lists() -> None:
             {
                 "columns": "Artikelnummer is key; Bezeichnung is title; "
                 "Synonyme is aliases split at '|'",
-                "not split": "',' stands in 1 of the first cells of Synonyme: "
+                "not split": "',' stands in 1 of the first values of Synonyme: "
                 "--set separator=',' splits them",
             },
         ),
@@ -259,7 +259,7 @@ def test_the_separator_of_lists() -> None:
             {
                 "columns": "Artikelnummer is key; Bezeichnung is title; "
                 "auch genannt is aliases split at '|'",
-                "not split": "' / ' stands in 1 of the first cells of auch genannt: "
+                "not split": "' / ' stands in 1 of the first values of auch genannt: "
                 "--set separator=' / ' splits them",
             },
         ),
@@ -268,7 +268,7 @@ def test_the_separator_of_lists() -> None:
             Entity("1", "Jet", aliases=(Alias("Düse"), Alias("Strahl"))),
             {
                 "columns": "SKU is key; Name is title; Synonyme is aliases split at '|'",
-                "not split": "';' stands in 1 of the first cells of Synonyme: "
+                "not split": "';' stands in 1 of the first values of Synonyme: "
                 "--set separator=';' splits them",
             },
         ),
@@ -345,7 +345,7 @@ def test_a_rare_semicolon_is_a_part_of_a_name_and_told() -> None:
     problems = Problems()
     entities = read(f"id,title,aliases\n{rows}x,X,1;2-acid\n", problems)
     assert entities[-1].aliases == (Alias("1;2-acid"),)
-    assert "';' stands in 1 of the first cells of aliases" in problems.notes["not split"]
+    assert "';' stands in 1 of the first values of aliases" in problems.notes["not split"]
 
 
 def test_all_that_is_missing_is_told_at_once() -> None:

@@ -20,8 +20,9 @@ from kglink.linking.fit import (
 from kglink.linking.fit_probability import Foretold, fit_calibration, standard_error
 from kglink.linking.kinds import RETRIEVED, Weights
 from kglink.linking.scoring import PLAIN_SCORING, TRAINED_SCORING, Scoring
-from kglink.records import Candidate, EntityId
+from kglink.records import Candidate, Document, EntityId, Mention
 from kglink.workspace import Workspace
+from kglink.workspace.memory import judged_documents
 from rights import as_a_plain_user
 
 EVIDENCE = tuple(one.name for one in RETRIEVED)
@@ -321,3 +322,13 @@ def test_a_space_that_may_not_be_written_is_told_before_the_work(demo_copy: Path
     with pytest.raises(SpaceError, match=f"folder {folder} may not be written: "):
         as_a_plain_user(fitted)
     folder.chmod(0o700)
+
+
+def test_the_order_in_which_sources_are_named_changes_no_fit(demo_copy: Path) -> None:
+    with Workspace.open(demo_copy) as workspace:
+        for kb, texts in (("a", ["Halley", "Orion"]), ("b", ["Bell"])):
+            marked = [(text, Mention(0, len(text), text, ())) for text in texts]
+            workspace.add_kb(kb, [Document(text, text, (one,)) for text, one in marked])
+        one, other = (judged_documents(workspace, names, "") for names in (["b", "a"], ["a", "b"]))
+    assert one == other
+    assert [document.text for document in one] == ["Halley", "Orion", "Bell"]

@@ -55,6 +55,12 @@ def test_utf_16_with_a_mark_is_read(tmp_path: Path, order: str) -> None:
             assert source.head.head == CAFE.encode()
 
 
+def test_xml_in_utf_16_says_utf_8_once_it_is_that() -> None:
+    text = '<?xml version="1.0" encoding="{}"?>\n<a>encoding="utf-16" \u4eac</a>'
+    with Source.from_bytes(text.format("UTF-16").encode("utf-16")) as source:
+        assert source.text() == text.format("utf-8")
+
+
 @pytest.mark.parametrize("encoding", ["shift_jis", "gb18030", "utf-16-be", "utf-7"])
 def test_an_encoding_is_read_that_is_named(encoding: str) -> None:
     text = "id,title\n1,\u4eac\n"

@@ -187,6 +187,23 @@ def test_reading_the_documents_again_finds_entities_that_came_later(linked: Stor
     assert resolved(linked, document, links_to=("hp",)) == [(EntityId("hp", "HP:9"),), 0]
 
 
+def test_documents_read_again_mean_what_they_would_if_they_were_new(linked: Store) -> None:
+    document, other = Document("d", TEXT, (mention("7"),)), Document("e", TEXT, (mention("HP:1"),))
+    seven = [EntityId("doid", "7"), EntityId("hp", "7")]
+
+    def again(*links_to: str) -> list[object]:
+        return resolved(linked, document, other, links_to=links_to)
+
+    assert again("hp") == [(seven[1],), (EntityId("hp", "HP:1"),), 0]
+    assert again("doid", "hp") == [tuple(seven), (EntityId("hp", "HP:1"),), 0]
+    assert linked.kb("docs").revision == 2
+    assert again("doid") == [(seven[0],), None, 1]
+    linked.ingest(job("doid", fingerprint="2"), [entity("7"), entity("HP:1")])
+    assert again("doid", "hp")[1] == (EntityId("doid", "HP:1"), EntityId("hp", "HP:1"))
+    assert again("doid", "hp")[2] == 0
+    assert linked.kb("docs").revision == 4
+
+
 # ------------------------------------------------------------------------------------- bad input
 @pytest.mark.parametrize(
     ("bad", "what"),
