@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from importlib.resources import files
 from typing import NamedTuple
@@ -17,6 +17,7 @@ import numpy.typing as npt
 from kglink.files.digest import text_hash
 from kglink.models.opening import packaged_minilm
 from kglink.text.fold import fold
+from kglink.text.language import language_of
 from kglink.text.name_words import EMPTY_WORDS, name_words
 
 #: A word that is not among this number of words is as rare as any.
@@ -29,6 +30,11 @@ _LONGEST_WORD = 60
 _MARKS = "".join(sign for sign in map(chr, range(0x300, 0xFFFF)) if category(sign)[0] == "M")
 #: A word of a text.
 WORD = re.compile(rf"[^\W_]++(?:[{_MARKS}\u200c\u200d]++[^\W_]*+)*+")
+_LETTERS = re.compile(r"[^\W\d_]+")
+#: So many words, and such a share of letters of one case, make a text one of a single case.
+_LEAST_WORDS, _ALL = 4, 0.95
+#: A word in capitals that no dictionary has is an abbreviation if it is no longer.
+_ABBREVIATION = 4
 #: What may stand between two words of one name.
 _JOINED = frozenset(
     (
@@ -152,6 +158,34 @@ def proper_words() -> frozenset[str]:
     """
     table = files("kglink_plugins.detectors.dictionary").joinpath("proper_words.txt")
     return frozenset(table.read_text(encoding="utf-8").split())
+
+
+def in_usual_case(text: str, is_name: Callable[[str], bool]) -> str:
+    """An English text all in capitals, or all in lower case, as it would be written otherwise.
+
+    Any other text stays. Words have the case of names where they are names by themselves.
+    """
+    capitals, small = sum(map(str.isupper, text)), sum(map(str.islower, text))
+    in_capitals = capitals > _ALL * (capitals + small)
+    if (capitals and not in_capitals) or len(text.split(None, _LEAST_WORDS)) < _LEAST_WORDS:
+        return text
+
+    def usual(found: re.Match[str]) -> str:
+        word = found[0]
+        lower, upper = word.lower(), word.upper()
+        title = upper[:1] + lower[1:]
+        if not len(word) == len(lower) == len(title):
+            return word
+        if lower in proper_words():
+            return title
+        is_ending = len(word) == 1 and text[found.start() - 1] in "'\u2019"  # Addison's
+        if is_ending or (len(word) > 1 and lower in word_ranks()):
+            return lower
+        if name := next(filter(is_name, (title, lower, upper)), ""):
+            return name
+        return word if in_capitals and len(word) <= _ABBREVIATION else title
+
+    return _LETTERS.sub(usual, text) if language_of(text) == "en" else text
 
 
 def commonness(word: str) -> float:
