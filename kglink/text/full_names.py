@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from kglink.text.language import function_words
+from kglink.text.plain import with_common_signs
 from kglink.text.sentences import begins_sentence
 from kglink.text.words import cuts_word
 
@@ -97,6 +98,7 @@ def full_name_of(surface: str, start: int, text: str, is_name: Callable[[str], b
     """
     if " " in surface or not surface[:1].isupper() or len(surface) < 3:
         return ""
+    text = with_common_signs(text)
     by_word = _full_names(text).get(surface)
     if not by_word or (begins_sentence(text, start) and surface.lower() in _lower_words(text)):
         return ""
@@ -123,6 +125,7 @@ def is_part_of_name(text: str, start: int, end: int) -> bool:
     surface = text[start:end]
     if not surface[:1].isupper() or (len(surface) > 1 and surface.isupper()):
         return False
+    text = with_common_signs(text)
     before = _WORD_BEFORE.search(text, max(0, start - _LONGEST_BEFORE), start)
     if before and before[1][0].isupper():
         word, joined = before[1], before[2].strip(" ")

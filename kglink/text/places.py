@@ -12,6 +12,8 @@ from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
 
+from kglink.text.plain import with_common_signs
+
 _OF_LANGUAGE = re.compile(
     r"[- ](?:languages?|speak(?:ing|ers?)|spoken|words?|dialects?|translations?|alphabet|grammar)\b"
 )
@@ -49,7 +51,7 @@ def place_of(surface: str, start: int, text: str, is_name: Callable[[str], bool]
     ``is_name``: whether a KB has a name. A word that is a name itself stands for a place only as
     an adjective before another word: "an American singer", not "he flew American".
     """
-    end = start + len(surface)
+    end, text = start + len(surface), with_common_signs(text)
     words = _words()
     if place := words.adjectives.get(surface, ""):
         is_place = not _is_language(start, end, text)

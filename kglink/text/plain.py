@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import chain, pairwise
 from typing import NamedTuple
 
@@ -18,27 +19,29 @@ _BLANKS = "".join(map(chr, (0xA0, 0x1680, *range(0x2000, 0x200B), 0x202F, 0x205F
 _COMMON = {**dict.fromkeys(map(ord, _BLANKS), " "), 0x2010: "-", 0x2011: "-"}
 #: Signs within words that nobody sees; joiners are not among them, which shape other letters.
 _UNSEEN = "\xad\u200b\u2060\ufeff"
-_RAISED = "⁰¹²³⁴⁵⁶⁷⁸⁹ᵃᵇᶜᵈᵉᶠᵍʰ"
-_AS_RAISED = str.maketrans("0123456789abcdefgh+-\u2212", f"{_RAISED}⁺⁻⁻")
-_MAY_BE_RAISED = re.compile(r"[\d,+\-\u2212\u2013\s]+|[a-h](?:,\s?[a-h])*")
+#: Numbers and letters of footnotes; not ᵉ, which makes an ordinal in French: XIXᵉ.
+_RAISED = "⁰¹²³⁴⁵⁶⁷⁸⁹ᵃᵇᶜᵈ"
+_AS_RAISED = str.maketrans("0123456789abcd+-\u2212\u2013", f"{_RAISED}⁺⁻⁻⁻")
+_MAY_BE_RAISED = re.compile(r"[\d,+\-\u2212\u2013\s]+|[a-d](?:,\s?[a-d])*")
 #: The end of a line, and how the next one begins: with blanks, and the marks of a quoted mail.
-_LINE = r"[ \t]*+(?:\r\n?+|\n)[ \t]*+(?:>[ \t]*+)*+"
+_LINE = r"[ \t]*+(?:\r\n?+|\n)(?:[ \t]*+>)*+[ \t]*+"
+_END = re.compile(r"\r\n?+|\n")
 #: What is read otherwise, by groups, or not at all.
 _LAYOUT = re.compile(
-    rf"(?P<line>(?<![ \t]){_LINE})"
+    rf"(?P<lines>(?<![ \t])(?:{_LINE})++)|\A(?:[ \t]*+>)++[ \t]*+"
     r"|(?P<space>(?<! ) {2,3}+(?! ))"  # more are the border of a cell
     rf"|\xad{_LINE}|[{_UNSEEN}]++"
-    # The number of a footnote: CO² and km² have none.
-    rf"|(?:(?<=[^\W\d_{_RAISED}]{{3}})|(?<=[A-Z][A-NP-Z])|(?<=\.))"
-    rf"[{_RAISED}]++(?:,[{_RAISED}]++)*+(?![\w⁺⁻])"
+    # The number of a footnote: CO², MC² and km² have none.
+    rf"|(?:(?<=[^\W\d_{_RAISED}]{{3}})|(?<!=[A-Z]{{2}})(?<=[A-Z][A-NP-Z])|(?<=\.))"
+    rf"[{_RAISED}]++(?:(?:,[ ]?|[⁻\u2013-])[{_RAISED}]++)*+(?![\w⁺⁻])"
 )
-_INSTEAD = {"line": "\n", "space": " "}
 #: The longest line of a paragraph whose lines were wrapped.
 _WIDTHS = range(50, 131)
 #: Where the other lines of a paragraph end otherwise, so many and half of all make it wrapped.
 _FEW_WRAPS = 3
-#: How the item of a list begins.
-_ITEM = re.compile(r"[-*•·–—|]|\d+[.)]")
+#: How the item of a list, a reference or what somebody says begins; a line of a table, a heading.
+_ITEM = re.compile(r"[-*•·–—+#=]|\(?\w{1,3}[.)][ ]|\[\w+\]|[\w ]{1,20}:")
+_ROW = re.compile(r"[ ]{3}|[\t|]|\S[,;]\S[^ ]*[,;]\S|#")
 
 
 class PlainText(NamedTuple):
@@ -49,7 +52,7 @@ class PlainText(NamedTuple):
     own: Sequence[int] = (0,)
 
     def place(self, start: int, end: int) -> tuple[int, int]:
-        """Where the words at a place of the plain text stand in the text itself."""
+        """Where the words at a place of the plain text, which is not empty, stand in the text."""
         return self._own(start), self._own(end - 1) + 1
 
     def _own(self, at: int) -> int:
@@ -64,7 +67,8 @@ def plain_text(text: str) -> PlainText:
     at, own = [0], [0]
     end = length = 0
     for found in _LAYOUT.finditer(common):
-        instead = _INSTEAD.get(found.lastgroup or "", "")
+        ends = len(_END.findall(found[0])) if found["lines"] else 0
+        instead = "\n" * ends or (" " if found["space"] else "")
         if found[0] == instead:
             continue
         pieces += (common[end : found.start()], instead)
@@ -79,6 +83,7 @@ def plain_text(text: str) -> PlainText:
     return PlainText(_unwrapped(plain), at, own)
 
 
+@lru_cache(maxsize=8)  # the mentions of one text come one after the other
 def with_common_signs(text: str) -> str:
     """A text of the same length, with the common blanks and hyphens."""
     return text if text.isascii() else text.translate(_COMMON)
@@ -93,14 +98,14 @@ def raised(text: str) -> str:
 
 def _unwrapped(text: str) -> str:
     """A text of the same length, in which no line ends for the sake of its width."""
-    return "\n\n".join(map(_in_one_line, text.split("\n\n"))) if "\n" in text else text
+    return "\n\n".join(map(_unwrapped_paragraph, text.split("\n\n"))) if "\n" in text else text
 
 
-def _in_one_line(paragraph: str) -> str:
+def _unwrapped_paragraph(paragraph: str) -> str:
     """A paragraph without the ends of lines where the next word did not fit, if they are many."""
     lines = paragraph.split("\n")
     widest = max(map(len, lines))
-    if widest not in _WIDTHS:
+    if widest not in _WIDTHS or any(map(_ROW.search, lines)):
         return paragraph
     wraps = [
         len(line) >= _WIDTHS[0]
@@ -108,7 +113,11 @@ def _in_one_line(paragraph: str) -> str:
         and not _ITEM.match(after)
         for line, after in pairwise(lines)
     ]
-    if not (wraps and (all(wraps) or sum(wraps) >= max(_FEW_WRAPS, len(wraps) / 2))):
+    # Of two lines the first may just be the longer one; rows of a table are all as long.
+    goes_on = all(wraps) and all(line[:1].islower() for line in lines[1:])
+    differ = len(set(map(len, lines[:-1]))) > 1
+    many = len(wraps) if all(wraps) else max(_FEW_WRAPS, len(wraps) / 2)
+    if not (goes_on or (differ and sum(wraps) >= max(2, many))):
         return paragraph
     joints = [" " if wrap else "\n" for wrap in wraps]
     return "".join(chain.from_iterable(zip(lines, [*joints, ""], strict=True)))

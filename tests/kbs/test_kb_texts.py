@@ -273,7 +273,8 @@ def test_footnotes_of_office_files() -> None:
 
     up, by = '<w:vertAlign w:val="superscript"/>', '<w:position w:val="{}"/>'.format
     body = run("Rome") + run("1", up) + run("-5") + run("2", by(-2)) + run("3", by(10))
-    assert read("a.docx", word_file(f"<w:p>{body}</w:p>")).text == "Rome¹-52³"
+    body += run("4", by(1)) + run("5", f"<w:rPrChange><w:rPr>{up}</w:rPr></w:rPrChange>")
+    assert read("a.docx", word_file(f"<w:p>{body}</w:p>")).text == "Rome¹-52³45"
 
     def pdf(*pieces: tuple[str, int, int]) -> bytes:
         shown = [f"/F1 {size} Tf 0 {rise} Td ({text}) Tj" for text, size, rise in pieces]

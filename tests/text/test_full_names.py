@@ -41,6 +41,7 @@ def full(text: str, part: str, which: int = 0) -> str:
         # What no KB has, what is no word with a capital, what is not of the text.
         ("Bill Waters sang. Waters left.", "Waters", 1, ""),
         ("Robert Gates opened gates.", "gates", 0, ""),
+        ("Robert\xa0Gates spoke. Later Gates left.", "Gates", 1, "Robert Gates"),
         ("Robert\nGates spoke. Gates left.", "Gates", 1, ""),
         # What has its capital from its sentence, and none elsewhere.
         ("Robert Gates\n\nGates are doors. Open gates.", "Gates", 1, ""),
@@ -102,6 +103,7 @@ def test_a_long_text_is_read_in_linear_time(unit: str) -> None:
     [
         ("the Partitions of [Poland] were", True),
         ("the Partitions of\n  [Poland] were", True),
+        ("the Partitions\xa0of\u2009[Poland] were", True),
         ("Warsaw\n[Poland] won", False),
         ("the French-[Poland] alliance", True),
         ("the [Poland] Museum", True),

@@ -32,6 +32,7 @@ def place(text: str, word: str) -> str:
         ("an American singer", "American", "United States"),
         ("He flew American.", "American", ""),
         ("a French film", "French", "France"),
+        ("a French\xa0film", "French", "France"),
         ("She met Finn and Jake.", "Finn", ""),
         ("the Vatican said", "Vatican", ""),
         # The language.

@@ -33,7 +33,9 @@ def test_each_sign_stands_where_its_place_says(text: str) -> None:
     ("text", "read"),
     [
         ("Rome¹, U.S.² EU³,⁴ 5 km² Ca²⁺ 10⁶ Smithᵃ.", "Rome, U.S. EU 5 km² Ca²⁺ 10⁶ Smith."),
-        ("CO² RNA³", "CO² RNA"),
+        ("CO² RNA³ E=MC² XIXᵉ", "CO² RNA E=MC² XIXᵉ"),
+        ("Rome¹⁻³, Oslo¹–³ and Bergen¹, ³.", "Rome, Oslo and Bergen."),
+        ("> a\n> \n> b\r\n  \r\n c\n\t\n", "a\n\nb\n\nc\n\n"),
         ("\u200bRome\u200b \ufeffOs\xadlo fa\xad\n  > ther", "Rome Oslo father"),
         ("a  b   c    d\te", "a b c    d\te"),
         ("a \r\n> > b\r\rc\n\n d", "a\nb\n\nc\n\nd"),
@@ -72,6 +74,16 @@ def test_paragraphs_of_wrapped_lines_stay_apart() -> None:
         "\n".join(textwrap.shorten(WORDS, width) for width in (90, 60, 75)),  # headlines
         f"{textwrap.shorten(WORDS, 60)}\n- {textwrap.shorten(WORDS, 50)}",
         f"{WORDS}\n{WORDS}",
+        f"{textwrap.shorten(WORDS, 90)}\nJane Smith, Bergen",
+        "\n".join(
+            f"2026-01-0{at} INFO the heron of Lantern Bay was seen at dawn by {at}"
+            for at in range(9)
+        ),
+        "\n".join(f"Norway {at}    {WORDS[:50]}." for at in range(9)),
+        "\n".join(f"{WORDS[:60]},{at},{at}" for at in range(9)),
+        "\n".join(f"[{at}] {textwrap.shorten(WORDS, 70)}" for at in range(9)),
+        f"{textwrap.shorten(WORDS, 90)}\n{'=' * 60}",
+        f"Ann: {textwrap.shorten(WORDS, 90)}\nBob: Yes.\nAnn: No.",
     ],
 )
 def test_other_lines_end_where_they_end(text: str) -> None:
@@ -90,5 +102,5 @@ def test_a_hostile_text_is_read_in_the_time_of_one_pass(text: str) -> None:
 
 
 def test_raised() -> None:
-    said = ["1", "2,3", "TM", "a", "a, b", "th", "[4]", "+", ""]
-    assert list(map(raised, said)) == ["¹", "²,³", "™", "ᵃ", "ᵃ, ᵇ", "th", "[4]", "⁺", ""]
+    said = ["1", "2,3", "1–3", "TM", "a", "a, b", "e", "[4]", "+", ""]
+    assert list(map(raised, said)) == ["¹", "²,³", "¹⁻³", "™", "ᵃ", "ᵃ, ᵇ", "e", "[4]", "⁺", ""]

@@ -7,6 +7,7 @@ deleted is left out, and so are tables unless they are wanted.
 
 from __future__ import annotations
 
+import re
 from xml.parsers import expat
 
 from kglink.errors import SourceError
@@ -26,8 +27,10 @@ _SPACES = (
 _BREAKS = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "\u2011", "ptab": "\t"}
 #: A run of letters, and what says how far above the line it stands.
 _RUNS = frozenset({"r", "vertAlign", "position"})
+#: Two points and more, in halves.
+_RAISED = re.compile("[4-9]|[1-9][0-9]")
 #: Deleted and moved text, text boxes, which stand in the file twice, and how a paragraph looks.
-_LEFT_OUT = frozenset({"del", "moveFrom", "txbxContent", "pPr"})
+_LEFT_OUT = frozenset({"del", "moveFrom", "txbxContent", "pPr", "rPrChange"})
 
 
 def document(source: Source, settings: TextSettings) -> Document:
@@ -95,7 +98,7 @@ class _Paragraphs:
             self._in_text = True
         elif local in _RUNS:
             value = values.get(f"{space} val", "")
-            self._is_raised = value == "superscript" or value.strip("0").isdecimal()
+            self._is_raised = value == "superscript" or _RAISED.fullmatch(value) is not None
         elif local in _BREAKS:
             self._add(_BREAKS[local])
 

@@ -171,7 +171,8 @@ class DictionaryDetector:
         row = self._lexicon.keys.key_id(key)
         shape = int(self._lexicon.shapes[row])
         article = None if exact else ARTICLE.match(surface)
-        if article and not surface[article.end()].isalnum():  # the "United States"
+        is_marked = article is not None and not surface[article.end()].isalnum()
+        if is_marked and key.partition(" ")[2] in self._lexicon.keys:  # the "United States"
             verdict = NEVER
         else:
             verdict = self._guard.verdict(key, shape, surface, exact=exact)
