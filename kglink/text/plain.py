@@ -41,7 +41,7 @@ _WIDTHS = range(50, 131)
 _FEW_WRAPS = 3
 #: How the item of a list, a reference or what somebody says begins; a line of a table, a heading.
 _ITEM = re.compile(r"[-*•·–—+#=]|\(?\w{1,3}[.)][ ]|\[\w+\]|[\w ]{1,20}:")
-_ROW = re.compile(r"[ ]{3}|[\t|]|\S[,;]\S[^ ]*[,;]\S|#")
+_ROW = re.compile(r"[ ]{3}|[\t|]|[^\W\d][,;]\S[^ ]*[,;]\S|#")
 
 
 class PlainText(NamedTuple):
