@@ -23,7 +23,7 @@ from kglink.files.digest import text_digest
 from kglink.records import EntityId, LinkedDocument, json_number
 from kglink.text.abbreviations import long_form_of
 from kglink.text.fold import fold
-from kglink.text.plain import plain_text
+from kglink.text.plain import read_plainly
 
 #: Names at least so alike mean one thing.
 LEAST_ALIKE = 0.8
@@ -141,7 +141,7 @@ def unknown_mentions(document: LinkedDocument, least: float) -> list[UnknownMent
             link.start,
             link.end,
             link.surface,
-            long_form_of(link.surface, document.text) or plain_text(link.surface).text,
+            long_form_of(link.surface, document.text) or read_plainly(link.surface).text,
             sentence_of(document.text, link.start, link.end),
             link.confidence,
             tuple(Near(one.id, one.title, one.type, one.score) for one in link.candidates),

@@ -38,7 +38,7 @@ from kglink.records import (
 from kglink.text.abbreviations import long_form_of
 from kglink.text.fold import fold
 from kglink.text.language import language_of
-from kglink.text.plain import PlainText, plain_text, with_common_signs
+from kglink.text.plain import PlainText, read_plainly, with_common_signs
 
 if TYPE_CHECKING:
     from kglink.store import Store
@@ -301,7 +301,7 @@ class Linker:
             mentions = 0
             plain_texts = [
                 # Places that somebody gave stay as they are.
-                plain_text(one.text)
+                read_plainly(one.text)
                 if one.spans is None
                 else PlainText(with_common_signs(one.text))
                 for one in group

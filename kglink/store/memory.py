@@ -44,7 +44,7 @@ from kglink.store.values import json_of
 from kglink.store.witnesses import Witnesses
 from kglink.text.fold import fold
 from kglink.text.name_words import name_key
-from kglink.text.plain import plain_text
+from kglink.text.plain import read_plainly
 from kglink.text.sentences import begins_sentence
 
 _PAGE = 1000
@@ -130,7 +130,7 @@ def meanings(
 
 def _meaning(text: str, place: tuple[int, int], entity: EntityId, times: float) -> Meaning:
     start, end = place
-    surface = plain_text(text[start:end]).text  # as it is looked for
+    surface = read_plainly(text[start:end]).text  # as it is looked for
     folded = fold(surface) or surface
     # The capital that begins a sentence says nothing, nor do those of a text in capitals.
     begins = begins_sentence(text, start)

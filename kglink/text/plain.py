@@ -60,7 +60,7 @@ class PlainText(NamedTuple):
         return self.own[piece] + at - self.at[piece]
 
 
-def plain_text(text: str) -> PlainText:
+def read_plainly(text: str) -> PlainText:
     """A text as it is read."""
     common = with_common_signs(text)
     pieces: list[str] = []

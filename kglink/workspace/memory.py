@@ -30,7 +30,7 @@ from kglink.plugins import Detector
 from kglink.records import CORRECTIONS, Document, EntityId, Mention, OnProgress, Progress, Ranking
 from kglink.store.memory import Places, Unmarked
 from kglink.store.occurrences import Meaning
-from kglink.text.plain import plain_text
+from kglink.text.plain import read_plainly
 from kglink.workspace.detectors import NamesOfStore, detectors_for, without_auto
 from kglink.workspace.entities import entity as entity_of
 from kglink.workspace.folder import CLUSTERER, named
@@ -152,7 +152,7 @@ def _unmarked_of(opened: Opened) -> Unmarked:
             marked = bytearray(len(document.text))
             for one in document.mentions:
                 marked[one.start : one.end] = b"\1" * (one.end - one.start)
-            plain = plain_text(document.text)
+            plain = read_plainly(document.text)
             for span in proposals(plain.text, detectors):
                 place = plain.place(span.start, span.end)
                 if marked.find(1, *place) < 0:

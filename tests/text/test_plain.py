@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kglink.text.plain import plain_text, raised
+from kglink.text.plain import raised, read_plainly
 
 SIGNS = "aB1 \n\r\t>.,-\xad\u200b\ufeff\u00a0\u2011²¹ᵃ\u200dé👩"
 WORDS = (
@@ -20,7 +20,7 @@ WORDS = (
 
 @given(st.text(st.sampled_from(SIGNS), max_size=60))
 def test_each_sign_stands_where_its_place_says(text: str) -> None:
-    plain = plain_text(text)
+    plain = read_plainly(text)
     places = [plain.place(at, at + 1) for at in range(len(plain.text))]
     assert all(first < last for first, last in places)
     assert [first for first, _ in places] == sorted({first for first, _ in places})
@@ -44,7 +44,7 @@ def test_each_sign_stands_where_its_place_says(text: str) -> None:
     ],
 )  # fmt: skip
 def test_what_is_read(text: str, read: str) -> None:
-    assert plain_text(text).text == read
+    assert read_plainly(text).text == read
 
 
 @pytest.mark.parametrize("mark", ["", "> ", "    "])
@@ -52,7 +52,7 @@ def test_what_is_read(text: str, read: str) -> None:
 def test_lines_that_were_wrapped_are_one(width: int, mark: str) -> None:
     lines = textwrap.wrap(WORDS, width)
     text = f"Letter\n\n{mark}" + f"\n{mark}".join(lines) + f"\n\n{mark}Yours"
-    plain = plain_text(text)
+    plain = read_plainly(text)
     assert plain.text.strip() == f"Letter\n\n{WORDS}\n\nYours"
     start = plain.text.index("Harbour Board")
     first, last = plain.place(start, start + len("Harbour Board"))
@@ -64,7 +64,7 @@ def test_lines_that_were_wrapped_are_one(width: int, mark: str) -> None:
 
 def test_paragraphs_of_wrapped_lines_stay_apart() -> None:
     paragraphs = "\n".join(textwrap.fill(WORDS, 60) for _ in range(3))
-    assert plain_text(paragraphs).text == "\n".join([WORDS] * 3)
+    assert read_plainly(paragraphs).text == "\n".join([WORDS] * 3)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_paragraphs_of_wrapped_lines_stay_apart() -> None:
     ],
 )
 def test_other_lines_end_where_they_end(text: str) -> None:
-    assert plain_text(text).text == text
+    assert read_plainly(text).text == text
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_other_lines_end_where_they_end(text: str) -> None:
 )  # fmt: skip
 def test_a_hostile_text_is_read_in_the_time_of_one_pass(text: str) -> None:
     begin = time.process_time()
-    plain_text(text)
+    read_plainly(text)
     assert time.process_time() - begin < 3
 
 

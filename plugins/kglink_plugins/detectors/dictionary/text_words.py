@@ -36,12 +36,7 @@ _LEAST_WORDS, _ALL = 4, 0.95
 #: A word in capitals that no dictionary has is an abbreviation if it is no longer.
 _ABBREVIATION = 4
 #: What may stand between two words of one name.
-_JOINED = frozenset(
-    (
-        *(" ", "\n", "-\n", "\u2010\n"),
-        *("-", "\u2010", "\u2011", "\u2013", "\u2212", "'", "\u2019", "/", "&", " & "),
-    )
-)
+_JOINED = frozenset((" ", "\n", "-\n", "-", "\u2013", "\u2212", "'", "\u2019", "/", "&", " & "))
 #: And between the two halves of a number: "1,7 l".
 _DECIMAL = frozenset(",.")
 

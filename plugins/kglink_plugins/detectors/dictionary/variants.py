@@ -65,7 +65,7 @@ ENDINGS = {
 OF_BEFORE = re.compile(rf"\b[^\W\d_a-z]\w*{OF}\Z")
 _OF_AFTER = re.compile(rf"{OF}[^\W\d_a-z]")
 _SENTENCE = re.compile(r"[.!?;]\s")
-_HYPHENS = frozenset("-\u2010\u2011\u2212")
+_HYPHENS = frozenset("-\u2212")
 #: What joins the words of a name to others, "war in Iraq"; "of" and articles may belong to it.
 BRIDGES = frozenset(("and", "as", "at", "by", "for", "from", "in", "is", "on", "or", "to", "with"))
 #: A KB with a smaller share of the words of all names is judged by its own: a fan wiki's names do
@@ -525,9 +525,9 @@ def _strangers(text: str, words: TextWords, inside: Set[int], is_name: Sequence[
 
 
 def _goes_on(text: str, end: int, start: int) -> bool:
-    """Whether spaces alone are between a word and the next one, or the dot of an initial."""
+    """Whether a space alone is between a word and the next one, or the dot of an initial."""
     between = text[end:start]
-    return between in (" ", "  ", "   ") or (
+    return between == " " or (
         between in (". ", ".") and text[end - 1].isupper() and not text[end - 2 : end - 1].isalnum()
     )
 
