@@ -3,13 +3,14 @@
     python benchmarks/text_layouts.py WORKSPACE DOCS... [--texts 40] [--longest 6000] [--show 3]
 
 The documents of KBs are linked as they are, and once more in each layout: lines that are wrapped,
-indented or quoted, other blanks and hyphens, soft hyphens, letters in parts. Places are compared
-where they stand in the document; as things are, none should differ.
+indented or quoted, other blanks and hyphens, soft hyphens, letters in parts or of another case.
+Places are compared where they stand in the document; none should differ.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
@@ -55,6 +56,21 @@ def soft_hyphens(text: str) -> Iterator[str]:
         yield f"{sign}\u00ad" if is_within and 0 < at < len(text) - 1 else sign
 
 
+def letters(case: Callable[[str], str]) -> Layout:
+    """All letters in a case, where that leaves their number."""
+
+    def lay(text: str) -> Iterator[str]:
+        other = case(text)
+        return iter(other if len(other) == len(text) else text)
+
+    return lay
+
+
+def headline(text: str) -> str:
+    """Each word with a capital."""
+    return re.sub(r"(?<![\w'\u2019])[^\W\d_]", lambda first: first[0].upper(), text)
+
+
 LAYOUTS: Mapping[str, Layout] = {
     "lines wrapped": wrapped("\n"),
     "lines wrapped, as Windows does": wrapped("\r\n"),
@@ -65,6 +81,9 @@ LAYOUTS: Mapping[str, Layout] = {
     "non-breaking hyphens": instead("-", "\u2011"),
     "curly apostrophes": instead("'", "\u2019"),
     "soft hyphens": soft_hyphens,
+    "all capitals": letters(str.upper),
+    "all in lower case": letters(str.lower),
+    "Each Word With a Capital": letters(headline),
     "letters in parts (NFD)": lambda text: (unicodedata.normalize("NFD", one) for one in text),
 }
 

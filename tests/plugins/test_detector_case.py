@@ -1,4 +1,4 @@
-"""Texts all in capitals, or all in lower case."""
+"""Texts and headlines in capitals, lower case or Title Case."""
 
 from __future__ import annotations
 
@@ -30,6 +30,10 @@ TEXT = "The Kingdom of Asturias is older than the United States, and light is no
         ("The ALD of Addison", "The ALD of Addison"),
         ("OF ASTURIAS AND", "OF ASTURIAS AND"),  # too few words
         ("DER KÖNIG UND DIE KÖNIGIN VON ASTURIAS", "DER KÖNIG UND DIE KÖNIGIN VON ASTURIAS"),
+        ("Light-Induced Fever from ALD in Ohio", "light-induced fever from ALD in Ohio"),
+        ("of it.\r\nThe Fever of Light in France\n", "of it.\r\nthe fever of light in France\n"),
+        ("United States, Obama, Zlotyville, France", "United States, Obama, Zlotyville, France"),
+        ("Die Therapie Der Asturias Und Das Ende", "Die Therapie Der Asturias Und Das Ende"),
         ("WAS THE \u0130 OF THE STRASSE THERE", "was the \u0130 of the Strasse there"),
         ("1 2 3 4 5", "1 2 3 4 5"),
     ],
@@ -40,7 +44,7 @@ def test_the_usual_case(text: str, usual: str) -> None:
     assert len(found) == len(text)
 
 
-@pytest.mark.parametrize("case", [str, str.upper, str.lower])
+@pytest.mark.parametrize("case", [str, str.upper, str.lower, str.title])
 def test_names_are_found_in_texts_of_one_case(case: type[str]) -> None:
     detector = name_detector(DictionarySettings(), Names([*NAMES, "Port Selwyn", "stone bridge"]))
     text = case(TEXT)

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from importlib.resources import files
+from itertools import islice
 from typing import NamedTuple
 from unicodedata import category
 
@@ -17,7 +18,7 @@ import numpy.typing as npt
 from kglink.files.digest import text_hash
 from kglink.models.opening import packaged_minilm
 from kglink.text.fold import fold
-from kglink.text.language import language_of
+from kglink.text.language import function_words, language_of
 from kglink.text.name_words import EMPTY_WORDS, name_words
 
 #: A word that is not among this number of words is as rare as any.
@@ -31,8 +32,11 @@ _MARKS = "".join(sign for sign in map(chr, range(0x300, 0xFFFF)) if category(sig
 #: A word of a text.
 WORD = re.compile(rf"[^\W_]++(?:[{_MARKS}\u200c\u200d]++[^\W_]*+)*+")
 _LETTERS = re.compile(r"[^\W\d_]+")
-#: So many words, and such a share of letters of one case, make a text one of a single case.
-_LEAST_WORDS, _ALL = 4, 0.95
+_FIRST_LETTERS = re.compile(r"(?<![\w'\u2019-])[^\W\d_]+")
+#: A headline has so many words; of its first ones, those of so many letters have a capital.
+_LEAST_WORDS, _ENOUGH_WORDS, _LONG, _ALL = 4, 40, 4, 0.95
+#: And so many of these are common words; a list of names has fewer.
+_COMMON_WORDS = 1 / 3
 #: A word in capitals that no dictionary has is an abbreviation if it is no longer.
 _ABBREVIATION = 4
 #: What may stand between two words of one name.
@@ -156,31 +160,58 @@ def proper_words() -> frozenset[str]:
 
 
 def in_usual_case(text: str, is_name: Callable[[str], bool]) -> str:
-    """An English text all in capitals, or all in lower case, as it would be written otherwise.
+    """An English text in lower case, or with lines in capitals or headlines, as it usually is.
 
-    Any other text stays. Words have the case of names where they are names by themselves.
+    It keeps its length, and any other line. Words have the case of names where they are names by
+    themselves.
     """
-    capitals, small = sum(map(str.isupper, text)), sum(map(str.islower, text))
-    in_capitals = capitals > _ALL * (capitals + small)
-    if (capitals and not in_capitals) or len(text.split(None, _LEAST_WORDS)) < _LEAST_WORDS:
-        return text
+    lines = text.splitlines(keepends=True)
+    others = [at for at, line in enumerate(lines) if _is_headline(line)]
+    language = language_of(text) if others or text.islower() else ""
+    if language == "en" and text.islower():
+        return _in_usual_case(text, is_name)
+    if language in ("en", ""):  # a headline has few function words
+        for at in others:
+            lines[at] = _in_usual_case(lines[at], is_name)
+    return "".join(lines)
+
+
+def _is_headline(line: str) -> bool:
+    """Whether a line is in capitals, or its long words have one, and some are no names."""
+    words = [found[0] for found in islice(_FIRST_LETTERS.finditer(line), _ENOUGH_WORDS)]
+    in_capitals = sum(map(str.isupper, words)) >= _ALL * len(words)
+    long = [
+        word
+        for word in words
+        if in_capitals or (len(word) >= _LONG and word not in function_words("en"))
+    ]
+    titled = sum(word[0].isupper() for word in long)
+    if len(words) < _LEAST_WORDS or titled < _ALL * len(long):
+        return False
+    common = sum(commonness(word.lower()) > 0 for word in long)
+    return common >= max(2, _COMMON_WORDS * len(long))
+
+
+def _in_usual_case(line: str, is_name: Callable[[str], bool]) -> str:
+    # Among words with a capital, an abbreviation is seen: "Fever in HIV Patients".
+    mixed = sum(map(str.isupper, line)) < sum(map(str.islower, line))
 
     def usual(found: re.Match[str]) -> str:
         word = found[0]
         lower, upper = word.lower(), word.upper()
         title = upper[:1] + lower[1:]
-        if not len(word) == len(lower) == len(title):
+        if not len(word) == len(lower) == len(title) or (mixed and word not in (lower, title)):
             return word
         if lower in proper_words():
             return title
-        is_ending = len(word) == 1 and text[found.start() - 1] in "'\u2019"  # Addison's
+        is_ending = len(word) == 1 and line[found.start() - 1] in "'\u2019"  # Addison's
         if is_ending or (len(word) > 1 and lower in word_ranks()):
             return lower
         if name := next(filter(is_name, (title, lower, upper)), ""):
             return name
-        return word if in_capitals and len(word) <= _ABBREVIATION else title
+        return word if not mixed and len(word) <= _ABBREVIATION else title
 
-    return _LETTERS.sub(usual, text) if language_of(text) == "en" else text
+    return _LETTERS.sub(usual, line)
 
 
 def commonness(word: str) -> float:
