@@ -39,7 +39,6 @@ from kglink.linking.fit_judge import logistic
 from kglink.linking.judge import FACTS, default_weights
 from kglink.linking.pipeline import Linker
 from kglink.records import Document, Mention, Ranking
-from kglink.text.plain import read_plainly
 from kglink.workspace import Workspace, init_workspace
 from kglink_plugins.detectors.dictionary import detector as dictionary
 from kglink_plugins.detectors.dictionary.variants import Facts
@@ -122,7 +121,7 @@ def places(texts: Texts) -> Sample:
     facts, right = [], []
     for document in texts.documents:
         marked = texts.marked(document)
-        plain = read_plainly(document.text)
+        plain = texts.linker.read(document.text)
         for found in detector.places(plain.text):
             place = plain.place(found.start, found.end)
             if place not in marked.absent:
@@ -134,7 +133,7 @@ def places(texts: Texts) -> Sample:
 def rankings(texts: Texts) -> Iterator[list[Ranking]]:
     """For each document its proposals with their candidates."""
     for document in texts.documents:
-        absent, plain = texts.marked(document).absent, read_plainly(document.text)
+        absent, plain = texts.marked(document).absent, texts.linker.read(document.text)
         yield [
             one
             for one in texts.linker.proposed(plain.text)

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from kglink_plugins.detectors.dictionary import text_words
+from kglink.models import word_ranks
 
 LEAST_SEEN = 3
 LEAST_SHARE = 0.9
@@ -46,13 +46,13 @@ def main() -> None:
                 capital[word.lower()] += 1
     found = sorted(
         word
-        for word, rank in text_words.word_ranks().items()
-        if rank <= text_words.MOST_RANKED
+        for word, rank in word_ranks.word_ranks().items()
+        if rank <= word_ranks.MOST_RANKED
         and word not in DATES
         and capital[word] >= LEAST_SEEN
         and capital[word] >= LEAST_SHARE * (capital[word] + lower[word])
     )
-    target = Path(text_words.__file__).with_name("proper_words.txt")
+    target = Path(word_ranks.__file__).with_name("proper_words.txt")
     target.write_text("\n".join(found) + "\n", encoding="utf-8")
     print(f"{len(found):,} words of {sum(lower.values()) + sum(capital.values()):,} read")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from copy import copy
 from functools import cache, partial
-from itertools import permutations
+from itertools import chain, permutations
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,6 +30,7 @@ from kglink.space.remembered import RememberedVectors
 from kglink.space.segment import Segment
 from kglink.space.space import Space
 from kglink.space.words import MEASURES
+from kglink.text.fold import fold
 
 if TYPE_CHECKING:
     from kglink.store import Store
@@ -107,6 +108,12 @@ class CandidateSearch:
     def is_led_by_names(self) -> bool:
         """Whether names come first, and texts only decide between several bearers."""
         return self._use.names and not self.reading.reads_all
+
+    def spellings(self, word: str, kbs: Sequence[str]) -> frozenset[str]:
+        """The names of some KBs that are a word, in whatever case."""
+        segments = [self.space.segments[kb] for kb in kbs]
+        found = (one.surfaces.take(one.names.exact(fold(word))) for one in segments)
+        return frozenset(chain.from_iterable(found))
 
     def find(
         self, mentions: Sequence[MentionInText], kbs: Sequence[str], *, limit: int | None = None

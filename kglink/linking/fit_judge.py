@@ -20,7 +20,6 @@ from kglink.linking.fit_threshold import JudgedLink, JudgedLinks, LinksKept, fit
 from kglink.linking.judge import FACTS, remembered_facts, with_scores
 from kglink.linking.pipeline import Linker
 from kglink.records import Document, EntityId, Link, OnProgress, Progress, Ranking
-from kglink.text.plain import read_plainly
 
 #: More documents than this teach the judge nothing new; they are taken from all places alike.
 MOST_DOCUMENTS = 200
@@ -118,7 +117,7 @@ def fit_judge(
 def _texts(linker: Linker, documents: Sequence[Document]) -> Iterator[_Text]:
     for document in documents:
         golds = {(one.start, one.end): one.gold for one in document.mentions}
-        plain = read_plainly(document.text)
+        plain = linker.read(document.text)
         rankings = linker.proposed(plain.text)
         texts = zip(
             rankings,

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache, partial
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -23,6 +23,7 @@ from kglink.linking.kinds import joint_ranking
 from kglink.linking.memory import Memory
 from kglink.linking.scoring import Scoring
 from kglink.linking.stages import Stage, run_stages
+from kglink.linking.usual_case import in_usual_case
 from kglink.plugins import Detector, JudgingDetector, MentionVectors, ReadsMentions
 from kglink.records import (
     Candidate,
@@ -115,6 +116,7 @@ class Linker:
             if isinstance(stage.plugin, ReadsMentions):
                 stage.plugin.read_with(search.reading.vectors, self._decision().probability)
         self._depth = max(settings.top_k, self.stage_depth)
+        self._spellings = lru_cache(maxsize=1 << 16)(partial(search.spellings, kbs=self._kbs))
 
     @property
     def stage_depth(self) -> int:
@@ -293,20 +295,18 @@ class Linker:
         some = tuple(Candidate(one, "", 1.0) for one in ids if not self.leaves_out(one))
         return Ranking(MentionInText(name, 0, len(name)), some)
 
+    def read(self, text: str, *, given: bool = False) -> PlainText:
+        """A text as it is read; places that were ``given`` stay as they are."""
+        plain = PlainText(with_common_signs(text)) if given else read_plainly(text)
+        return plain._replace(text=in_usual_case(plain.text, self._spellings))
+
     def _batches(self, texts: Iterable[TextInput]) -> Iterator[list[_Text]]:
         # Texts of two groups are never read together: a worker that has one of the groups alone
         # gives the same numbers to the last bit.
         for group in text_groups(texts):
             batch: list[_Text] = []
             mentions = 0
-            plain_texts = [
-                # Places that somebody gave stay as they are.
-                read_plainly(one.text)
-                if one.spans is None
-                else PlainText(with_common_signs(one.text))
-                for one in group
-            ]
-            pairs = list(zip(group, plain_texts, strict=True))
+            pairs = [(one, self.read(one.text, given=one.spans is not None)) for one in group]
             searched = [plain.text for one, plain in pairs if one.spans is None]
             proposed = iter(proposals_of(searched, self.detectors) if searched else ())
             for source, plain in pairs:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from alias_names import Names
 from kglink.linking.scoring import DEFAULT_THRESHOLD
+from kglink.models.word_ranks import commonness
 from kglink.plugins import NameRow
 from kglink.testing.contracts.base import NASTY_TEXTS
 from kglink.text.plain import read_plainly
@@ -22,7 +23,6 @@ from kglink_plugins.detectors.dictionary.detector import (
     NameDetector,
     name_detector,
 )
-from kglink_plugins.detectors.dictionary.text_words import commonness
 from kglink_plugins.detectors.dictionary.variants import Facts
 from kglink_plugins.plugin import DictionarySettings
 

@@ -26,7 +26,6 @@ from kglink_plugins.detectors.dictionary.compiled import ARTICLE, Lexicon, guard
 from kglink_plugins.detectors.dictionary.english import MONTHS
 from kglink_plugins.detectors.dictionary.finder import DictionaryDetector
 from kglink_plugins.detectors.dictionary.guard import EXACT, Guard
-from kglink_plugins.detectors.dictionary.text_words import in_usual_case
 from kglink_plugins.detectors.dictionary.variants import (
     BRIDGES,
     OF_BEFORE,
@@ -176,7 +175,6 @@ class NameDetector:
     def detect(self, text: str) -> list[Span]:
         """The places that may be mentions, in reading order; some overlap."""
         best: dict[tuple[int, int], tuple[float, Place]] = {}
-        text = in_usual_case(text, self._is_name)
         for place in self.places(text):
             span = _with_signs(text, place.start, place.end)
             odds = sum(map(float.__mul__, self._weights, place.facts), self._bias)

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache, lru_cache
-from importlib.resources import files
-from itertools import islice
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 from unicodedata import category
 
@@ -16,13 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from kglink.files.digest import text_hash
-from kglink.models.opening import packaged_minilm
+from kglink.models.word_ranks import commonness
 from kglink.text.fold import fold
-from kglink.text.language import function_words, language_of
 from kglink.text.name_words import EMPTY_WORDS, name_words
 
-#: A word that is not among this number of words is as rare as any.
-MOST_RANKED = 25_000
 #: Characters of a text whose words are looked at together.
 PIECE = 1 << 17
 #: A longer run of letters is no word.
@@ -31,14 +24,6 @@ _LONGEST_WORD = 60
 _MARKS = "".join(sign for sign in map(chr, range(0x300, 0xFFFF)) if category(sign)[0] == "M")
 #: A word of a text.
 WORD = re.compile(rf"[^\W_]++(?:[{_MARKS}\u200c\u200d]++[^\W_]*+)*+")
-_LETTERS = re.compile(r"[^\W\d_]+")
-_FIRST_LETTERS = re.compile(r"(?<![\w'\u2019-])[^\W\d_]+")
-#: A headline has so many words; of its first ones, those of so many letters have a capital.
-_LEAST_WORDS, _ENOUGH_WORDS, _LONG, _ALL = 4, 40, 4, 0.95
-#: And so many of these are common words; a list of names has fewer.
-_COMMON_WORDS = 1 / 3
-#: A word in capitals that no dictionary has is an abbreviation if it is no longer.
-_ABBREVIATION = 4
 #: What may stand between two words of one name.
 _JOINED = frozenset((" ", "\n", "-\n", "-", "\u2013", "\u2212", "'", "\u2019", "/", "&", " & "))
 #: And between the two halves of a number: "1,7 l".
@@ -134,90 +119,3 @@ def word_hash(word: str) -> int:
 def pieces_of(word: str) -> list[str]:
     """A word cut where a number begins or ends: "600xl" is "600" and "xl"."""
     return _PIECE.findall(word)
-
-
-@cache
-def word_ranks() -> Mapping[str, int]:
-    """The place of each whole word in the vocabulary of MiniLM, the most frequent word first.
-
-    The vocabulary was made from English texts of all kinds, words in the order of frequency.
-    """
-    tokenizer = json.loads((packaged_minilm() / "tokenizer.json").read_text(encoding="utf-8"))
-    places: Mapping[str, int] = tokenizer["model"]["vocab"]
-    words = (word for word in sorted(places, key=places.__getitem__) if word.isalpha())
-    return {word: rank for rank, word in enumerate((one for one in words if len(one) > 1), 1)}
-
-
-@cache
-def proper_words() -> frozenset[str]:
-    """Frequent words that English texts write with a capital: ``poland``, ``chicago``.
-
-    Made by `benchmarks/proper_words.py`. The months and the days of the week are not among them: a
-    text that has one seldom means the thing of that name.
-    """
-    table = files("kglink_plugins.detectors.dictionary").joinpath("proper_words.txt")
-    return frozenset(table.read_text(encoding="utf-8").split())
-
-
-def in_usual_case(text: str, is_name: Callable[[str], bool]) -> str:
-    """An English text in lower case, or with lines in capitals or headlines, as it usually is.
-
-    It keeps its length, and any other line. Words have the case of names where they are names by
-    themselves.
-    """
-    lines = text.splitlines(keepends=True)
-    others = [at for at, line in enumerate(lines) if _is_headline(line)]
-    language = language_of(text) if others or text.islower() else ""
-    if language == "en" and text.islower():
-        return _in_usual_case(text, is_name)
-    if language in ("en", ""):  # a headline has few function words
-        for at in others:
-            lines[at] = _in_usual_case(lines[at], is_name)
-    return "".join(lines)
-
-
-def _is_headline(line: str) -> bool:
-    """Whether a line is in capitals, or its long words have one, and some are no names."""
-    words = [found[0] for found in islice(_FIRST_LETTERS.finditer(line), _ENOUGH_WORDS)]
-    in_capitals = sum(map(str.isupper, words)) >= _ALL * len(words)
-    long = [
-        word
-        for word in words
-        if in_capitals or (len(word) >= _LONG and word not in function_words("en"))
-    ]
-    titled = sum(word[0].isupper() for word in long)
-    if len(words) < _LEAST_WORDS or titled < _ALL * len(long):
-        return False
-    common = sum(commonness(word.lower()) > 0 for word in long)
-    return common >= max(2, _COMMON_WORDS * len(long))
-
-
-def _in_usual_case(line: str, is_name: Callable[[str], bool]) -> str:
-    # Among words with a capital, an abbreviation is seen: "Fever in HIV Patients".
-    mixed = sum(map(str.isupper, line)) < sum(map(str.islower, line))
-
-    def usual(found: re.Match[str]) -> str:
-        word = found[0]
-        lower, upper = word.lower(), word.upper()
-        title = upper[:1] + lower[1:]
-        if not len(word) == len(lower) == len(title) or (mixed and word not in (lower, title)):
-            return word
-        if lower in proper_words():
-            return title
-        is_ending = len(word) == 1 and line[found.start() - 1] in "'\u2019"  # Addison's
-        if is_ending or (len(word) > 1 and lower in word_ranks()):
-            return lower
-        if name := next(filter(is_name, (title, lower, upper)), ""):
-            return name
-        return word if not mixed and len(word) <= _ABBREVIATION else title
-
-    return _LETTERS.sub(usual, line)
-
-
-def commonness(word: str) -> float:
-    """From 0 of a name, or of a word that is not ranked, to 1 of the most frequent word.
-
-    In orders of magnitude. ``word`` is in lower case.
-    """
-    rank = None if word in proper_words() else word_ranks().get(word)
-    return 0.0 if rank is None else max(0.0, 1 - math.log(rank) / math.log(MOST_RANKED))

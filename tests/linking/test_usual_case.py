@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from alias_names import Names
-from kglink_plugins.detectors.dictionary.detector import name_detector
-from kglink_plugins.detectors.dictionary.text_words import in_usual_case
-from kglink_plugins.plugin import DictionarySettings
+from kglink.linking.usual_case import in_usual_case
+from kglink.records import Entity
+from kglink.workspace import Workspace
 
 NAMES = (
     "Asturias",
@@ -35,19 +36,25 @@ TEXT = "The Kingdom of Asturias is older than the United States, and light is no
         ("United States, Obama, Zlotyville, France", "United States, Obama, Zlotyville, France"),
         ("Die Therapie Der Asturias Und Das Ende", "Die Therapie Der Asturias Und Das Ende"),
         ("WAS THE \u0130 OF THE STRASSE THERE", "was the \u0130 of the Strasse there"),
+        ("the weak fever (wf) of zlots", "the weak fever (WF) of Zlots"),
+        ("THE WEAK ASTURIAN SIGN (WAS) WAS IT", "the weak Asturian sign (was) was it"),
+        ("THE COLOUR OF TUMOURS WAS RED", "the colour of tumours was red"),
         ("1 2 3 4 5", "1 2 3 4 5"),
     ],
 )  # fmt: skip
 def test_the_usual_case(text: str, usual: str) -> None:
-    found = in_usual_case(text, NAMES.__contains__)
+    found = in_usual_case(text, lambda word: [one for one in NAMES if one.lower() == word.lower()])
     assert found == usual
     assert len(found) == len(text)
 
 
 @pytest.mark.parametrize("case", [str, str.upper, str.lower, str.title])
-def test_names_are_found_in_texts_of_one_case(case: type[str]) -> None:
-    detector = name_detector(DictionarySettings(), Names([*NAMES, "Port Selwyn", "stone bridge"]))
-    text = case(TEXT)
-    scores = {TEXT[one.start : one.end]: one.score for one in detector.detect(text)}
-    best = [name for name, score in scores.items() if score > 0.5]
-    assert best == ["Asturias", "United States"]
+def test_names_are_linked_in_texts_of_one_case(tmp_path: Path, case: type[str]) -> None:
+    with Workspace.open(tmp_path / "w", create=True, flags={"space.name": "names"}) as workspace:
+        workspace.add_kb("kb", [Entity(name, name) for name in (*NAMES, "Port Selwyn")])
+        workspace.build()
+        (linked,) = workspace.link([case(TEXT)])
+        assert linked.text == case(TEXT)
+        found = {TEXT[one.start : one.end] for one in linked.links if one.chosen}
+        assert found == {"Asturias", "the United States", "light"}
+        assert {one.surface for one in linked.links if one.chosen} == set(map(case, found))
