@@ -29,8 +29,7 @@ from pathlib import Path
 from xml.parsers import expat
 
 from kglink.sources import Problems, Source
-from kglink_kbs.mediawiki.settings import MediaWikiSettings
-from kglink_kbs.mediawiki.wikis import make
+from kglink_kbs.mediawiki.wikis import MediaWikiSettings, make
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "support"))
 from worlds import World, WorldSettings, write_mediawiki_xml

@@ -14,7 +14,7 @@ from itertools import chain, islice
 from typing import IO, Any, BinaryIO, Generic, NamedTuple, TypeVar
 
 from kglink.errors import RecordError, SourceError, UnknownNameError, UsageError
-from kglink.sources import Source, check_text
+from kglink.sources import Source
 from kglink.sources.compression import PARQUET_MAGIC
 from kglink.sources.encoding import (
     Dialect,
@@ -110,7 +110,7 @@ class TextTable:
     def __init__(self, source: Source, columns: Sequence[str]) -> None:
         self._source = source
         head = source.head.head
-        check_text(source.label, head, source.file)
+        source.check_text()
         with source.open_bytes() as stream:
             start = stream.read(4)
         encoding = marked_encoding(start) or source.limits.encoding or "utf-8"

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any, BinaryIO
 
 from kglink.errors import RecordError, SourceError
-from kglink.sources import Problems, Source, check_text
+from kglink.sources import Problems, Source
 from kglink.sources.encoding import convert_hint
 from kglink_kbs.values import described
 
@@ -61,7 +61,6 @@ def _lines(source: Source, problems: Problems) -> Iterator[tuple[int, object]]:
 
 
 def _array_items(source: Source) -> Iterator[tuple[int, object]]:
-    check_text(source.label, source.head.head, source.file)
     hint = (
         "An array cannot be read past its first fault; with one object per line "
         "(jq -c '.[]' FILE) such records can be skipped."

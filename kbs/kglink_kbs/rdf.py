@@ -11,7 +11,6 @@ Syntax = Literal["auto", "turtle", "xml", "ntriples", "json-ld"]
 
 _XML = re.compile(rb"(?:<\?xml\b|<!DOCTYPE\s+rdf:RDF\b|<!--|<(?:\w+:)?RDF\b)")
 _RDF_ELEMENT = re.compile(rb"<(?:\w+:)?RDF\b")
-_RDF_NAMESPACE = b"http://www.w3.org/1999/02/22-rdf-syntax-ns#"
 _TURTLE = re.compile(rb"^[ \t]*(?:@?prefix\s+[^\s:]*:\s*<|@?base\s+<)", re.M | re.I)
 _TURTLE_NAME = re.compile(r"\.ttl\b", re.I)
 _TRIPLE = re.compile(
@@ -31,7 +30,7 @@ def syntax_of(head: SourceHead) -> Syntax:
     if start in (b"{", b"["):
         return "json-ld" if _JSON_LD.search(data) else "auto"
     if _XML.match(data.lstrip()):
-        return "xml" if _RDF_ELEMENT.search(data) and _RDF_NAMESPACE in data else "auto"
+        return "xml" if _RDF_ELEMENT.search(data) and RDF.encode() in data else "auto"
     lines = [line for line in data.split(b"\n")[: -1 or None] if _says(line)]
     lines = lines or [line for line in data.split(b"\n") if _says(line)]
     if _TURTLE.search(data):

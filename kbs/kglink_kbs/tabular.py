@@ -29,7 +29,7 @@ from kglink.sources.encoding import (
     without_separator,
 )
 from kglink.sources.tables import LOOKED_AT
-from kglink_kbs.entities import CODES, Descriptions, EntityFields, EntityMaker
+from kglink_kbs.entities import CODES, EntityFields, description_mender, made_entity
 from kglink_kbs.keys import NO_CODE, Rank, ends_like
 from kglink_kbs.spellings import ENTITY, NOT_READ, find_fields, folded_names
 from kglink_kbs.values import BadValue, checked, good_ones, listed
@@ -170,8 +170,7 @@ def entities(
     header = _without_twins(source, header, settings, problems)
     columns = find_columns(source.label, header, sample, settings, problems)
     first = (columns.values(row).get("description") for row in sample)
-    descriptions = Descriptions(first, problems)
-    maker = EntityMaker("")  # the cells of lists are split here
+    mended = description_mender(first, problems)
 
     def entity(row: list[str]) -> Entity:
         if len(row) != len(header):
@@ -180,7 +179,8 @@ def entities(
                 "A cell that holds the delimiter must be quoted; --set delimiter=... and "
                 "--set quoting=double|none where the guess is wrong.",
             )
-        return descriptions.mended(maker.make(columns.values(row), header))
+        # The cells of lists are split already.
+        return mended(made_entity(columns.values(row), header, separator=""))
 
     def nothing() -> SourceError:
         return SourceError(f"{source.label} holds no record", hint="It has a header only.")
@@ -288,7 +288,7 @@ def sniff_csv(head: SourceHead, *, tabs: bool = False) -> float:
     if "\0" in text or text.lstrip()[:1] in ("", "{", "[", "<"):
         return 0.0
     guess = find_table(text, {}, delimiter)[1] if named else guess_table(text, delimiter)
-    if guess.columns < 2 or (guess.dialect.delimiter == "\t") is not tabs:
+    if len(guess.header) < 2 or (guess.dialect.delimiter == "\t") is not tabs:
         return 0.0
     if find_fields(guess.header, ENTITY).keys() >= {"key", "title"}:
         return 0.9

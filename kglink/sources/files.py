@@ -12,13 +12,14 @@ import time
 from abc import abstractmethod
 from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import IO, TYPE_CHECKING, BinaryIO
 
 from kglink.errors import SourceError
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
+    from kglink.sources.compression import Compression
     from kglink.sources.values import SourceLimits
 
 #: Files up to this size are fingerprinted whole, larger ones by as many bytes spread over them.
@@ -30,7 +31,7 @@ _SCHEMES = ("http", "https", "ftp", "s3", "gs", "hdfs")
 class RawFile(io.RawIOBase):
     """A file from its start on a position of its own, so that several can share one handle."""
 
-    def __init__(self, file: BinaryIO, name: str, *, owned: bool, size: int = 0) -> None:
+    def __init__(self, file: IO[bytes], name: str, *, owned: bool, size: int = 0) -> None:
         self._file = file
         self._name = name
         self._owned = owned
@@ -164,11 +165,13 @@ class PieceStream(io.RawIOBase):
 
 
 class Unpacked(PieceStream):
-    """The unpacked bytes of ``raw``, as a raw stream; ``kind`` is the name of the packer."""
+    """The unpacked bytes of ``raw``, as a raw stream."""
 
     check_command = "{kind} -t {name}"
 
-    def __init__(self, raw: BinaryIO, kind: str, *, name: str, limits: SourceLimits) -> None:
+    def __init__(
+        self, raw: BinaryIO, kind: Compression, *, name: str, limits: SourceLimits
+    ) -> None:
         super().__init__(self._unpack(), raw)
         self._raw = raw
         self._kind = kind
@@ -190,7 +193,7 @@ class Unpacked(PieceStream):
     def _counted(self, piece: bytes) -> bytes:
         self._written += len(piece)
         self._lines += piece.count(b"\n")
-        sizes = self._name, self._read, self._written, self._kind
+        sizes = self._name, self._read, self._written, self._kind.name
         self._limits.check_growth(*sizes, lines=self._lines, seconds=self._seconds)
         return piece
 
@@ -200,7 +203,7 @@ class Unpacked(PieceStream):
         )
 
     def _copy_again(self) -> str:
-        command = self.check_command.format(kind=self._kind, name=shlex.quote(self._name))
+        command = self.check_command.format(kind=self._kind.name, name=shlex.quote(self._name))
         return f"Copy or download it again; {command} checks it."
 
     def _place(self) -> str:

@@ -13,14 +13,14 @@ from typing import Any
 
 from kglink.errors import SourceError
 from kglink.records import Record
-from kglink.sources import Problems, Source, Step, check_text
+from kglink.sources import Problems, Source, Step
 from kglink_kbs.mediawiki.chunk import Lottery
 from kglink_kbs.mediawiki.join import TURNS, Emitter, group_of, joined_of
 from kglink_kbs.mediawiki.kinds import TypeNames, add_names
 from kglink_kbs.mediawiki.pages import Export
 from kglink_kbs.mediawiki.plan import ABOUT, Plan, read_section, write_packed, write_sections
-from kglink_kbs.mediawiki.settings import MediaWikiSettings
 from kglink_kbs.mediawiki.site import Site, read_site
+from kglink_kbs.mediawiki.wikis import MediaWikiSettings
 from kglink_kbs.mediawiki.workers import Job, ReadJob, Workers, keeping, processors
 
 #: Bytes of a dump as it lies on disk for each part of the titles, and the most parts.
@@ -124,7 +124,7 @@ class _Reading:
             )
 
     def _export(self, file: Source) -> Export:
-        check_text(file.label, file.head.head, file.file)
+        file.check_text()
         size = max(LEAST_PIECE, min(self._source.bytes_total // PIECES, MOST_PIECE))
         return Export(
             file.open(),
