@@ -15,12 +15,11 @@ from kglink_kbs.values import described
 
 _OF_NUMBERS = frozenset("0123456789.eE+-")
 _READ = 2**18
-_BOM = b"\xef\xbb\xbf"
 
 
 def is_array(head: bytes) -> bool:
     """Whether JSON that begins like this is one array and not one object per line."""
-    return head.removeprefix(_BOM).lstrip()[:1] == b"["
+    return head.removeprefix(codecs.BOM_UTF8).lstrip()[:1] == b"["
 
 
 def json_objects(source: Source, problems: Problems) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -48,33 +48,28 @@ def guess_table(head: str, delimiter: str = "", quoting: Quoting = "auto") -> Gu
     return guess_dialect(head, lambda header: len(find_fields(header, ENTITY)), delimiter, quoting)
 
 
-def is_header(row: Sequence[str], chosen: Mapping[str, str]) -> bool:
-    """Whether a row names the columns of the id and the title, and those that were ``chosen``."""
-    names = [cell.strip() for cell in row]
-    return _has_chosen(names, chosen) and find_fields(names, ENTITY, chosen).keys() >= _NEEDED
-
-
 def header_among(rows: Iterable[Sequence[str]], chosen: Mapping[str, str]) -> int:
-    """Which of some rows is the header: the first, unless it is a heading above one."""
+    """Which of some rows is the header: the first, unless it is a heading above one.
+
+    It names the columns of the id and the title, and those that were ``chosen``.
+    """
     for at, row in enumerate(rows):
-        if is_header(row, chosen) or (at == 0 and _may_be_header(row, chosen)):
+        names = [cell.strip() for cell in row]
+        if not set(chosen.values()) - {NOT_READ} <= set(names):
+            continue
+        is_header = find_fields(names, ENTITY, chosen).keys() >= _NEEDED
+        if is_header or (at == 0 and _may_be_header(names)):
             return at
     return 0
 
 
-def _has_chosen(names: Sequence[str], chosen: Mapping[str, str]) -> bool:
-    """Whether all columns that were chosen are among ``names``."""
-    return set(chosen.values()) - {NOT_READ} <= set(names)
-
-
-def _may_be_header(row: Sequence[str], chosen: Mapping[str, str]) -> bool:
+def _may_be_header(names: Sequence[str]) -> bool:
     """Whether a row of several cells names the title, if only by its ending."""
-    names = [name for cell in row if (name := cell.strip())]
     endings = folded_names(ENTITY["title"])
     is_titled = "title" in find_fields(names, ENTITY) or any(
         ends_like(one, endings) for one in names
     )
-    return len(names) > 1 and is_titled and _has_chosen(names, chosen)
+    return is_titled and sum(map(bool, names)) > 1
 
 
 def find_table(

@@ -22,7 +22,7 @@ _MARKS = (
     (b"\xfe\xff", "UTF-16"),
 )
 #: Codecs that Python calls encodings of text, and no file is written in.
-_NO_ENCODINGS = frozenset(
+NO_ENCODINGS = frozenset(
     {"idna", "punycode", "unicode_escape", "raw_unicode_escape", "undefined", "mbcs", "oem"}
 )
 _READ = 2**18
@@ -83,7 +83,7 @@ def checked_encoding(name: str) -> str:
     try:
         "a".encode(name)  # refuses codecs of bytes to bytes, such as base64
         codecs.getincrementaldecoder(name)
-        if codecs.lookup(name).name.replace("-", "_") not in _NO_ENCODINGS:
+        if codecs.lookup(name).name.replace("-", "_") not in NO_ENCODINGS:
             return name
     except (LookupError, ValueError):
         pass
