@@ -19,6 +19,7 @@ from kglink_kbs.ontology import (
     successors,
     survey,
 )
+from kglink_kbs.rdf import OBO
 from kglink_kbs.values import BadValue, shortened
 
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
@@ -144,7 +145,7 @@ class _Stanza:
         if not title:
             return []
         found = _PURL.fullmatch(key)
-        purl = f"http://purl.obolibrary.org/obo/{found[1]}_{found[2]}" if found else ""
+        purl = f"{OBO}{found[1]}_{found[2]}" if found else ""
         term = Term(
             key=key,
             title=title,

@@ -23,13 +23,12 @@ from kglink_kbs.ontology import (
     successors,
     survey,
 )
+from kglink_kbs.rdf import OBO, OIO
 from kglink_kbs.values import BadValue, described, good_ones, list_of, object_of, objects_of
 
-_OIO = "http://www.geneontology.org/formats/oboInOwl#"
-_NAMESPACE = f"{_OIO}hasOBONamespace"
-_ALTERNATIVE_ID = f"{_OIO}hasAlternativeId"
-_REPLACED_BY = "http://purl.obolibrary.org/obo/IAO_0100001"
-_CONSIDER = f"{_OIO}consider"
+_NAMESPACE = f"{OIO}hasOBONamespace"
+_ALTERNATIVE_ID = f"{OIO}hasAlternativeId"
+_REPLACED_BY, _CONSIDER = f"{OBO}IAO_0100001", f"{OIO}consider"
 #: The scope of a synonym by its predicate.
 _SCOPES = {f"has{scope.title()}Synonym": scope for scope in SCOPES}
 
