@@ -29,7 +29,8 @@ from pathlib import Path
 from xml.parsers import expat
 
 from kglink.sources import Problems, Source
-from kglink_kbs.mediawiki.wikis import MediaWikiSettings, make
+from kglink_kbs.mediawiki.settings import MediaWikiSettings
+from kglink_kbs.mediawiki.wikis import make
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "support"))
 from worlds import World, WorldSettings, write_mediawiki_xml

@@ -26,6 +26,7 @@ from kglink_kbs import (
     zeshel,
 )
 from kglink_kbs.mediawiki import wikis
+from kglink_kbs.mediawiki.settings import MediaWikiSettings
 from kglink_kbs.ontology import OntologySettings
 from kglink_kbs.texts import docx, html, mail, pdf, plain
 from kglink_kbs.texts.plain import OneTextAdapter, TextSettings
@@ -87,9 +88,9 @@ ADAPTERS = (
         "SSSOM: mappings between KBs, as cross-references or as judged overlaps"),
     Row("umls", umls.UmlsAdapter, umls.UmlsSettings, umls.sniff,
         "UMLS: a folder of MRCONSO.RRF, MRSTY.RRF and MRDEF.RRF"),
-    Row("wikipedia", wikis.make, wikis.MediaWikiSettings, wikis.sniff_wikipedia,
+    Row("wikipedia", wikis.make, MediaWikiSettings, wikis.sniff_wikipedia,
         "MediaWiki XML exports: Wikipedia's dumps in any language, and other wikis'"),
-    Row("wikia", wikis.make_wikia, wikis.MediaWikiSettings, wikis.sniff_wikia,
+    Row("wikia", wikis.make_wikia, MediaWikiSettings, wikis.sniff_wikia,
         "Fandom's (Wikia's) XML exports"),
     Row("cirrussearch", cirrussearch.CirrusSearchAdapter, cirrussearch.CirrusSearchSettings,
         cirrussearch.sniff,

@@ -152,7 +152,7 @@ def refuse_archive(name: str, magic: bytes, file: str = "") -> None:
 def unpacked(raw: BinaryIO, kind: Compression, *, name: str, limits: SourceLimits) -> Unpacked:
     """The unpacked bytes of ``raw``, which `find_compression` says to be of that kind."""
     if kind.decoder is not None:
-        return Decompressed(raw, kind, name=name, limits=limits)
+        return Decompressed(raw, kind.name, kind.decoder, name=name, limits=limits)
     try:
         from kglink.sources.seven_zip import SevenZip  # needs py7zr, an extra
     except ImportError as error:
@@ -161,7 +161,7 @@ def unpacked(raw: BinaryIO, kind: Compression, *, name: str, limits: SourceLimit
             hint=f"pip install 'kglink[7z]', or pipe it in: 7z x -so {shlex.quote(name)} | "
             "kglink ... -",
         ) from error
-    return SevenZip(raw, kind, name=name, limits=limits)
+    return SevenZip(raw, kind.name, name=name, limits=limits)
 
 
 def without_suffix(name: str, compression: Compression | None) -> str:
@@ -175,17 +175,28 @@ def without_suffix(name: str, compression: Compression | None) -> str:
 class Decompressed(Unpacked):
     """The decompressed bytes of a stream, or of several behind each other."""
 
+    def __init__(
+        self,
+        raw: BinaryIO,
+        kind: str,
+        decoder: Callable[[], _Decoder],
+        *,
+        name: str,
+        limits: SourceLimits,
+    ) -> None:
+        super().__init__(raw, kind, name=name, limits=limits)
+        self._decoder = decoder
+
     def _unpack(self) -> Generator[bytes, None, None]:
-        assert self._kind.decoder is not None  # noqa: S101 - no archive: `unpacked` knows
         data = self._take()
         while data:  # one round for each stream of a file of several
-            decoder = self._kind.decoder()
+            decoder = self._decoder()
             while not decoder.eof:
                 if decoder.needs_input and not data:
                     data = self._take()
                     if not data:
                         raise SourceError(
-                            f"{self._name} is cut short: its {self._kind.name} stream ends in the "
+                            f"{self._name} is cut short: its {self._kind} stream ends in the "
                             f"middle ({self._place()})",
                             hint=self._copy_again(),
                         )
@@ -203,7 +214,7 @@ class Decompressed(Unpacked):
 
     def _wants_memory(self) -> SourceError:
         most, command = _XZ_MEMORY, "xz -dc"
-        if self._kind.name == "zstd":
+        if self._kind == "zstd":
             most, command = _ZSTD_MEMORY, "zstd -dc --long=31"
         return SourceError(
             f"{self._name} needs over {most >> 20} MiB of memory to be unpacked",

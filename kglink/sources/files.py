@@ -19,7 +19,6 @@ from kglink.errors import SourceError
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-    from kglink.sources.compression import Compression
     from kglink.sources.values import SourceLimits
 
 #: Files up to this size are fingerprinted whole, larger ones by as many bytes spread over them.
@@ -165,13 +164,11 @@ class PieceStream(io.RawIOBase):
 
 
 class Unpacked(PieceStream):
-    """The unpacked bytes of ``raw``, as a raw stream."""
+    """The unpacked bytes of ``raw``, as a raw stream; ``kind`` is the name of the packer."""
 
     check_command = "{kind} -t {name}"
 
-    def __init__(
-        self, raw: BinaryIO, kind: Compression, *, name: str, limits: SourceLimits
-    ) -> None:
+    def __init__(self, raw: BinaryIO, kind: str, *, name: str, limits: SourceLimits) -> None:
         super().__init__(self._unpack(), raw)
         self._raw = raw
         self._kind = kind
@@ -193,7 +190,7 @@ class Unpacked(PieceStream):
     def _counted(self, piece: bytes) -> bytes:
         self._written += len(piece)
         self._lines += piece.count(b"\n")
-        sizes = self._name, self._read, self._written, self._kind.name
+        sizes = self._name, self._read, self._written, self._kind
         self._limits.check_growth(*sizes, lines=self._lines, seconds=self._seconds)
         return piece
 
@@ -203,7 +200,7 @@ class Unpacked(PieceStream):
         )
 
     def _copy_again(self) -> str:
-        command = self.check_command.format(kind=self._kind.name, name=shlex.quote(self._name))
+        command = self.check_command.format(kind=self._kind, name=shlex.quote(self._name))
         return f"Copy or download it again; {command} checks it."
 
     def _place(self) -> str:

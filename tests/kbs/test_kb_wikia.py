@@ -10,13 +10,8 @@ from kglink.plugins import load_registry
 from kglink.records import Alias, Document, Entity
 from kglink.sources import Problems, Source, SourceHead
 from kglink.testing import KBAdapterContract
-from kglink_kbs.mediawiki.wikis import (
-    MediaWikiSettings,
-    make,
-    make_wikia,
-    sniff_wikia,
-    sniff_wikipedia,
-)
+from kglink_kbs.mediawiki.settings import MediaWikiSettings
+from kglink_kbs.mediawiki.wikis import make, make_wikia, sniff_wikia, sniff_wikipedia
 from mediawiki_dumps import export, page
 
 BASE = "https://lanternfall.fandom.com/wiki/Lanternfall_Wiki"

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 from kglink.plugins import KBAdapter
 from kglink.records import Document, Entity, Record
 from kglink.sources import Problems, Source, SourceLimits
-from kglink_kbs.mediawiki.wikis import MediaWikiSettings, make
+from kglink_kbs.mediawiki.settings import MediaWikiSettings
+from kglink_kbs.mediawiki.wikis import make
 
 HEADER = """\
 <mediawiki xmlns="http://www.mediawiki.org/xml/export-0.11/" version="0.11" xml:lang="en">

@@ -19,8 +19,8 @@ from kglink_kbs.mediawiki.join import TURNS, Emitter, group_of, joined_of
 from kglink_kbs.mediawiki.kinds import TypeNames, add_names
 from kglink_kbs.mediawiki.pages import Export
 from kglink_kbs.mediawiki.plan import ABOUT, Plan, read_section, write_packed, write_sections
+from kglink_kbs.mediawiki.settings import MediaWikiSettings
 from kglink_kbs.mediawiki.site import Site, read_site
-from kglink_kbs.mediawiki.wikis import MediaWikiSettings
 from kglink_kbs.mediawiki.workers import Job, ReadJob, Workers, keeping, processors
 
 #: Bytes of a dump as it lies on disk for each part of the titles, and the most parts.

@@ -18,8 +18,8 @@ from pydantic import TypeAdapter
 
 from kglink.files.atomic import atomic_file
 from kglink.sources.compression import zstd
+from kglink_kbs.mediawiki.settings import MediaWikiSettings
 from kglink_kbs.mediawiki.site import Site
-from kglink_kbs.mediawiki.wikis import MediaWikiSettings
 
 _LEVEL = 1
 _NUMBER = struct.Struct("<Q")
