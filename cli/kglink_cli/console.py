@@ -171,7 +171,7 @@ def _bar_or_lines() -> Iterator[Show]:
         rich_progress.TaskProgressColumn(),
         rich_progress.TextColumn("{task.fields[pace]}"),
     )
-    with rich_progress.Progress(*columns, console=_stderr(), transient=True) as bar:
+    with rich_progress.Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task, pace = bar.add_task("", total=None, amount="", pace=""), _Pace()
 
         def show(reached: Reached) -> None:
@@ -258,11 +258,7 @@ def _plain(cell: object) -> str:
 
 
 def _print(text: Text) -> None:
-    _stderr().print(text, highlight=False, soft_wrap=True)
-
-
-def _stderr() -> Console:
-    return Console(stderr=True)
+    Console(stderr=True).print(text, highlight=False, soft_wrap=True)
 
 
 # -------------------------------------------------------------------------------------- tables

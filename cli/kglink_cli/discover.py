@@ -69,7 +69,11 @@ def discover(
     read = [_answer(one) for one in answers or ()]
     with open_workspace(context, flags) as workspace:
         if source is None:
-            _check_ids(workspace, [name for name, *_ in read])
+            known = {one.discovery.id for one in workspace.discovered()}
+            for name, *_ in read:  # before the first answer is kept
+                if name not in known:
+                    hint = "List them: kglink discover"
+                    raise UnknownNameError("discovery", name, known, hint=hint)
         else:
             ensure_space(workspace)
             with progress() as tell:
@@ -123,14 +127,6 @@ def promote(
         note("removed", f"{printable(str(one))}: it is accepted no longer")
     if not (done.entities or done.renamed or done.removed):
         note("nothing", "was accepted yet: kglink discover --review")
-
-
-def _check_ids(workspace: Workspace, names: Sequence[str]) -> None:
-    """Refuse answers of which one is of no discovery, before the first is kept."""
-    found = {one.discovery.id for one in workspace.discovered()}
-    for name in names:
-        if name not in found:
-            raise UnknownNameError("discovery", name, found, hint="List them: kglink discover")
 
 
 def _answer(said: str) -> tuple[str, DiscoveryAnswer, str]:

@@ -152,7 +152,7 @@ def _tables(
         note("seen", unknown)
     yield recall_table(found, intervals=wanted.intervals)
     if question.file is not None:
-        yield accuracy_table(found)
+        yield accuracy_table(found.accuracies_as_json())
     yield from slices_tables(found, intervals=wanted.intervals)
     if found.domains():
         yield domains_table(found)

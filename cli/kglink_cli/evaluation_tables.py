@@ -40,18 +40,17 @@ def recall_table(result: Figures, *, intervals: bool = False) -> Table:
     return Table(columns, _rows(result, intervals=intervals), 1, below=lines)
 
 
-def accuracy_table(result: Figures) -> Table:
-    """How often the first candidate is right: of all mentions, and of those that it can be."""
-    from kglink.evaluation.measures.retrieval import macro, micro
-
-    each = {kb: result.accuracy(kb) for kb in result.kbs()}
-    rows: list[list[object]] = [
-        [kb, one.mentions, one.with_gold, Figure(one.normalized), Figure(one.unnormalized)]
-        for kb, one in {**each, "[all mentions]": micro(each.values())}.items()
+def accuracy_table(accuracies: Mapping[str, Any]) -> Table:
+    """How often the first candidate is right, of all mentions and of those that it can be."""
+    total = accuracies["micro"]
+    shares = {**accuracies["kb"], "[all mentions]": total, MEAN: {**total, **accuracies["macro"]}}
+    rows = [
+        [
+            *(pool, one["mentions"], one["with_gold"]),
+            *(Figure(one["normalized"]), Figure(one["unnormalized"])),
+        ]
+        for pool, one in shares.items()
     ]
-    means = macro(each.values())
-    total = rows[-1][1:3]
-    rows.append([MEAN, *total, Figure(means["normalized"]), Figure(means["unnormalized"])])
     columns = ("pool", "mentions", "with gold", "normalized", "unnormalized")
     title = (
         "Accuracy of the first candidate: of mentions with gold among the candidates, and of all"
@@ -74,7 +73,7 @@ def slices_tables(report: RetrievalReport, *, intervals: bool = False) -> Iterat
             for name, figures in slices.items()
             for row in _rows(figures, intervals=intervals)
         ]
-        if rows and (learnt or column == "quality"):
+        if rows:  # without ``learnt`` nothing is known to be seen or unseen
             yield Table((column, "pool", "mentions", *_names(report)), rows, 2, title)
 
 

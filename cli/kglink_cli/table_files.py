@@ -11,10 +11,10 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from importlib import import_module
 from itertools import chain, islice
-from typing import IO, Any, BinaryIO, Generic, NamedTuple, TypeVar
+from typing import Any, BinaryIO, Generic, NamedTuple, TypeVar
 
 from kglink.errors import RecordError, SourceError, UnknownNameError, UsageError
-from kglink.sources import Source, check_text
+from kglink.sources import Source
 from kglink.sources.compression import PARQUET_MAGIC
 from kglink.sources.encoding import (
     Dialect,
@@ -110,7 +110,7 @@ class TextTable:
     def __init__(self, source: Source, columns: Sequence[str]) -> None:
         self._source = source
         head = source.head.head
-        check_text(source.label, head, source.file)
+        source.check_text()
         with source.open_bytes() as stream:
             start = stream.read(4)
         encoding = marked_encoding(start) or source.limits.encoding or "utf-8"
@@ -357,9 +357,6 @@ class XlsxTable:
                     return [_cell(cell) for cell in cells]
             return ()
 
-        self._copy(out, lambda sheet: with_cells(sheet, self._source.label, first, cells_of))
-
-    def _copy(self, out: BinaryIO, changed: Callable[[IO[bytes]], Iterable[bytes]]) -> None:
         with self._book.archive() as archive, zipfile.ZipFile(out, "w") as written:
             for part in archive.infolist():
                 copied = zipfile.ZipInfo(part.filename, part.date_time)
@@ -368,7 +365,7 @@ class XlsxTable:
                 large = part.file_size > _LARGE
                 with archive.open(part) as old, written.open(copied, "w", force_zip64=large) as new:
                     if part.filename == self._part:
-                        new.writelines(changed(old))
+                        new.writelines(with_cells(old, self._source.label, first, cells_of))
                     else:
                         shutil.copyfileobj(old, new)
 

@@ -12,6 +12,7 @@ from kglink.plugins import PluginSettings
 from kglink.records import Document, EntityId, Mention, Split
 from kglink.sources import Problems, Source
 from kglink_kbs.spellings import ANSWER, DOCUMENT, LISTED_MENTION, SINGLE_MENTION, Shapes, value_at
+from kglink_kbs.texts.plain import joined_parts
 from kglink_kbs.values import (
     BadValue,
     described,
@@ -287,7 +288,9 @@ class DocumentMaker:
         found: list[Mention] = []
         meta: dict[str, object] = {}
         if len(self._parts) > 1:
-            text, meta = self._of_parts(record)
+            fields = ((name, exact_text(_field(record, name) or "", name)) for name in self._parts)
+            text, parts = joined_parts(fields)
+            meta = {"format": "jsonl", "parts": parts}
         elif form == "contexts":
             text, mention = self._of_contexts(values, record)
             found.append(mention)
@@ -346,17 +349,6 @@ class DocumentMaker:
         return Document(
             id_, text, tuple(self._mentions(text, listed, place, problems, self._answered))
         )
-
-    def _of_parts(self, record: Mapping[str, object]) -> tuple[str, dict[str, object]]:
-        """The texts of several fields, one after the other, and where each stands."""
-        text = ""
-        parts: list[dict[str, object]] = []
-        for name in self._parts:
-            if part := exact_text(_field(record, name) or "", name):
-                text += "\n\n" if text else ""
-                parts.append({"part": name, "start": len(text), "end": len(text) + len(part)})
-                text += part
-        return text, {"format": "jsonl", "parts": parts}
 
     def _of_contexts(
         self, values: Mapping[str, object], record: Mapping[str, object]

@@ -20,7 +20,7 @@ from xml.sax.saxutils import escape
 from kglink.errors import SourceError
 from kglink.plugins import PluginSettings
 from kglink.records import Document, EntityId, Link, LinkedDocument, Mention, Record, json_number
-from kglink.sources import Problems, Source, SourceHead, check_text
+from kglink.sources import Problems, Source, SourceHead
 from kglink.text.printable import printable_json, writable
 from kglink_kbs.annotations import (
     ToldSpan,
@@ -243,7 +243,6 @@ def _place(annotation: _Fields) -> tuple[int, int] | None:
 
 def _json_documents(source: Source) -> Iterator[tuple[int, object]]:
     """The documents of a collection, of a list of them, or one on each line."""
-    check_text(source.label, source.head.head, source.file)
     with source.open_text() as stream:
         walk = JsonWalk(source, stream, HINT)
         while walk.sign():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
 from typing import get_args
@@ -38,9 +38,10 @@ _MODEL_NUMBER = re.compile(
     r"(?=.{4,20}$)(?=.*[0-9])(?!.*[0-9]{6})(?=.*[A-Z].*[A-Z]|.*[A-Z].*[-./]|.*[-./].*[A-Z])"
     r"[A-Z0-9]+(?:[-./][A-Z0-9]+)*$"
 )
-#: What `EntityMaker.make` is given beside the fields: a list of codes that may be names.
+#: What `made_entity` is given beside the fields: a list of codes that may be names.
 CODES = "codes"
 _KINDS: Mapping[str, AliasKind] = {kind: kind for kind in get_args(AliasKind)}
+_ALIAS_SHAPES = Shapes(ALIAS)
 
 
 class EntityFields(PluginSettings):
@@ -86,77 +87,75 @@ class EntityFields(PluginSettings):
         return choice._replace(codes=() if NOT_READ in (*codes, self.aliases) else codes)
 
 
-class EntityMaker:
-    """Makes entities of values by field."""
+def made_entity(values: Mapping[str, object], names: Iterable[str], separator: str) -> Entity:
+    """The entity of values by field; ``names`` are what its record calls its fields.
 
-    def __init__(self, separator: str) -> None:
-        self._separator = separator
-        self._alias_shapes = Shapes(ALIAS)
+    ``separator`` splits a list that is given as one text.
+    """
+    get = values.get
+    key = key_text(get("key"), "key")
+    title = one_line(get("title"), "title")
+    if not key:
+        raise BadValue("no id" if get("key") is None else "an empty id", _fix("key", names))
+    if not title:
+        missing = "no title" if get("title") is None else "an empty title"
+        raise BadValue(missing, _fix("title", names))
+    # The aliases, and codes that people write: other codes, and the key if it is one.
+    aliases = tuple(one for one in _aliases(get("aliases"), separator) if one != Alias(title))
+    codes = get(CODES)
+    written = [key] if _MODEL_NUMBER.match(key) else []
+    if isinstance(codes, list):
+        texts = (one_line(code, "a code") for code in codes)
+        written += (code for code in texts if is_code_name(code))
+    known = {title, *(alias.surface for alias in aliases)}
+    return Entity(
+        key=key,
+        title=title,
+        description=plain_text(get("description"), "description"),
+        type=type_text(get("type"), "type"),
+        url=one_line(get("url"), "url"),
+        popularity=finite_number(get("popularity"), "popularity"),
+        language=one_line(get("language"), "language"),
+        aliases=(
+            (*aliases, *(Alias(code) for code in dict.fromkeys(written) if code not in known))
+        ),
+        xrefs=tuple(dict.fromkeys(text_list(get("xrefs"), separator, "xrefs"))),
+        parents=tuple(dict.fromkeys(text_list(get("parents"), separator, "parents"))),
+    )
 
-    def make(self, values: Mapping[str, object], names: Iterable[str]) -> Entity:
-        """The entity of ``values``; ``names`` are what its record calls its fields."""
-        get = values.get
-        key = key_text(get("key"), "key")
-        title = one_line(get("title"), "title")
-        if not key:
-            raise BadValue("no id" if get("key") is None else "an empty id", _fix("key", names))
-        if not title:
-            missing = "no title" if get("title") is None else "an empty title"
-            raise BadValue(missing, _fix("title", names))
-        # The aliases, and codes that people write: other codes, and the key if it is one.
-        aliases = tuple(one for one in self._aliases(get("aliases")) if one != Alias(title))
-        codes = get(CODES)
-        written = [key] if _MODEL_NUMBER.match(key) else []
-        if isinstance(codes, list):
-            texts = (one_line(code, "a code") for code in codes)
-            written += (code for code in texts if is_code_name(code))
-        known = {title, *(alias.surface for alias in aliases)}
-        return Entity(
-            key=key,
-            title=title,
-            description=plain_text(get("description"), "description"),
-            type=type_text(get("type"), "type"),
-            url=one_line(get("url"), "url"),
-            popularity=finite_number(get("popularity"), "popularity"),
-            language=one_line(get("language"), "language"),
-            aliases=(
-                (*aliases, *(Alias(code) for code in dict.fromkeys(written) if code not in known))
-            ),
-            xrefs=tuple(dict.fromkeys(text_list(get("xrefs"), self._separator, "xrefs"))),
-            parents=tuple(dict.fromkeys(text_list(get("parents"), self._separator, "parents"))),
+
+def _aliases(value: object, separator: str) -> tuple[Alias, ...]:
+    if not value:
+        return ()
+    if isinstance(value, list) and any(isinstance(item, dict) for item in value):
+        # Every surface and kind once, counts added up, blank surfaces left out.
+        counts: dict[tuple[str, AliasKind], int] = {}
+        for alias in filter(attrgetter("surface"), map(_alias, value)):
+            place = (alias.surface, alias.kind)
+            counts[place] = min(counts.get(place, 0) + alias.count, MAX_COUNT)
+        return tuple(Alias(surface, kind, count) for (surface, kind), count in counts.items())
+    surfaces = text_list(value, separator, "aliases")
+    return tuple(Alias(surface) for surface in dict.fromkeys(surfaces))
+
+
+def _alias(item: object) -> Alias:
+    if not isinstance(item, dict):
+        return Alias(one_line(item, "aliases"))
+    values = _ALIAS_SHAPES.values(item)
+    if "surface" not in values:
+        raise BadValue(
+            f"an alias without a surface: {described(item)} with {_listed(item)}",
+            'Write aliases as texts, or as {"surface": ..., "kind": ..., "count": ...}.',
         )
-
-    def _aliases(self, value: object) -> tuple[Alias, ...]:
-        if not value:
-            return ()
-        if isinstance(value, list) and any(isinstance(item, dict) for item in value):
-            # Every surface and kind once, counts added up, blank surfaces left out.
-            counts: dict[tuple[str, AliasKind], int] = {}
-            for alias in filter(attrgetter("surface"), map(self._alias, value)):
-                place = (alias.surface, alias.kind)
-                counts[place] = min(counts.get(place, 0) + alias.count, MAX_COUNT)
-            return tuple(Alias(surface, kind, count) for (surface, kind), count in counts.items())
-        surfaces = text_list(value, self._separator, "aliases")
-        return tuple(Alias(surface) for surface in dict.fromkeys(surfaces))
-
-    def _alias(self, item: object) -> Alias:
-        if not isinstance(item, dict):
-            return Alias(one_line(item, "aliases"))
-        values = self._alias_shapes.values(item)
-        if "surface" not in values:
-            raise BadValue(
-                f"an alias without a surface: {described(item)} with {_listed(item)}",
-                'Write aliases as texts, or as {"surface": ..., "kind": ..., "count": ...}.',
-            )
-        count, kind = values.get("count"), values.get("kind")
-        kind = kind.strip().lower() if isinstance(kind, str) else ""
-        if "synonym" in kind or kind in ("exact", "broad", "narrow", "related"):
-            kind = "synonym"  # the scopes of ontologies (EXACT, hasBroadSynonym)
-        return Alias(
-            one_line(values["surface"], "aliases"),
-            _KINDS.get(kind, "alias"),
-            1 if count is None else whole_number(count, "the count of an alias"),
-        )
+    count, kind = values.get("count"), values.get("kind")
+    kind = kind.strip().lower() if isinstance(kind, str) else ""
+    if "synonym" in kind or kind in ("exact", "broad", "narrow", "related"):
+        kind = "synonym"  # the scopes of ontologies (EXACT, hasBroadSynonym)
+    return Alias(
+        one_line(values["surface"], "aliases"),
+        _KINDS.get(kind, "alias"),
+        1 if count is None else whole_number(count, "the count of an alias"),
+    )
 
 
 def _fix(field: str, names: Iterable[str]) -> str:
@@ -179,17 +178,16 @@ _WHOLE = TextSettings(code=True, tables=True)
 MENDED = "HTML of a description made plain text"
 
 
-class Descriptions:
-    """Makes descriptions plain text where most of the first ones of a source are HTML."""
+def description_mender(first: Iterable[object], problems: Problems) -> Callable[[Entity], Entity]:
+    """Makes descriptions plain text where most of the ``first`` ones of a source are HTML."""
+    texts = [text for text in first if isinstance(text, str) and text.strip()]
+    if 2 * sum(bool(_HTML.search(text)) for text in texts) <= len(texts):
+        return lambda entity: entity
 
-    def __init__(self, first: Iterable[object], problems: Problems) -> None:
-        texts = [text for text in first if isinstance(text, str) and text.strip()]
-        self._html = 2 * sum(bool(_HTML.search(text)) for text in texts) > len(texts)
-        self._problems = problems
-
-    def mended(self, entity: Entity) -> Entity:
-        """The entity, its description as plain text."""
-        if not self._html or not _HTML.search(entity.description):
+    def mended(entity: Entity) -> Entity:
+        if not _HTML.search(entity.description):
             return entity
-        self._problems.mend(MENDED)
+        problems.mend(MENDED)
         return replace(entity, description=html_text(entity.description, _WHOLE).text)
+
+    return mended

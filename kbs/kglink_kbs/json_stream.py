@@ -9,18 +9,17 @@ from contextlib import suppress
 from typing import Any, BinaryIO
 
 from kglink.errors import RecordError, SourceError
-from kglink.sources import Problems, Source, check_text
+from kglink.sources import Problems, Source
 from kglink.sources.encoding import convert_hint
 from kglink_kbs.values import described
 
 _OF_NUMBERS = frozenset("0123456789.eE+-")
 _READ = 2**18
-_BOM = b"\xef\xbb\xbf"
 
 
 def is_array(head: bytes) -> bool:
     """Whether JSON that begins like this is one array and not one object per line."""
-    return head.removeprefix(_BOM).lstrip()[:1] == b"["
+    return head.removeprefix(codecs.BOM_UTF8).lstrip()[:1] == b"["
 
 
 def json_objects(source: Source, problems: Problems) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -61,7 +60,6 @@ def _lines(source: Source, problems: Problems) -> Iterator[tuple[int, object]]:
 
 
 def _array_items(source: Source) -> Iterator[tuple[int, object]]:
-    check_text(source.label, source.head.head, source.file)
     hint = (
         "An array cannot be read past its first fault; with one object per line "
         "(jq -c '.[]' FILE) such records can be skipped."

@@ -28,7 +28,7 @@ from kglink.records import (
 from kglink.sources import Problems, Source, SourceHead
 from kglink.text.printable import printable_json
 from kglink_kbs.annotations import DocumentFields, DocumentMaker
-from kglink_kbs.entities import CODES, Descriptions, EntityFields, EntityMaker
+from kglink_kbs.entities import CODES, EntityFields, description_mender, made_entity
 from kglink_kbs.json_stream import JsonWalk, is_array, json_objects
 from kglink_kbs.spellings import ENTITY, Shapes, find_fields
 from kglink_kbs.tabular import LISTS, separator_of, tell_unsplit
@@ -201,8 +201,6 @@ def _said(**fields: object) -> dict[str, object]:
 
 #: Objects by which a format is guessed: 64 KiB may hold 20,000 empty ones.
 ENOUGH = 500
-#: What a record with a text and neither mentions nor spans is.
-BareText = Literal["entity", "document"]
 
 
 class JsonSettings(EntityFields, DocumentFields):
@@ -212,14 +210,14 @@ class JsonSettings(EntityFields, DocumentFields):
 class JsonAdapter:
     """Turns every JSON object of a source into the record that it is."""
 
-    bare_text: BareText
+    bare_text: Literal["entity", "document"]
+    """What a record with a text and neither mentions nor spans is."""
 
     def __init__(self, settings: JsonSettings) -> None:
         chosen = settings.chosen()
         self._settings = settings
         self._codes: tuple[str, ...] = ()
         self._shapes = Shapes(ENTITY, chosen)
-        self._entities = EntityMaker(settings.separator)
         self._documents = DocumentMaker(settings, chosen)
 
     def read(self, source: Source, problems: Problems) -> Iterator[Record]:
@@ -236,7 +234,7 @@ class JsonAdapter:
     ) -> Iterator[Record]:
         """The records of the numbered objects of a source; ``first`` are some of them."""
         texts = (one.get("description") for one in map(self._shapes.values, first))
-        descriptions = Descriptions(texts, problems)
+        mended = description_mender(texts, problems)
         entities = [one for one in first if not is_exported(one) and not self._is_document(one)]
         self._choose_key(entities, problems)
         if not self._settings.separator:
@@ -250,7 +248,7 @@ class JsonAdapter:
                 return self._documents.make(fields, source, line, problems)
             codes = [value_text(fields.get(name)) for name in self._codes]
             values = {**self._shapes.values(fields), CODES: codes}
-            return descriptions.mended(self._entities.make(values, fields))
+            return mended(made_entity(values, fields, self._settings.separator))
 
         return good_ones(((source.where(one[0]), one) for one in objects), record, problems)
 

@@ -20,7 +20,7 @@ from pydantic import Field
 from kglink.errors import SourceError, UsageError
 from kglink.plugins import PluginSettings
 from kglink.records import Document, Entity, EntityId, LinkedDocument, Mention, Record
-from kglink.sources import Problems, Source, SourceHead, check_text
+from kglink.sources import Problems, Source, SourceHead
 from kglink_kbs.annotations import character_offsets, checked_span, in_order
 from kglink_kbs.rdf import RDF, Resource, Syntax, place_of, syntax_of
 from kglink_kbs.values import BadValue, exact_text, good_ones, offset_number, probability
@@ -117,7 +117,7 @@ class NifAdapter:
                 f"{source.label} is NIF, which is read with rdflib",
                 hint="pip install 'kglink[rdf]'",
             ) from error
-        check_text(source.label, source.head.head, source.file)
+        source.check_text()
         chosen = self._settings.syntax
         syntax = chosen if chosen != "auto" else syntax_of(source.head)
         texts: dict[str, str] = {}

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from kglink.errors import RecordError, SourceError
 from kglink.records import Entity, Record
-from kglink.sources import Problems, Source, SourceHead, check_text
+from kglink.sources import Problems, Source, SourceHead
 from kglink_kbs.ontology import (
     SCOPES,
     OntologySettings,
@@ -19,6 +19,7 @@ from kglink_kbs.ontology import (
     successors,
     survey,
 )
+from kglink_kbs.rdf import OBO
 from kglink_kbs.values import BadValue, shortened
 
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
@@ -59,7 +60,6 @@ def quoted_text(value: str, tag: str) -> tuple[str, str]:
     return unescaped(found[1]), value[found.end() :]
 
 
-_TERM = b"[Term]"
 #: The tags that are read; OBO 1.0 wrote the scope of a synonym into the tag.
 _SYNONYM_TAGS = {b"synonym": "", **{f"{scope}_synonym".encode(): scope for scope in SCOPES}}
 _XREF_TAGS = (b"xref", b"xref_analog", b"xref_unk")
@@ -87,11 +87,9 @@ class OboAdapter:
 
     def read(self, source: Source, problems: Problems) -> Iterator[Record]:
         """Yield the entities of ``source`` in their order."""
-        head = source.head.head
-        check_text(source.label, head, source.file)
         header = {
             tag: value.decode("utf-8", errors="replace")
-            for tag, value in reversed(_HEADER.findall(head.partition(b"\n[")[0]))
+            for tag, value in reversed(_HEADER.findall(source.head.head.partition(b"\n[")[0]))
         }
         own = OwnPrefixes(
             self._settings.prefix,
@@ -147,7 +145,7 @@ class _Stanza:
         if not title:
             return []
         found = _PURL.fullmatch(key)
-        purl = f"http://purl.obolibrary.org/obo/{found[1]}_{found[2]}" if found else ""
+        purl = f"{OBO}{found[1]}_{found[2]}" if found else ""
         term = Term(
             key=key,
             title=title,
@@ -221,7 +219,7 @@ def _terms(source: Source, own: OwnPrefixes, problems: Problems) -> Iterator[_St
             if stanza:
                 yield stanza
             name = line.partition(b"!")[0].strip()
-            stanza = _Stanza(source, own, number) if name == _TERM else None
+            stanza = _Stanza(source, own, number) if name == b"[Term]" else None
             if not name.endswith(b"]"):
                 problems.refuse("the name of a stanza does not end", source.where(number))
         elif stanza:

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from kglink.records import Entity, Record
-from kglink.sources import Problems, Source, SourceHead, check_text
+from kglink.sources import Problems, Source, SourceHead
 from kglink_kbs.json_stream import JsonWalk
 from kglink_kbs.ontology import (
     SCOPES,
@@ -23,15 +23,12 @@ from kglink_kbs.ontology import (
     successors,
     survey,
 )
+from kglink_kbs.rdf import OBO, OIO
 from kglink_kbs.values import BadValue, described, good_ones, list_of, object_of, objects_of
 
-_OIO = "http://www.geneontology.org/formats/oboInOwl#"
-_NAMESPACE = f"{_OIO}hasOBONamespace"
-_ALTERNATIVE_ID = f"{_OIO}hasAlternativeId"
-_EXACT_MATCH = "exactMatch"
-_REPLACED_BY = "http://purl.obolibrary.org/obo/IAO_0100001"
-_CONSIDER = f"{_OIO}consider"
-_IS_A = "is_a"
+_NAMESPACE = f"{OIO}hasOBONamespace"
+_ALTERNATIVE_ID = f"{OIO}hasAlternativeId"
+_REPLACED_BY, _CONSIDER = f"{OBO}IAO_0100001", f"{OIO}consider"
 #: The scope of a synonym by its predicate.
 _SCOPES = {f"has{scope.title()}Synonym": scope for scope in SCOPES}
 
@@ -55,7 +52,6 @@ class ObographsAdapter:
 
     def read(self, source: Source, problems: Problems) -> Iterator[Record]:
         """Yield the entities of ``source`` in their order."""
-        check_text(source.label, source.head.head, source.file)
         prefixes, notes = survey(source, b'"id"', _ID_STEM, _NOTES)
         own = OwnPrefixes(self._settings.prefix, ontology_name(notes.get("graph", "")), prefixes)
         default_namespace = notes.get("namespace", "")
@@ -117,7 +113,7 @@ def _term(name: str, address: str, fields: dict[str, Any], meta: dict[str, Any])
             term.namespace = term.namespace or _text(value, "val")
         elif pred == _ALTERNATIVE_ID:
             term.alt_ids.append(curie(_text(value, "val").strip()))
-        elif pred.endswith(_EXACT_MATCH):
+        elif pred.endswith("exactMatch"):
             term.xrefs.append(curie(_text(value, "val").strip()))
     subsets = list_of(meta.get("subsets"), "subsets")
     term.subsets = [local_name(subset) for subset in subsets if isinstance(subset, str)]
@@ -130,7 +126,7 @@ def _parents(source: Source, own: OwnPrefixes, problems: Problems) -> dict[str, 
     for line, value in _listed(source, "edges"):
         try:
             edge = object_of(value, "an edge")
-            if edge.get("pred") != _IS_A:
+            if edge.get("pred") != "is_a":
                 continue
             child, parent = (curie(_text(edge, name)) for name in ("sub", "obj"))
         except BadValue as bad:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from kglink.plugins import Factory, PluginSettings, Register, Sniff, hookimpl
 from kglink_kbs import (
+    binary_tables,
     bioc,
     blink,
     cirrussearch,
@@ -15,7 +16,6 @@ from kglink_kbs import (
     nif,
     obo,
     obographs,
-    parquet,
     pubtator,
     reddit,
     skos,
@@ -23,7 +23,6 @@ from kglink_kbs import (
     tabular,
     umls,
     wikidata,
-    workbook,
     zeshel,
 )
 from kglink_kbs.mediawiki import wikis
@@ -53,9 +52,11 @@ ADAPTERS = (
         "Entities as a table with a header; delimiter and quoting are guessed"),
     Row("tsv", tabular.TabularAdapter, tabular.TsvSettings, tabular.sniff_tsv,
         "Entities as a table with a header, columns separated by tabs"),
-    Row("xlsx", workbook.WorkbookAdapter, workbook.WorkbookSettings, workbook.sniff,
+    Row("xlsx", binary_tables.WorkbookAdapter, binary_tables.WorkbookSettings,
+        binary_tables.sniff_workbook,
         "Entities as a sheet of an XLSX workbook, with a header", extra="tables"),
-    Row("parquet", parquet.ParquetAdapter, parquet.ParquetSettings, parquet.sniff,
+    Row("parquet", binary_tables.ParquetAdapter, binary_tables.ParquetSettings,
+        binary_tables.sniff_parquet,
         "Entities or annotated texts as Parquet", extra="tables"),
     Row("documents", jsonl.DocumentsAdapter, jsonl.JsonSettings, jsonl.sniff_documents,
         "Annotated texts as JSON lines: spans, single mentions, or BLINK's contexts"),

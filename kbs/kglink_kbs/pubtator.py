@@ -18,15 +18,8 @@ from kglink.records import Document, EntityId, LinkedDocument, Mention, Record, 
 from kglink.sources import Problems, Source, SourceHead
 from kglink.text.codes import bare_code
 from kglink.text.printable import same_length_line
-from kglink_kbs.annotations import character_offsets, checked_span, in_order
-from kglink_kbs.values import (
-    BadValue,
-    exact_text,
-    good_ones,
-    listed,
-    offset_number,
-    shortened,
-)
+from kglink_kbs.annotations import Gold, character_offsets, checked_span, in_order
+from kglink_kbs.values import BadValue, exact_text, good_ones, listed, offset_number, shortened
 
 _PART = re.compile(r"([^|\t]{1,2000})\|([ta])\|(.*)", re.DOTALL)
 _HEAD = re.compile(r"\s*+(?P<id>[^|\t\n]{1,2000})\|t\|[^\n]*\n(?P=id)\|a\|")
@@ -40,7 +33,6 @@ _NO_CODE = frozenset({"-1", "-", "None"})
 #: A file without blank lines is one block without end; no abstract has as many rows.
 MAX_ROWS = 100_000
 
-_Gold = tuple[EntityId, ...] | None
 NoCode = Literal["unknown", "nil"]
 
 
@@ -173,7 +165,7 @@ class PubtatorExporter:
             out.flush()
 
 
-def coded_gold(cells: Iterable[str], no_code: NoCode) -> _Gold:
+def coded_gold(cells: Iterable[str], no_code: NoCode) -> Gold:
     """All codes of some cells, each of which is right; None if there is no code."""
     found = [code for cell in cells for code in map(str.strip, _CODES.split(cell)) if code]
     said = (_QUOTED.sub(lambda sign: chr(int(sign[1], 16)), one) for one in found)

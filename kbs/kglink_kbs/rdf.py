@@ -11,7 +11,6 @@ Syntax = Literal["auto", "turtle", "xml", "ntriples", "json-ld"]
 
 _XML = re.compile(rb"(?:<\?xml\b|<!DOCTYPE\s+rdf:RDF\b|<!--|<(?:\w+:)?RDF\b)")
 _RDF_ELEMENT = re.compile(rb"<(?:\w+:)?RDF\b")
-_RDF_NAMESPACE = b"http://www.w3.org/1999/02/22-rdf-syntax-ns#"
 _TURTLE = re.compile(rb"^[ \t]*(?:@?prefix\s+[^\s:]*:\s*<|@?base\s+<)", re.M | re.I)
 _TURTLE_NAME = re.compile(r"\.ttl\b", re.I)
 _TRIPLE = re.compile(
@@ -31,7 +30,7 @@ def syntax_of(head: SourceHead) -> Syntax:
     if start in (b"{", b"["):
         return "json-ld" if _JSON_LD.search(data) else "auto"
     if _XML.match(data.lstrip()):
-        return "xml" if _RDF_ELEMENT.search(data) and _RDF_NAMESPACE in data else "auto"
+        return "xml" if _RDF_ELEMENT.search(data) and RDF.encode() in data else "auto"
     lines = [line for line in data.split(b"\n")[: -1 or None] if _says(line)]
     lines = lines or [line for line in data.split(b"\n") if _says(line)]
     if _TURTLE.search(data):
@@ -58,7 +57,7 @@ OWL = "http://www.w3.org/2002/07/owl#"
 SKOS = "http://www.w3.org/2004/02/skos/core#"
 SKOSXL = "http://www.w3.org/2008/05/skos-xl#"
 OBO = "http://purl.obolibrary.org/obo/"
-_OIO = "http://www.geneontology.org/formats/oboInOwl#"
+OIO = "http://www.geneontology.org/formats/oboInOwl#"
 
 
 class Value(NamedTuple):
@@ -80,23 +79,21 @@ _PREDICATES = {
     "name": (f"{RDFS}label",),
     "alt": (
         *(f"{SKOS}altLabel", f"{SKOSXL}altLabel"),
-        *(f"{_OIO}has{scope}Synonym" for scope in ("Exact", "Broad", "Narrow", "Related")),
+        *(f"{OIO}has{scope}Synonym" for scope in ("Exact", "Broad", "Narrow", "Related")),
     ),
     "hidden": (f"{SKOS}hiddenLabel", f"{SKOSXL}hiddenLabel"),
     "definition": (f"{SKOS}definition", f"{OBO}IAO_0000115"),
     "note": (f"{SKOS}scopeNote", "http://purl.org/dc/terms/description"),
     "comment": (f"{RDFS}comment",),
-    "exact": (
-        *(f"{SKOS}exactMatch", f"{OWL}sameAs", f"{_OIO}hasDbXref", f"{_OIO}hasAlternativeId"),
-    ),
+    "exact": (*(f"{SKOS}exactMatch", f"{OWL}sameAs", f"{OIO}hasDbXref", f"{OIO}hasAlternativeId"),),
     "close": (f"{SKOS}closeMatch",),
     "broader": (f"{SKOS}broader", f"{RDFS}subClassOf"),
     "notation": (f"{SKOS}notation",),
     "deprecated": (f"{OWL}deprecated",),
     "replaced_by": (f"{OBO}IAO_0100001",),
-    "consider": (f"{_OIO}consider",),
-    "namespace": (f"{_OIO}hasOBONamespace",),
-    "default_namespace": (f"{_OIO}default-namespace",),
+    "consider": (f"{OIO}consider",),
+    "namespace": (f"{OIO}hasOBONamespace",),
+    "default_namespace": (f"{OIO}default-namespace",),
     "type": (f"{RDF}type",),
     "form": (f"{SKOSXL}literalForm", f"{RDF}value"),
 }

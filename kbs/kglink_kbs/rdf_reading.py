@@ -113,7 +113,7 @@ def resources_of(
     yield store.resources
 
 
-_NAMES = {"xml": "RDF/XML", "json-ld": "JSON-LD", "turtle": "Turtle", "ntriples": "N-Triples"}
+_NAMES = {"xml": "RDF/XML", "json-ld": "JSON-LD", "turtle": "Turtle"}
 
 
 class _Kept(Store):

@@ -230,7 +230,8 @@ def _mentions(text: str, found: Iterable[Annotation], problems: Problems) -> lis
     for annotation in sorted(found, key=lambda item: TIERS.index(item.tier)):
         start = _start(text, annotation)
         if start is None:
-            problems.leave_out(RecordError(_NOWHERE, where=annotation.place))
+            reason = "the annotated surface stands nowhere in its text"
+            problems.leave_out(RecordError(reason, where=annotation.place))
             continue
         place = (start, start + len(annotation.surface))
         if place != (annotation.start, annotation.end):
@@ -246,9 +247,6 @@ def _mentions(text: str, found: Iterable[Annotation], problems: Problems) -> lis
         )
         for (start, end), (tier, titles) in sorted(places.items())
     ]
-
-
-_NOWHERE = "the annotated surface stands nowhere in its text"
 
 
 def _start(text: str, annotation: Annotation) -> int | None:

@@ -12,7 +12,7 @@ from pydantic import Field, field_validator
 from kglink.errors import SourceError
 from kglink.plugins import PluginSettings
 from kglink.records import Alias, Entity, Record
-from kglink.sources import Problems, Source, SourceHead, check_text
+from kglink.sources import Problems, Source, SourceHead
 from kglink_kbs.ontology import curie, local_name, successors
 from kglink_kbs.rdf import (
     CLASS_TYPES,
@@ -29,8 +29,6 @@ from kglink_kbs.rdf import (
     syntax_of,
 )
 from kglink_kbs.values import BadValue, good_ones, key_text, listed, one_line, plain_text
-
-_MIB = 2**20
 
 
 class SkosSettings(PluginSettings):
@@ -77,7 +75,7 @@ class SkosAdapter:
 
     def read(self, source: Source, problems: Problems) -> Iterator[Record]:
         """Yield the entities of ``source`` in the order of their first mention."""
-        check_text(source.label, source.head.head, source.file)
+        source.check_text()
         settings = self._settings
         syntax = settings.syntax if settings.syntax != "auto" else syntax_of(source.head)
         if syntax == "auto":
@@ -92,7 +90,7 @@ class SkosAdapter:
             syntax,
             fields=FIELDS,
             grouped=settings.grouped,
-            max_bytes=settings.max_mb * _MIB,
+            max_bytes=settings.max_mb * 2**20,
         )
         named = (
             (place_of(source, iri), (iri, resource, resources))

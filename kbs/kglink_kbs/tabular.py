@@ -29,7 +29,7 @@ from kglink.sources.encoding import (
     without_separator,
 )
 from kglink.sources.tables import LOOKED_AT
-from kglink_kbs.entities import CODES, Descriptions, EntityFields, EntityMaker
+from kglink_kbs.entities import CODES, EntityFields, description_mender, made_entity
 from kglink_kbs.keys import NO_CODE, Rank, ends_like
 from kglink_kbs.spellings import ENTITY, NOT_READ, find_fields, folded_names
 from kglink_kbs.values import BadValue, checked, good_ones, listed
@@ -48,33 +48,28 @@ def guess_table(head: str, delimiter: str = "", quoting: Quoting = "auto") -> Gu
     return guess_dialect(head, lambda header: len(find_fields(header, ENTITY)), delimiter, quoting)
 
 
-def is_header(row: Sequence[str], chosen: Mapping[str, str]) -> bool:
-    """Whether a row names the columns of the id and the title, and those that were ``chosen``."""
-    names = [cell.strip() for cell in row]
-    return _has_chosen(names, chosen) and find_fields(names, ENTITY, chosen).keys() >= _NEEDED
-
-
 def header_among(rows: Iterable[Sequence[str]], chosen: Mapping[str, str]) -> int:
-    """Which of some rows is the header: the first, unless it is a heading above one."""
+    """Which of some rows is the header: the first, unless it is a heading above one.
+
+    It names the columns of the id and the title, and those that were ``chosen``.
+    """
     for at, row in enumerate(rows):
-        if is_header(row, chosen) or (at == 0 and _may_be_header(row, chosen)):
+        names = [cell.strip() for cell in row]
+        if not set(chosen.values()) - {NOT_READ} <= set(names):
+            continue
+        is_header = find_fields(names, ENTITY, chosen).keys() >= _NEEDED
+        if is_header or (at == 0 and _may_be_header(names)):
             return at
     return 0
 
 
-def _has_chosen(names: Sequence[str], chosen: Mapping[str, str]) -> bool:
-    """Whether all columns that were chosen are among ``names``."""
-    return set(chosen.values()) - {NOT_READ} <= set(names)
-
-
-def _may_be_header(row: Sequence[str], chosen: Mapping[str, str]) -> bool:
+def _may_be_header(names: Sequence[str]) -> bool:
     """Whether a row of several cells names the title, if only by its ending."""
-    names = [name for cell in row if (name := cell.strip())]
     endings = folded_names(ENTITY["title"])
     is_titled = "title" in find_fields(names, ENTITY) or any(
         ends_like(one, endings) for one in names
     )
-    return len(names) > 1 and is_titled and _has_chosen(names, chosen)
+    return is_titled and sum(map(bool, names)) > 1
 
 
 def find_table(
@@ -170,8 +165,7 @@ def entities(
     header = _without_twins(source, header, settings, problems)
     columns = find_columns(source.label, header, sample, settings, problems)
     first = (columns.values(row).get("description") for row in sample)
-    descriptions = Descriptions(first, problems)
-    maker = EntityMaker("")  # the cells of lists are split here
+    mended = description_mender(first, problems)
 
     def entity(row: list[str]) -> Entity:
         if len(row) != len(header):
@@ -180,7 +174,8 @@ def entities(
                 "A cell that holds the delimiter must be quoted; --set delimiter=... and "
                 "--set quoting=double|none where the guess is wrong.",
             )
-        return descriptions.mended(maker.make(columns.values(row), header))
+        # The cells of lists are split already.
+        return mended(made_entity(columns.values(row), header, separator=""))
 
     def nothing() -> SourceError:
         return SourceError(f"{source.label} holds no record", hint="It has a header only.")
@@ -288,7 +283,7 @@ def sniff_csv(head: SourceHead, *, tabs: bool = False) -> float:
     if "\0" in text or text.lstrip()[:1] in ("", "{", "[", "<"):
         return 0.0
     guess = find_table(text, {}, delimiter)[1] if named else guess_table(text, delimiter)
-    if guess.columns < 2 or (guess.dialect.delimiter == "\t") is not tabs:
+    if len(guess.header) < 2 or (guess.dialect.delimiter == "\t") is not tabs:
         return 0.0
     if find_fields(guess.header, ENTITY).keys() >= {"key", "title"}:
         return 0.9

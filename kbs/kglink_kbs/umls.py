@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -62,6 +63,7 @@ _COLUMNS = {_CONCEPTS: 17, _TYPES: 4, _DEFINITIONS: 6}
 #: Releases differ by a column or two; a row with more is two rows, or holds a bar in a cell.
 _SPARE = 3
 MAX_ROWS = 100_000
+_CUI = re.compile("C[0-9]{7}")
 _NO_CODES = frozenset({"", "NOCODE"})
 _PAGE = "https://uts.nlm.nih.gov/uts/umls/concept/"
 
@@ -165,7 +167,7 @@ def sniff(head: SourceHead) -> float:
         return 0.0
     line = head.head.partition(b"\n")[0].decode("utf-8-sig", errors="replace").rstrip("\r")
     cells = line.split("|")
-    return 0.9 if len(cells) == 19 and _is_cui(cells[0]) and len(cells[1]) == 3 else 0.0
+    return 0.9 if len(cells) == 19 and _CUI.fullmatch(cells[0]) and len(cells[1]) == 3 else 0.0
 
 
 def _files(source: Source, *, needs_types: bool) -> dict[str, Source]:
@@ -209,8 +211,8 @@ def _rows(file: Source, name: str, problems: Problems) -> Iterator[tuple[int, li
             continue
         cells = line.text.split("|")
         place = file.where(line.number)
-        if not columns < len(cells) <= columns + _SPARE or not _is_cui(cells[0]):
-            what = f"{len(cells) - 1} columns" if _is_cui(cells[0]) else "no concept"
+        if not columns < len(cells) <= columns + _SPARE or not _CUI.fullmatch(cells[0]):
+            what = f"{len(cells) - 1} columns" if _CUI.fullmatch(cells[0]) else "no concept"
             reason = f"a row of {name} with {what}"
             hint = f"It begins with a concept (C0000005) and has {columns} columns or a few more."
             problems.refuse(reason, place, hint)
@@ -223,7 +225,3 @@ def _rows(file: Source, name: str, problems: Problems) -> Iterator[tuple[int, li
             )
         last = cells[0]
         yield line.number, cells
-
-
-def _is_cui(cell: str) -> bool:
-    return len(cell) == 8 and cell[0] == "C" and cell[1:].isascii() and cell[1:].isdigit()

@@ -22,7 +22,7 @@ _MARKS = (
     (b"\xfe\xff", "UTF-16"),
 )
 #: Codecs that Python calls encodings of text, and no file is written in.
-_NO_ENCODINGS = frozenset(
+NO_ENCODINGS = frozenset(
     {"idna", "punycode", "unicode_escape", "raw_unicode_escape", "undefined", "mbcs", "oem"}
 )
 _READ = 2**18
@@ -83,7 +83,7 @@ def checked_encoding(name: str) -> str:
     try:
         "a".encode(name)  # refuses codecs of bytes to bytes, such as base64
         codecs.getincrementaldecoder(name)
-        if codecs.lookup(name).name.replace("-", "_") not in _NO_ENCODINGS:
+        if codecs.lookup(name).name.replace("-", "_") not in NO_ENCODINGS:
             return name
     except (LookupError, ValueError):
         pass
@@ -202,11 +202,9 @@ class Dialect(NamedTuple):
 class Guess(NamedTuple):
     """A dialect, and how well a table's beginning fits it; greater is better."""
 
-    known_columns: int
     regular: float
+    """The share of rows that are as long as the header."""
     rows: int
-    columns: int
-    quoted: bool
     header: tuple[str, ...]
     dialect: Dialect
 
@@ -224,10 +222,15 @@ def guess_dialect(
     if quoting == "auto" and "\t" in delimiters and not _ENCLOSED.search("".join(lines)):
         # Tables with tabs are often written without quoting; the others hardly ever. A lone
         # column has none: where its quotes are in order, a line break between two is of a cell.
-        with_quotes = _fit(lines, Dialect("\t", quoted=True), known)
+        with_quotes = _fit(lines, Dialect("\t", quoted=True))
         if with_quotes.regular < 1 or any("\t" in line for line in lines):
             dialects.append(Dialect("\t", quoted=False))
-    return max((_fit(lines, dialect, known) for dialect in dialects), key=lambda guess: guess[:5])
+
+    def worth(guess: Guess) -> tuple[float, ...]:
+        columns = len(guess.header)
+        return known(guess.header), guess.regular, guess.rows, columns, guess.dialect.quoted
+
+    return max((_fit(lines, dialect) for dialect in dialects), key=worth)
 
 
 def first_rows(head: str, dialect: Dialect, width: int) -> list[list[str]]:
@@ -249,13 +252,13 @@ def whole_lines(head: str) -> list[str]:
     return [line.removesuffix("\r") + "\n" for line in sample.removesuffix("\n").split("\n")]
 
 
-def _fit(lines: list[str], dialect: Dialect, known: Callable[[Sequence[str]], int]) -> Guess:
+def _fit(lines: list[str], dialect: Dialect) -> Guess:
     rows = list(islice(filter(None, dialect.rows(lines)), _ROWS))  # blank ones left out
     good_rows = [row for row in rows if isinstance(row, list)]
     header = good_rows[0] if good_rows else []
     good = sum(len(row) == len(header) for row in good_rows)
     share = good / len(rows) if rows else 0.0
-    return Guess(known(header), share, good, len(header), dialect.quoted, tuple(header), dialect)
+    return Guess(share, good, tuple(header), dialect)
 
 
 def bad_row(where: str, error: csv.Error, plain_quotes: str = "") -> RecordError:

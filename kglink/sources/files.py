@@ -12,7 +12,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import IO, TYPE_CHECKING, BinaryIO
 
 from kglink.errors import SourceError
 
@@ -30,7 +30,7 @@ _SCHEMES = ("http", "https", "ftp", "s3", "gs", "hdfs")
 class RawFile(io.RawIOBase):
     """A file from its start on a position of its own, so that several can share one handle."""
 
-    def __init__(self, file: BinaryIO, name: str, *, owned: bool, size: int = 0) -> None:
+    def __init__(self, file: IO[bytes], name: str, *, owned: bool, size: int = 0) -> None:
         self._file = file
         self._name = name
         self._owned = owned

@@ -14,7 +14,7 @@ from contextlib import ExitStack, suppress
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path, PurePath
-from typing import BinaryIO, Self, cast
+from typing import IO, BinaryIO, Self, cast
 
 from kglink.errors import RecordError, SourceError
 from kglink.records import Spread
@@ -53,7 +53,7 @@ class Source:
         name: str,
         *,
         size: int = 0,
-        opener: Callable[[], BinaryIO] | None = None,
+        opener: Callable[[], IO[bytes]] | None = None,
         shared: bool = False,
         path: Path | None = None,
         limits: SourceLimits | None = None,
@@ -78,22 +78,14 @@ class Source:
     # ------------------------------------------------------------------------- constructors
     @classmethod
     def open_path(
-        cls,
-        path: str | Path,
-        *,
-        limits: SourceLimits | None = None,
-        stdin: BinaryIO | None = None,
-        spool_dir: Path | None = None,
+        cls, path: str | Path, *, limits: SourceLimits | None = None, stdin: BinaryIO | None = None
     ) -> Source:
-        """The source at ``path``; ``-`` is standard input (or ``stdin``).
-
-        That is kept in ``spool_dir``, else in the system's folder for temporary files.
-        """
+        """The source at ``path``; ``-`` is standard input (or ``stdin``)."""
         if str(path) == STDIN:
             if stdin is None and sys.stdin is None:
                 hint = "Name a file instead of -."
                 raise SourceError("there is no standard input to read", hint=hint)
-            return cls.from_stream(stdin or sys.stdin.buffer, limits=limits, spool_dir=spool_dir)
+            return cls.from_stream(stdin or sys.stdin.buffer, limits=limits)
         if not str(path).strip():
             raise SourceError("the source has an empty name", hint="A dot is this folder: .")
         path = Path(path)
@@ -112,7 +104,7 @@ class Source:
         except (OSError, ValueError) as error:  # ValueError: a NUL in the name
             raise unreadable(str(path), error) from error
         with file:
-            return cls.from_stream(file, name=path.name, limits=limits, spool_dir=spool_dir)
+            return cls.from_stream(file, name=path.name, limits=limits)
 
     @classmethod
     def several(cls, paths: Iterable[str | Path], *, limits: SourceLimits | None = None) -> Source:
@@ -132,30 +124,22 @@ class Source:
 
     @classmethod
     def from_stream(
-        cls,
-        stream: BinaryIO,
-        *,
-        name: str = STDIN,
-        limits: SourceLimits | None = None,
-        spool_dir: Path | None = None,
+        cls, stream: BinaryIO, *, name: str = STDIN, limits: SourceLimits | None = None
     ) -> Source:
         """A source that holds a copy of everything that ``stream`` gives."""
-        spool = spooled(stream, _shown(name), limits or SourceLimits(), spool_dir)
-        opener = cast("Callable[[], BinaryIO]", lambda: spool)
-        return cls(name, size=spool.tell(), opener=opener, shared=True, limits=limits)
+        spool = spooled(stream, _shown(name), limits or SourceLimits())
+        return cls(name, size=spool.tell(), opener=lambda: spool, shared=True, limits=limits)
 
     @classmethod
     def from_bytes(
         cls, data: bytes, *, name: str = STDIN, limits: SourceLimits | None = None
     ) -> Source:
         """A source that holds ``data``."""
-        opener = cast("Callable[[], BinaryIO]", lambda: io.BytesIO(data))
-        return cls(name, size=len(data), opener=opener, limits=limits)
+        return cls(name, size=len(data), opener=lambda: io.BytesIO(data), limits=limits)
 
     @classmethod
     def _of_file(cls, name: str, path: Path, size: int, limits: SourceLimits | None) -> Source:
-        opener = cast("Callable[[], BinaryIO]", lambda: path.open("rb"))
-        return cls(name, size=size, opener=opener, path=path, limits=limits)
+        return cls(name, size=size, opener=lambda: path.open("rb"), path=path, limits=limits)
 
     # --------------------------------------------------------------------------- what it is
     def read_as(self, encoding: str) -> None:
@@ -293,19 +277,22 @@ class Source:
         ]  # fmt: skip
         return list(self._files)
 
-    def open(self, encoding: str = "") -> BinaryIO:
+    def open(self) -> BinaryIO:
         """The content from its beginning, decompressed; close it after use."""
-        self._reader = self._raw()
-        return cast("BinaryIO", self._stream(self._reader, encoding))
+        return self._opened("")
+
+    def check_text(self) -> None:
+        """Refuse what is no text, by its beginning."""
+        check_text(self.label, self.head.head, self.file)
 
     def open_text(self) -> BinaryIO:
-        """As `open`, for a reader of text: what is in the encoding of `limits` comes as UTF-8."""
-        return self.open(self.limits.encoding)
+        """As `open`, for a reader of text: in UTF-8, whatever it is in; what is none is refused."""
+        self.check_text()
+        return self._opened(self.limits.encoding)
 
     def open_bytes(self) -> BinaryIO:
         """As `open`, whatever the encoding of a text is: its bytes as they are."""
-        self._reader = self._raw()
-        return cast("BinaryIO", self._stream(self._reader, "", as_it_is=True))
+        return self._opened(None)
 
     def open_raw(self) -> BinaryIO:
         """The bytes as they lie on disk, seekable and not decompressed; close it after use."""
@@ -329,7 +316,6 @@ class Source:
 
         A line longer than the limit is reported to ``problems`` and never held in memory.
         """
-        check_text(self.label, self.head.head, self.file)
         limit = self.limits.max_line_bytes
         offset = number = 0
         with self.open_text() as stream:
@@ -369,7 +355,6 @@ class Source:
 
     def text(self) -> str:
         """The whole content as one text; `RecordError` where it is none, or is too long."""
-        check_text(self.label, self.head.head, self.file)
         longest = self.limits.max_text_chars
         with self.open_text() as stream:
             raw = stream.read(4 * longest + 1)
@@ -442,17 +427,22 @@ class Source:
             raise unreadable(self.label, error) from error
         return RawFile(file, self.label, owned=not self._shared, size=self._size)
 
-    def _stream(self, raw: RawFile, encoding: str, *, as_it_is: bool = False) -> io.BufferedReader:
-        """The content, as UTF-8 where it is UTF-16 with a mark, or in ``encoding``."""
+    def _opened(self, encoding: str | None) -> BinaryIO:
+        self._reader = self._raw()
+        return cast("BinaryIO", self._stream(self._reader, encoding))
+
+    def _stream(self, raw: RawFile, encoding: str | None) -> io.BufferedReader:
+        """The content, as UTF-8 where it is marked UTF-16 or is in ``encoding``; None: as it is."""
         with ExitStack() as undo:
             undo.callback(raw.close)
             kind = self.compression
             plain = cast("BinaryIO", raw)
             packed = unpacked(plain, kind, name=self.label, limits=self.limits) if kind else raw
             stream: io.BufferedReader = io.BufferedReader(packed, _BUFFER)
-            encoding = marked_encoding(stream.peek(len(_BOM) + 1)) or encoding
+            if encoding is not None:
+                encoding = marked_encoding(stream.peek(len(_BOM) + 1)) or encoding
             undo.pop_all()
-        if as_it_is or encoding in ("", "utf-8"):
+        if not encoding or encoding == "utf-8":
             return stream
         text = as_utf8(cast("BinaryIO", stream), encoding, self.label, self.unpacked)
         return io.BufferedReader(text, _BUFFER)

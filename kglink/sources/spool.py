@@ -45,12 +45,11 @@ def open_stream(path: Path, mode: int, pipe_seconds: float) -> BinaryIO:
                 opening.add_done_callback(lambda done: done.result().close())
 
 
-def spooled(stream: BinaryIO, name: str, limits: SourceLimits, folder: Path | None) -> IO[bytes]:
+def spooled(stream: BinaryIO, name: str, limits: SourceLimits) -> IO[bytes]:
     """A temporary file with everything that ``stream`` gives."""
-    where = str(folder) if folder else None
     with ExitStack() as undo:
         try:
-            spool = undo.enter_context(tempfile.SpooledTemporaryFile(_IN_MEMORY, dir=where))
+            spool = undo.enter_context(tempfile.SpooledTemporaryFile(_IN_MEMORY))
             copied = 0
             while data := stream.read(_PIECE):
                 if not copied and not data.startswith((ZIP_MAGIC, PARQUET_MAGIC)):

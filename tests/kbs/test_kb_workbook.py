@@ -25,7 +25,7 @@ from kglink.plugins import load_registry
 from kglink.records import Document, Entity, Record
 from kglink.sources import Problems, Source, SourceLimits, tables
 from kglink.testing import KBAdapterContract
-from kglink_kbs import parquet, workbook
+from kglink_kbs import binary_tables
 from kglink_kbs.archives import opened_files
 from kglink_kbs.jsonl import JsonlAdapter, JsonSettings
 from kglink_kbs.tabular import CsvSettings, TabularAdapter
@@ -63,7 +63,7 @@ def saved(book: openpyxl.Workbook) -> bytes:
 
 
 def read_book(raw: bytes, problems: Problems | None = None, **settings: str) -> list[Record]:
-    adapter = workbook.WorkbookAdapter(workbook.WorkbookSettings.model_validate(settings))
+    adapter = binary_tables.WorkbookAdapter(binary_tables.WorkbookSettings.model_validate(settings))
     with Source.from_bytes(raw, name="t.xlsx") as source:
         return list(adapter.read(source, problems or Problems()))
 
@@ -205,7 +205,7 @@ def test_a_hostile_workbook_is_refused(raw: bytes, said: str) -> None:
 
 def test_what_a_workbook_unpacks_to_is_bounded() -> None:
     raw = sheet_of(SHEET + "<sheetData/>" + " " * 2**22 + "</worksheet>")
-    adapter = workbook.WorkbookAdapter(workbook.WorkbookSettings())
+    adapter = binary_tables.WorkbookAdapter(binary_tables.WorkbookSettings())
     limits = SourceLimits(max_expansion=10, free_expansion=2**16)
     with (
         Source.from_bytes(raw, name="t.xlsx", limits=limits) as source,
@@ -223,7 +223,7 @@ def parquet_of(rows: list[dict[str, Any]], **options: Any) -> bytes:
 
 def read_parquet(raw: bytes) -> list[Record]:
     with Source.from_bytes(raw, name="t.parquet") as source:
-        adapter = parquet.ParquetAdapter(parquet.ParquetSettings())
+        adapter = binary_tables.ParquetAdapter(binary_tables.ParquetSettings())
         return list(adapter.read(source, Problems()))
 
 
@@ -332,10 +332,10 @@ def test_a_word_file_is_no_workbook() -> None:
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as archive:
         archive.writestr("word/document.xml", "<w/>")
-    assert workbook.sniff(head_of(out.getvalue(), "t.docx")) == 0
+    assert binary_tables.sniff_workbook(head_of(out.getvalue(), "t.docx")) == 0
     with zipfile.ZipFile(out, "w") as archive:
         archive.writestr("xl/workbook.bin", b"")
-    assert workbook.sniff(head_of(out.getvalue(), "t.xlsb")) == 0
+    assert binary_tables.sniff_workbook(head_of(out.getvalue(), "t.xlsb")) == 0
     with pytest.raises(SourceError, match=r"t\.xlsb is a workbook"):
         list(Source.from_bytes(out.getvalue(), name="t.xlsb").lines(Problems()))
 

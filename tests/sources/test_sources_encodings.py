@@ -92,3 +92,11 @@ def test_what_is_no_encoding_of_text_files_is_refused(name: str) -> None:
         with pytest.raises(UsageError, match="is no encoding of text files") as refused:
             source.read_as(name)
         assert "cp1252" in refused.value.hint
+
+
+def test_who_reads_text_is_given_no_binary_file() -> None:
+    source = Source.from_bytes(b"a\0b" * 20)
+    with pytest.raises(SourceError, match="binary, not text"):
+        source.open_text()
+    with source.open() as stream:
+        assert stream.read(3) == b"a\0b"

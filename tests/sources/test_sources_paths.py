@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -17,9 +18,12 @@ from rights import as_a_plain_user
 from source_lines import read_lines
 
 
-def test_standard_input_is_larger_than_memory_would_hold(tmp_path: Path) -> None:
+def test_standard_input_is_larger_than_memory_would_hold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     data = (b"x" * 1023 + b"\n") * (17 * 2**10)  # 17 MiB, past what is kept in memory
-    with Source.open_path("-", stdin=io.BytesIO(data), spool_dir=tmp_path) as source:
+    with Source.open_path("-", stdin=io.BytesIO(data)) as source:
         assert source.bytes_total == len(data)
         assert sum(1 for _ in source.lines(Problems())) == data.count(b"\n")
         assert list(tmp_path.iterdir()) == []  # it has no name: a killed process leaves nothing

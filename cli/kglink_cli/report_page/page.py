@@ -8,7 +8,6 @@ import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
-from typing import Any
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
@@ -18,9 +17,8 @@ from kglink.text.printable import printable_json, printable_line
 from kglink_cli.console import Table, counted
 from kglink_cli.report_page.drawing import COLOURS, DARK, LIGHT, colours
 from kglink_cli.report_page.plots import plots_of
-from kglink_cli.report_page.tables import tables_of
+from kglink_cli.report_page.tables import Shape, tables_of
 
-Shape = Mapping[str, Any]
 #: The key of a section, its heading, and its HTML.
 Section = tuple[str, str, str]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import base64
 import math
 from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from kglink_cli.report_page.drawing import COLOURS, Anchor, Drawing, Point, cut, width_of
-from kglink_cli.report_page.tables import evaluated, pools_of
+from kglink_cli.report_page.tables import Shape, evaluated, pools_of
 
 WIDTH = 640.0
 #: The place of the plot within its drawing.
@@ -20,7 +20,6 @@ _DASHES = ("", "6 3", "2 3", "8 3 2 3")
 MOST_DOMAINS = 12
 MOST_DOTS = 3000
 
-Shape = Mapping[str, Any]
 Place = Callable[[float, float], Point]
 
 

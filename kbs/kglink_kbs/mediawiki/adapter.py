@@ -13,7 +13,7 @@ from typing import Any
 
 from kglink.errors import SourceError
 from kglink.records import Record
-from kglink.sources import Problems, Source, Step, check_text
+from kglink.sources import Problems, Source, Step
 from kglink_kbs.mediawiki.chunk import Lottery
 from kglink_kbs.mediawiki.join import TURNS, Emitter, group_of, joined_of
 from kglink_kbs.mediawiki.kinds import TypeNames, add_names
@@ -124,7 +124,7 @@ class _Reading:
             )
 
     def _export(self, file: Source) -> Export:
-        check_text(file.label, file.head.head, file.file)
+        file.check_text()
         size = max(LEAST_PIECE, min(self._source.bytes_total // PIECES, MOST_PIECE))
         return Export(
             file.open(),

@@ -24,14 +24,7 @@ from kglink_kbs.mediawiki.kinds import (
 )
 from kglink_kbs.mediawiki.languages import CATEGORY, MAIN
 from kglink_kbs.mediawiki.pages import BadPage, RawPage, read_pages
-from kglink_kbs.mediawiki.plan import (
-    ABOUT,
-    DOCUMENTS,
-    ENTITIES,
-    PARTS,
-    Plan,
-    Sections,
-)
+from kglink_kbs.mediawiki.plan import ABOUT, DOCUMENTS, ENTITIES, PARTS, Plan, Sections
 from kglink_kbs.mediawiki.site import Titles, pages_above, tails_of
 from kglink_kbs.mediawiki.wikitext import (
     clean_prepared,

@@ -44,11 +44,6 @@ def literal_back(text: str) -> str:
     return _HIDDEN.sub(lambda hidden: _SHOW[hidden[0]], text)
 
 
-def without_opaque(text: str) -> str:
-    """``text`` without comments and what is no wikitext; ``<nowiki>`` becomes literal text."""
-    return _without(text, OPAQUE) if "<" in text else text
-
-
 def in_one_variant(text: str) -> str:
     """``text`` in the first of its variants: ``-{zh-hans:计算机; zh-hant:電腦}-`` shows 计算机."""
     return _VARIANTS.sub(_first_variant, text) if "-{" in text else text
@@ -69,12 +64,10 @@ _VARIANT = re.compile(r"\s*[a-z]{2,3}(?:-[a-z]{2,8})*\s*:\s*([^;]*)(?:;|$)", re.
 _HIDING_FLAGS = frozenset("HT-")
 
 
-def without_asides(text: str) -> str:
-    """``text`` without references."""
-    return _without(text, ASIDE) if "<" in text else text
-
-
-def _without(text: str, dropped: frozenset[str]) -> str:
+def without_elements(text: str, dropped: frozenset[str]) -> str:
+    """``text`` without comments and some elements; ``<nowiki>`` becomes literal text."""
+    if "<" not in text:
+        return text
     kept: list[str] = []
     unclosed: set[str] = set()
     at = start = 0

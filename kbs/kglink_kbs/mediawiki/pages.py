@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, NoReturn, Self
 from xml.parsers import expat
@@ -116,10 +117,23 @@ def read_pages(
     piece: bytes, offset: int, label: str, limit: int = MAX_PAGE_BYTES
 ) -> list[RawPage | BadPage]:
     """The pages of a piece that begins at byte ``offset``; a bad one does not hide the others."""
-    try:
+    with suppress(expat.ExpatError):
         return _parse(piece, label, limit)
-    except expat.ExpatError:
-        return _one_by_one(piece, offset, label, limit)
+    # It is damaged: each is read on its own.
+    pages: list[RawPage | BadPage] = []
+    at = 0
+    for found in _PAGE.finditer(piece):
+        start = found.start()
+        if start < at:
+            continue
+        if not _FILLER.fullmatch(piece[at:start]):
+            pages.append(no_page(offset + at, label))
+        end = piece.find(_PAGE_END, start)
+        at = len(piece) if end < 0 else end + len(_PAGE_END)
+        pages += _one(piece[start:at], offset + start, label, limit)
+    if not _FILLER.fullmatch(piece[at:]):
+        pages.append(no_page(offset + at, label))
+    return pages
 
 
 def too_large(title: str, limit: int, label: str) -> BadPage:
@@ -148,24 +162,6 @@ def _parse(piece: bytes, label: str, limit: int) -> list[RawPage | BadPage]:
     for part, final in ((_ROOT, False), (piece, False), (_END, True)):
         parser.Parse(part, final)
     return reader.pages
-
-
-def _one_by_one(piece: bytes, offset: int, label: str, limit: int) -> list[RawPage | BadPage]:
-    """The pages of a damaged piece, each read on its own."""
-    pages: list[RawPage | BadPage] = []
-    at = 0
-    for found in _PAGE.finditer(piece):
-        start = found.start()
-        if start < at:
-            continue
-        if not _FILLER.fullmatch(piece[at:start]):
-            pages.append(no_page(offset + at, label))
-        end = piece.find(_PAGE_END, start)
-        at = len(piece) if end < 0 else end + len(_PAGE_END)
-        pages += _one(piece[start:at], offset + start, label, limit)
-    if not _FILLER.fullmatch(piece[at:]):
-        pages.append(no_page(offset + at, label))
-    return pages
 
 
 def _one(data: bytes, offset: int, label: str, limit: int) -> list[RawPage | BadPage]:

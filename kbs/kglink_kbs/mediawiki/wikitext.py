@@ -9,12 +9,13 @@ from typing import NamedTuple
 
 from kglink_kbs.mediawiki.languages import link_trail
 from kglink_kbs.mediawiki.markup import (
+    ASIDE,
+    OPAQUE,
     in_one_variant,
     literal,
     literal_back,
-    without_asides,
     without_braces,
-    without_opaque,
+    without_elements,
     written_out,
 )
 from kglink_kbs.mediawiki.site import Titles
@@ -92,7 +93,7 @@ def find_links(text: str, titles: Titles, pattern: re.Pattern[str]) -> Iterator[
     """The full title and the shown text of every link to an article in ``text``.
 
     The shown text is empty where it is too long for a name.
-    `without_opaque` has taken out of it what is no wikitext.
+    It is `prepared`: what is no wikitext is taken out of it.
     """
     for raw, label, trail in pattern.findall(text):
         if title := titles.target(raw).title:
@@ -189,7 +190,7 @@ class CleanText(NamedTuple):
 
 def prepared(wikitext: str) -> str:
     """``wikitext`` without comments, literal stretches protected: what links are read from."""
-    return in_one_variant(without_opaque(wikitext))
+    return in_one_variant(without_elements(wikitext, OPAQUE))
 
 
 def clean_prepared(text: str, titles: Titles, language: str = "") -> CleanText:
@@ -217,7 +218,7 @@ def prose(text: str, titles: Titles, language: str = "") -> str:
 
 def _without_brackets(text: str) -> str:
     """``text`` without references, templates and tables."""
-    text = without_asides(text)
+    text = without_elements(text, ASIDE)
     if "{" in text or "<" in text:
         text = without_braces(written_out(text))
     return text

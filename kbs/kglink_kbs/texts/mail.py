@@ -17,6 +17,7 @@ from email.policy import Compat32
 from kglink.errors import SourceError
 from kglink.records import Document
 from kglink.sources import Source, SourceHead
+from kglink.sources.encoding import NO_ENCODINGS
 from kglink_kbs.texts.html import html_text
 from kglink_kbs.texts.plain import TextSettings, document_of_parts
 
@@ -29,8 +30,6 @@ _LONGEST_SUBJECT = 2000
 _LONGEST_HEADER = 10_000
 #: Parts of a mail that are looked at; a mail of more was made to be slow.
 _MOST_PARTS = 1000
-#: Character sets that take more than one pass, or give no text.
-_NO_CHARSETS = frozenset({"idna", "punycode", "unicode_escape", "raw_unicode_escape", "undefined"})
 #: Character sets that programs name when they write a larger one, as browsers know.
 _MEANT = {
     **dict.fromkeys(("gb2312", "gbk", "gb_2312-80"), "gb18030"),
@@ -116,7 +115,7 @@ def _of_charset(content: bytes, named: str) -> str:
     """The text of some bytes; where they are not of the character set that they claim, nearly."""
     for charset in (_MEANT.get(named, named), "utf-8"):
         try:
-            if charset and codecs.lookup(charset).name.replace("-", "_") not in _NO_CHARSETS:
+            if charset and codecs.lookup(charset).name.replace("-", "_") not in NO_ENCODINGS:
                 return content.decode(charset).removeprefix("\ufeff")
         except (LookupError, ValueError):
             continue

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Generic, TypeVar
 
@@ -11,9 +10,8 @@ from kglink.plugins import PluginSettings
 from kglink.records import Document, Mention, Record
 from kglink.sources import Problems, Source
 from kglink.text.markup import parse_marked
+from kglink.text.printable import writable
 
-#: What no text holds, whichever codec or program wrote it.
-_UNWANTED = re.compile("[\0\ud800-\udfff]")
 #: Between two parts.
 _BREAK = "\n\n"
 
@@ -63,19 +61,24 @@ def document_of_parts(
 
     Parts without a word are left out, and so are NULs and halves of surrogate pairs.
     """
+    text, places = joined_parts((name, writable(raw, "").strip()) for name, raw in parts)
+    title = " ".join(writable(title, "").split())
+    meta: dict[str, object] = {"format": kind, **({"title": title} if title else {})}
+    return Document(source.name, text, title=title, meta={**meta, "parts": places})
+
+
+def joined_parts(parts: Iterable[tuple[str, str]]) -> tuple[str, list[dict[str, object]]]:
+    """One text of named parts, and where each stands; empty ones are left out."""
     pieces: list[str] = []
     places: list[dict[str, object]] = []
     length = 0
-    for name, raw in parts:
-        part = _UNWANTED.sub("", raw).strip()
+    for name, part in parts:
         if part:
             begin = length + len(_BREAK) * bool(pieces)
             length = begin + len(part)
             places.append({"part": name, "start": begin, "end": length})
             pieces.append(part)
-    title = " ".join(_UNWANTED.sub("", title).split())
-    meta: dict[str, object] = {"format": kind, **({"title": title} if title else {})}
-    return Document(source.name, _BREAK.join(pieces), title=title, meta={**meta, "parts": places})
+    return _BREAK.join(pieces), places
 
 
 def document(source: Source, settings: PlainSettings) -> Document:
