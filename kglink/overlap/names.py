@@ -28,8 +28,7 @@ from kglink.text.fold import fold
 from kglink.text.printable import MOST_SHOWN, printable
 
 if TYPE_CHECKING:
-    from kglink.store import Store
-
+    from kglink.store import Store  # which loads SQLAlchemy; evidence needs none
 
 #: Entities of the smaller KB whose names are looked up together.
 PAGE = 2000
@@ -157,7 +156,10 @@ class NameJoin:
     def __iter__(self) -> Iterator[NamedPair]:
         """Each pair once; all pairs of an entity of the smaller KB together, in order of keys."""
         self.passed_over = {}
-        known, counts = self._known_names()
+        # Hashes of the smaller KB's names, sorted, and how many entities bear each.
+        names = ({text_hash(form.folded) for form in forms} for _, forms in self._entities())
+        hashes = np.fromiter(chain.from_iterable(names), dtype=np.uint64)
+        known, counts = np.unique(hashes, return_counts=True)
         stripped = self._stripped_titles(known)
         refused: dict[str, bool] = {}
         entities = self._entities()
@@ -221,12 +223,6 @@ class NameJoin:
         if folded := fold(short):
             for one in _looked_up(short, folded):
                 yield _Form(one, self._rules.form(short))
-
-    def _known_names(self) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]:
-        """Hashes of the smaller KB's names, sorted, and how many entities bear each."""
-        names = ({text_hash(form.folded) for form in forms} for _, forms in self._entities())
-        hashes = np.fromiter(chain.from_iterable(names), dtype=np.uint64)
-        return np.unique(hashes, return_counts=True)
 
     def _stripped_titles(self, known: npt.NDArray[np.uint64]) -> dict[str, list[tuple[str, str]]]:
         """Shortened titles of the larger KB that the smaller one has: key and form of each."""

@@ -15,8 +15,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import Literal, Protocol
 
+from kglink.arrays import FloatArray
 from kglink.config import OverlapSection
 from kglink.errors import UsageError
 from kglink.files.digest import digest_of
@@ -35,10 +36,7 @@ from kglink.overlap.weigh import (
 )
 from kglink.plugins import EntityVectors, PairEvidence, Side
 from kglink.records import Entity, EntityId, OnProgress, Overlap, OverlapRun, Spread
-
-if TYPE_CHECKING:
-    from kglink.plugins import FloatArray
-    from kglink.store import KBInfo, Store
+from kglink.store import KBInfo, Store
 
 RowKind = Literal["text", "alias"]
 

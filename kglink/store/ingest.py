@@ -130,8 +130,10 @@ class Ingest:
             raise _nothing_usable(self._job)
         try:
             return self._publish()
-        except ShrinkError:
-            self._discard()
+        except ShrinkError:  # the KB is as if the ingest had never begun
+            with self._db.write() as connection:
+                connection.execute(delete(ingests).where(ingests.c.kb_id == self._at.kb_id))
+            remove_hidden(self._db, self._at.kb_id)
             raise
 
     # ---------------------------------------------------------------------------- beginning
@@ -198,13 +200,6 @@ class Ingest:
                 connection.execute(delete(kbs).where(mine))
             else:
                 connection.execute(update(kbs).where(mine).values(run=self._at.run - 1))
-
-    def _discard(self) -> None:
-        """Take away what was staged: the KB is as if the ingest had never begun."""
-        mine = ingests.c.kb_id == self._at.kb_id
-        with self._db.write() as connection:
-            connection.execute(delete(ingests).where(mine))
-        remove_hidden(self._db, self._at.kb_id)
 
     # ----------------------------------------------------------------------------- reading
     def _read(self, records: Iterable[Record]) -> None:

@@ -19,7 +19,7 @@ from sqlalchemy import Column, ColumnElement, delete, exists, insert, or_, selec
 from sqlalchemy.engine import Connection
 
 from kglink.errors import StoreError, UsageError, why_unwritten
-from kglink.records import KB_SOURCE, EntityId, Overlap, OverlapRun, Verdict
+from kglink.records import KB_SOURCE, EntityId, Overlap, OverlapRun
 from kglink.store.database import Database, Row, chunks, keys_by_kb, pages
 from kglink.store.kbs import entity_exists, entity_number, is_readable, kb_id, kb_ids
 from kglink.store.schema import kbs, overlap_runs, overlaps, store_state
@@ -28,9 +28,6 @@ from kglink.store.verdicts import PAIR_COLUMNS, apply_mappings, pair_of, text_ha
 
 BATCH = 2000
 LOOKUP_PAGE = 500
-
-#: A run, or a function that makes it from the number of pairs found.
-GivenRun = OverlapRun | Callable[[int], OverlapRun | None]
 
 o = overlaps.c
 r = overlap_runs.c
@@ -75,7 +72,11 @@ class OverlapTable:
     _db: Database
 
     def save_overlaps(
-        self, left: str, right: str, found: Iterable[Overlap], run: GivenRun | None = None
+        self,
+        left: str,
+        right: str,
+        found: Iterable[Overlap],
+        run: OverlapRun | Callable[[int], OverlapRun | None] | None = None,
     ) -> int:
         """Replace all overlaps of two KBs at once; pairs that people judged stay as judged.
 
@@ -137,25 +138,21 @@ class OverlapTable:
         right: str | None = None,
         *,
         min_probability: float = 0.0,
-        verdict: Verdict | None = None,
-        judged: bool | None = None,
-        stale: bool | None = None,
+        judged: bool = False,
+        stale: bool = False,
     ) -> Iterator[Overlap]:
         """Overlaps of all KBs, of one, or of two, in the order of their names.
 
-        Those of ``left`` have it on their left side, those of ``right`` on their right. With a
-        ``verdict`` only those of which it was said; ``judged`` and ``stale``: only those that
-        are so, or (False) are not.
+        Those of ``left`` have it on their left side, those of ``right`` on their right.
+        ``judged`` and ``stale``: only those that are so.
         """
         with self._db.read() as connection:
             for name in filter(None, (left, right)):
                 kb_id(connection, name)
             names = sorted(kb_ids(connection))
         where = [o.probability >= min_probability]
-        if verdict is not None:
-            where.append(o.verdict == verdict)
-        if judged is not None:
-            where.append(o.verdict.is_not(None) if judged else o.verdict.is_(None))
+        if judged:
+            where.append(o.verdict.is_not(None))
         if stale:  # the database can say whether it may be so
             where.append(o.left_text_hash.is_not(None))
         for of_kbs, place in _parts(left, right, names):
@@ -163,7 +160,7 @@ class OverlapTable:
             for page in pages(self._db, query.where(*of_kbs, *where), BATCH, *place):
                 rows = [row[len(place) : -2] for row in page if None not in row[-2:]]
                 for row, is_stale in zip(rows, self._stale(rows), strict=True):
-                    if stale in (None, is_stale):
+                    if is_stale or not stale:
                         yield _overlap(row, left, right, is_stale)
 
     def overlap(self, left: EntityId, right: EntityId) -> Overlap | None:
@@ -260,7 +257,14 @@ def _spool(found: Iterable[Overlap], names: set[str], out: IO[str]) -> int:
                 f"{overlap.probability}",
                 hint="A probability lies between 0 and 1.",
             )
-        out.write(json.dumps(_row(overlap)) + "\n")
+        evidence = {name: float(value) for name, value in overlap.evidence.items()}
+        for name, value in evidence.items():
+            if not math.isfinite(value):
+                raise UsageError(f"the evidence {name!r} of {overlap.left} is not a finite number")
+        pair = pair_of(overlap.left, overlap.right)
+        said = (overlap.verdict, overlap.source if overlap.verdict else "", None, None)
+        row = (*pair, float(overlap.probability), json.dumps(evidence), *said)
+        out.write(json.dumps(row) + "\n")
         saved += 1
     return saved
 
@@ -276,16 +280,6 @@ def _room() -> Iterator[None]:
             f"cannot write a temporary file: {error.strerror}",
             hint=f"Make room in {tempfile.gettempdir()}, or set TMPDIR to another folder.",
         ) from error
-
-
-def _row(overlap: Overlap) -> Row:
-    evidence = {name: float(value) for name, value in overlap.evidence.items()}
-    for name, value in evidence.items():
-        if not math.isfinite(value):
-            raise UsageError(f"the evidence {name!r} of {overlap.left} is not a finite number")
-    pair = pair_of(overlap.left, overlap.right)
-    said = (overlap.verdict, overlap.source if overlap.verdict else "", None, None)
-    return (*pair, float(overlap.probability), json.dumps(evidence), *said)
 
 
 def _names(row: Row) -> tuple[EntityId, EntityId]:

@@ -19,6 +19,7 @@ from kglink.workspace.discoveries import (
     read_discoveries,
     write_discoveries,
 )
+from kglink.workspace.entities import entity as entity_of
 from kglink.workspace.folder import LEAST_UNKNOWN, PROMOTED
 from kglink.workspace.kbs import add_kb
 from kglink.workspace.link import link
@@ -273,9 +274,7 @@ def _checked(
             raise UnknownNameError("other discovery", into, found.keys() - {name}, hint=_LIST_HINT)
         return into
     if answer == "link":
-        from kglink.workspace.entities import entity
-
-        return str(entity(opened, into).id)
+        return str(entity_of(opened, into).id)
     if into:
         raise UsageError(f"{answer} takes nothing besides: leave out {into!r}")
     return ""

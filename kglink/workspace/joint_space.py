@@ -16,11 +16,11 @@ from kglink.models.hardware import Precision
 from kglink.models.static_folder import STATIC
 from kglink.plugins import Registry
 from kglink.records import OnProgress
-from kglink.space.build import BuildReport, SpaceBuild, row_kinds
+from kglink.space.build import SpaceBuild, row_kinds
 from kglink.space.folder import SpaceFolder, build_command
 from kglink.space.segment import Segment
 from kglink.space.segment_plan import SpaceSource
-from kglink.space.segment_vectors import Block, EncodeBlocks, Encoded, encode_block
+from kglink.space.segment_vectors import Block, Encoded, encode_block
 from kglink.space.space import BackendOf, Space
 from kglink.store import KBInfo, Store
 from kglink.store.entity_reader import Changes, FoldedEntity
@@ -96,7 +96,7 @@ class WorkspaceSpace:
         return segment
 
     def job(self, **how: Any) -> SpaceBuild:
-        """What makes it, and says how much of it is there."""
+        """What makes it, as `SpaceBuild` is told ``how``, and says how much of it is there."""
         sources = [self._source(info) for info in self.store.kbs() if info.entities]
         models = () if self.replaces is None else (self.replaces, self.encoder.info.fingerprint)
         return SpaceBuild(
@@ -106,19 +106,6 @@ class WorkspaceSpace:
             replaces=models,
             **how,
         )
-
-    def build(
-        self,
-        *,
-        fresh: bool = False,
-        progress: OnProgress = lambda _: None,
-        encode_blocks: EncodeBlocks | None = None,
-    ) -> BuildReport:
-        """Build and publish it; only what changed is encoded, unless ``fresh``.
-
-        ``encode_blocks`` encodes rows elsewhere, as `encode_job` says.
-        """
-        return self.job(fresh=fresh, progress=progress, encode_blocks=encode_blocks).build()
 
     def encode_job(self) -> EncodeJob:
         """What encodes rows of the space in any process that sees the model's folder."""

@@ -106,7 +106,7 @@ def overlaps(
     for name in chosen:
         check_known("verdict", name, VERDICTS)
     kbs = two_kbs(opened.store, left, right) if left or right else ()
-    found = opened.store.overlaps(*kbs, min_probability=min_probability, stale=stale or None)
+    found = opened.store.overlaps(*kbs, min_probability=min_probability, stale=stale)
     return (one for one in found if (one.verdict or "unjudged") in chosen)
 
 

@@ -61,7 +61,7 @@ def build(
     if ray_workers:
         report = _build_on_ray(space, fresh, ray_workers, progress, on_note)
     else:
-        report = space.build(fresh=fresh, progress=progress)
+        report = space.job(fresh=fresh, progress=progress).build()
     opened.joint_space = space
     return report
 
@@ -94,7 +94,7 @@ def _build_on_ray(
                 hint = "The others are encoded and kept: the same command tries these again."
                 raise chunks_failed(failed, hint)
 
-        return space.build(fresh=fresh, progress=progress, encode_blocks=encode_blocks)
+        return space.job(fresh=fresh, progress=progress, encode_blocks=encode_blocks).build()
 
 
 def build_if_stale(

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from kglink.errors import TrainingError, UsageError
 from kglink.models.head_folder import RERANKER
@@ -17,13 +17,12 @@ from kglink.training.recipe import Recipe
 from kglink.training.recipe_files import load_recipe, merged
 from kglink.training.reranker import FOLDER as RERANKER_FOLDER
 from kglink.training.run import MODEL, REPORT, SETTINGS, is_busy
+from kglink.workspace import spaces
 from kglink.workspace.finetune import find_missing_overlaps, finetune
+from kglink.workspace.opened import Opened
 from kglink.workspace.training import run_folder
 from kglink_papers.data import Training
 from kglink_papers.protocols import Row
-
-if TYPE_CHECKING:
-    from kglink.workspace.opened import Opened
 
 State = Literal["done", "stopped", "new", "untrained"]
 
@@ -200,14 +199,12 @@ class Model:
 
     def build(self, own: Opened, kbs: Sequence[str], tell: Tell) -> None:
         """Build its space, unless it holds these KBs as they are."""
-        from kglink.workspace.spaces import build
-
         manifest = own.joint_space.folder.usable_manifest()
         now = {kb: own.store.kb(kb).revision for kb in kbs}
         if manifest is None or not now.items() <= manifest.revisions.items():
             trained = run_folder(own, self.name) / MODEL
             base = self.recipe.model.base if self.row.found_by == "vectors" else ""  # asks none
-            build(own, model=base if self.row.untrained else str(trained), progress=tell)
+            spaces.build(own, model=base if self.row.untrained else str(trained), progress=tell)
 
     def find_overlaps(self, opened: Opened, source: str, target: str, tell: Tell) -> None:
         """Look for the overlaps of two KBs as its recipe does, unless that was done."""

@@ -7,13 +7,14 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from functools import partial
 from io import StringIO
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
+from starlette.types import Receive, Scope, Send
 
 from kglink import Document, Entity, EntityId, LinkedDocument, Span, TextInput
 from kglink.errors import KglinkError, UsageError
@@ -24,9 +25,6 @@ from kglink_doors.serve.batches import LinkOptions
 from kglink_doors.serve.errors import error_shape, parsed, refuse_many_places
 from kglink_doors.serve.guard import Refused, while_there
 from kglink_doors.serve.served import Served, known_parameters, served
-
-if TYPE_CHECKING:
-    from starlette.types import Receive, Scope, Send
 
 router = APIRouter(dependencies=[Depends(known_parameters)])
 Here = Annotated[Served, Depends(served)]

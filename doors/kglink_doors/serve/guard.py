@@ -20,15 +20,14 @@ from urllib.parse import SplitResult, parse_qs, urlsplit
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kglink.text.printable import printable_line
 from kglink_doors.listening import LOOPBACK, Limits, knows_token
 from kglink_doors.serve.errors import logged_crash
 
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
-    from kglink_doors.serve.served import Metrics
+    from kglink_doors.serve.served import Metrics  # which loads fastapi
 
 T = TypeVar("T")
 

@@ -10,15 +10,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from kglink.overlap.exchange.lists import ListedPair, PairList, keys_of
 from kglink.overlap.names import check_two
 from kglink.records import Entity, EntityId, Overlap, Verdict
+from kglink.store import Store
 from kglink.text.printable import MOST_SHOWN, printable
-
-if TYPE_CHECKING:
-    from kglink.store import Store
 
 GetEntities = Callable[[Iterable[EntityId]], Mapping[EntityId, Entity]]
 """Looks entities up; those that do not exist are left out."""

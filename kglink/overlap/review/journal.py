@@ -179,14 +179,11 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class _Head:
+class _Head(Drawn):
     """The first line of a journal."""
 
     kglink_review: Literal[2]
     plan: ReviewPlan
-    pairs: tuple[Keys, ...]
-    stale: tuple[Keys, ...]
-    population: int
 
 
 #: A line that says that the last entry was carried out in the store.
