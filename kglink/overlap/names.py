@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kglink.errors import UsageError
 from kglink.files.digest import text_hash
 from kglink.records import Entity, OnProgress, Progress
 from kglink.text.fold import fold
@@ -113,12 +112,6 @@ def folded_names(entity: Entity, most: int | None = None) -> list[str]:
     names = dict.fromkeys(fold(surface) for surface in surfaces)
     names.pop("", None)
     return list(names)[:most]
-
-
-def check_two(left: str, right: str) -> None:
-    """Refuse one KB named twice."""
-    if left == right:
-        raise UsageError(f"{left!r} has no overlap with itself", hint="Name two different KBs.")
 
 
 class NameJoin:

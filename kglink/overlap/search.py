@@ -23,7 +23,7 @@ from kglink.errors import UsageError
 from kglink.files.digest import digest_of
 from kglink.files.manifest import now
 from kglink.overlap.model import OverlapModel, Values, fit
-from kglink.overlap.names import NameJoin, NameRules, check_two
+from kglink.overlap.names import NameJoin, NameRules
 from kglink.overlap.scratch import ScratchPairs
 from kglink.overlap.weigh import (
     SearchCounts,
@@ -234,7 +234,8 @@ class Search:
     ) -> None:
         first, second = (tools.store.kb(name) for name in sorted((left, right)))
         self.infos = first, second
-        check_two(left, right)
+        if left == right:
+            raise UsageError(f"{left!r} has no overlap with itself", hint="Name two different KBs.")
         for info in self.infos:
             if not info.entities:
                 raise UsageError(

@@ -12,7 +12,7 @@ import math
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import astuple, replace
+from dataclasses import astuple
 from typing import IO, Any
 
 from sqlalchemy import Column, ColumnElement, delete, exists, insert, or_, select, tuple_, update
@@ -76,14 +76,14 @@ class OverlapTable:
         left: str,
         right: str,
         found: Iterable[Overlap],
-        run: OverlapRun | Callable[[int], OverlapRun | None] | None = None,
+        run: Callable[[int], OverlapRun | None] | None = None,
     ) -> int:
         """Replace all overlaps of two KBs at once; pairs that people judged stay as judged.
 
         ``found`` may be slow and long: it is kept in a temporary file until it has come to its
-        end. ``run`` is kept with them. It may be a function that makes it: it is given the number
-        of pairs when all were found and nobody else may write. If it makes none, the last run of
-        the two is forgotten.
+        end. ``run`` makes the run that is kept with them, its KBs in the order of the alphabet: it
+        is given the number of pairs when all were found and nobody else may write. If it makes
+        none, the last run of the two is forgotten.
         """
         with self._db.read() as connection:
             for name in (left, right):
@@ -100,20 +100,11 @@ class OverlapTable:
                 touch(connection)
                 for name in (left, right):  # which somebody may have removed meanwhile
                     kb_id(connection, name)
-                made = run(saved) if callable(run) else run
-                if made is not None and {made.left, made.right} != {left, right}:
-                    raise UsageError(
-                        f"a run of {made.left} and {made.right} for {left} and {right}"
-                    )
+                made = run(saved) if run else None
                 self._replace(connection, left, right, spool)
                 if run is not None:
                     of_both = (r.left_kb == left) & (r.right_kb == right)
                     connection.execute(delete(overlap_runs).where(of_both))
-                if made is not None and made.left > made.right:
-                    made = replace(
-                        made, left=left, left_revision=made.right_revision,
-                        right=right, right_revision=made.left_revision,
-                    )  # fmt: skip
                 if made is not None:
                     connection.execute(insert(overlap_runs).values(astuple(made)))
                 self._db.backend.settle(connection)

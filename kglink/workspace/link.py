@@ -192,8 +192,7 @@ def found_shape(
     """What a search found, as JSON; ``entities`` are those of it that the store still has."""
     return [
         {
-            "kb": one.id.kb,
-            "key": one.id.key,
+            **one.id._asdict(),
             "title": one.title,
             "score": round(one.score, 5),
             "url": entities[one.id].url if one.id in entities else "",
@@ -363,7 +362,7 @@ class LinkJob:
                 hint="If somebody built, learnt or reviewed meanwhile, run the same command again; "
                 "if it is a copy on another machine, copy it anew.",
             )
-        linker = opened.linker(space=opened.space())
+        linker = opened.linker()
         _kept[:] = [(self, linker)]
         return linker
 

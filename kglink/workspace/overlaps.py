@@ -15,6 +15,7 @@ from kglink.errors import UsageError
 from kglink.records import OnProgress, Overlap
 from kglink.sources import OnNote
 from kglink.workspace.folder import REVIEWS_FOLDER, check_known, named
+from kglink.workspace.ray_workers import spread_on_ray
 
 if TYPE_CHECKING:
     from kglink.overlap.exchange.matching import ImportReport, ListFigures, MatchedList
@@ -61,8 +62,6 @@ def find_overlaps(
         )
     tools = overlap_tools(opened, progress)
     if ray_workers:
-        from kglink.workspace.ray_workers import spread_on_ray
-
         if tools.settings.method != "full":
             raise UsageError(
                 f"--engine ray: the method {tools.settings.method!r} compares nothing on a cluster",

@@ -40,6 +40,7 @@ from kglink.workspace.folder import SPACES_FOLDER, folder_size, named
 from kglink.workspace.joint_space import WorkspaceSpace
 from kglink.workspace.judging import evaluated, judge_rankings
 from kglink.workspace.opened import Opened
+from kglink.workspace.ray_workers import Chunk, Failed, RayWorkers, chunks_failed
 
 
 def build(
@@ -69,8 +70,6 @@ def build(
 def _build_on_ray(
     space: WorkspaceSpace, fresh: bool, most: int, progress: OnProgress, on_note: OnNote
 ) -> BuildReport:
-    from kglink.workspace.ray_workers import Chunk, Failed, RayWorkers, chunks_failed
-
     def chunks(blocks: Iterator[Block]) -> Iterator[Chunk]:
         for number, one in enumerate(blocks):
             what = "entities' tokens" if one.kind == "tokens" else f"{one.kind} rows"

@@ -6,7 +6,6 @@ workspace, and read again as long as model, KBs and settings are the same.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
@@ -32,6 +31,7 @@ from kglink.evaluation.measures.overlaps import overlap_values
 from kglink.evaluation.rankings import JOINT, rank_mentions
 from kglink.evaluation.retrieval import Question, check_documents
 from kglink.files.atomic import atomic_path, sweep_drafts
+from kglink.files.digest import text_digest
 from kglink.linking.read_together import ReadOrder, ReadTogether
 from kglink.linking.stages import Stage
 from kglink.models.head_folder import RERANKER
@@ -192,7 +192,7 @@ class Judge:
         check_documents(own.store, part.docs, part.split)
 
         def write(out: TextIO) -> None:
-            linker = own.linker(part.kbs, space=own.space(), candidates=depth)
+            linker = own.linker(part.kbs, candidates=depth)
             documents = {docs: own.store.documents(docs, part.split) for docs in part.docs}
             out.writelines(map(line_of, listed_by(linker, documents, part.kbs, depth)))
 
@@ -249,7 +249,7 @@ class Judge:
             own.settings.link.model_dump(mode="json"),
             *more,
         ]
-        digest = hashlib.blake2b(json.dumps(facts).encode(), digest_size=8).hexdigest()
+        digest = text_digest(json.dumps(facts), size=8)
         folder = own.folder / REPRODUCED_FOLDER / manifest.name
         path = folder / f"{'+'.join(part.docs)}-{digest}.jsonl"
         if not path.is_file():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -11,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from kglink.errors import TrainingError, UsageError
+from kglink.files.digest import digest_of
 from kglink.models.head_folder import RERANKER
 from kglink.training.job import FinetuneJob, Tell
 from kglink.training.recipe import Recipe
@@ -58,8 +57,7 @@ class Model:
             parts += [row.sources.lower(), *targets]
         changes = merged(self._changes, {"settings": dict(row.settings)} if row.settings else {})
         if changes:
-            encoded = json.dumps(changes, sort_keys=True).encode()
-            parts.append(hashlib.blake2b(encoded, digest_size=3).hexdigest())
+            parts.append(digest_of(changes, size=3))
         parts += [] if row.untrained else [f"seed-{self.seed}"]
         return "-".join(filter(None, parts))
 

@@ -119,7 +119,7 @@ class Reproducer:
         judge = Judge(self.opened, layout, data, self.protocol.reranked, depth, tell)
         with closing(judge):
             judged, runs = self._judged(judge)
-        table = table_of(self.protocol, {**judged})
+        table = table_of(self.protocol, judged)
         docs = dict.fromkeys(
             docs
             for row, column, _ in self._cells

@@ -81,7 +81,7 @@ MOST: dict[str, Size] = {
     # Places where a model would replace something; full disks in all its folders.
     "kglink/models": Size(5_653, 30, 63),
     # Parts of a KB are compared by workers of a cluster. A journal says what it has carried out.
-    "kglink/overlap": Size(3_193, 15, 40),
+    "kglink/overlap": Size(3_182, 15, 40),
     "kglink/plugins": Size(1_823, 7, 51),
     # Records of readers are checked as those of programs were. Workbooks and Parquet, moved here.
     "kglink/sources": Size(2_109, 11, 20),
@@ -93,7 +93,7 @@ MOST: dict[str, Size] = {
     # of an index, and what mappings say is applied anew.
     # Refused updates leave nothing; witnesses have a file.
     # A thread reads one state: a text costs two transactions.
-    "kglink/store": Size(5_094, 21, 39),
+    "kglink/store": Size(5_085, 21, 39),
     "kglink/testing": Size(1_970, 13, 19),
     # Words that stand for a place.
     # Texts in whatever layout.
@@ -107,10 +107,10 @@ MOST: dict[str, Size] = {
     # jobs of chunks, and the workers of a Ray cluster, which encode as well.
     # Dumps, overlaps and tables too, in their order; a wait for workers that ends.
     # Tokens of Ray clusters. Who may not write is told before the work.
-    "kglink/workspace": Size(9_123, 33, 64),
+    "kglink/workspace": Size(9_103, 33, 64),
     # Cross-encoders, oracles and clusters as steps of a protocol; BLINK's cross-encoder converted.
     # Released weights are checked against the model that they were made from.
-    "papers/kglink_papers": Size(2_565, 13, 21),
+    "papers/kglink_papers": Size(2_563, 13, 21),
     # Models, units, and titles without them; dates, and what only joins a name to others; HNSW by
     # distances; the exact index on a GPU; names compiled by sorting on disk.
     "plugins/kglink_plugins": Size(7_807, 54, 125),
