@@ -159,11 +159,12 @@ def _annotated(
     golds_query = select(*place, gold_exists()).order_by(*place)
     for page in key_ranges(connection, documents, number, DOCUMENTS_PAGE, *chosen):
         rows = connection.execute(query.where(page).order_by(d.key)).all()
+        ids = [row.id for row in rows]
         golds_of: _Golds = defaultdict(list)
-        of_page = golds_query.where(golds.c.document_id.in_([row.id for row in rows]))
+        of_page = golds_query.where(golds.c.document_id.in_(ids))
         for owner, mention, *gold in connection.execute(of_page):
             golds_of[owner, mention].append(GoldRow(*gold))
-        mentions_of = _mentions(connection, [row.id for row in rows], golds_of, unresolved)
+        mentions_of = _mentions(connection, ids, golds_of, unresolved)
         for row in rows:
             own = mentions_of[row.id]
             document = Document(row.key, row.text, tuple(own), row.title, row.split)

@@ -261,15 +261,14 @@ class Ingest:
             with db.write() as connection:
                 db.backend.settle(connection)
         of_entities, of_documents, of_mappings = at.tallies
-        held = dataclasses.asdict(totals)
         return IngestSummary(
             kb=job.kb,
             revision=revision,
             **dataclasses.asdict(of_entities),
-            **{
-                name: held[name]
-                for name in ("aliases", "with_description", "documents", "mentions")
-            },
+            aliases=totals.aliases,
+            with_description=totals.with_description,
+            documents=totals.documents,
+            mentions=totals.mentions,
             gold_unresolved=unresolved,
             resumed_from=self._resumed_from,
             document_tally=of_documents,

@@ -47,7 +47,8 @@ class WorkspaceSpace:
     @property
     def folder(self) -> SpaceFolder:
         """Where it lies."""
-        return SpaceFolder(self.root / SPACES_FOLDER, self.own_name or self._settings.name)
+        name = self.own_name or self.resolved.values.space.name
+        return SpaceFolder(self.root / SPACES_FOLDER, name)
 
     def with_model(self, model: str) -> WorkspaceSpace:
         """The same space made with another model; one that the settings name stands against it."""
@@ -143,24 +144,20 @@ class WorkspaceSpace:
         )
 
     @property
-    def _settings(self) -> SpaceSection:
-        return self.resolved.values.space
-
-    @property
     def _section(self) -> SpaceSection:
         """The settings; where they name no rows a trained model has those of texts.
 
         Words are indexed where they are already, if the settings say nothing.
         """
-        chosen: dict[str, object] = {}
-        if self._settings.index != AUTO:
-            chosen["index"] = self.registry.get("index", self._settings.index).name
-        if self.encoder.trained and not self._settings.rows:
+        settings, chosen = self.resolved.values.space, dict[str, object]()
+        if settings.index != AUTO:
+            chosen["index"] = self.registry.get("index", settings.index).name
+        if self.encoder.trained and not settings.rows:
             chosen["rows"] = ("text",)
-        if self._settings.words == AUTO or self.own_name:
+        if settings.words == AUTO or self.own_name:
             manifest = self.folder.usable_manifest()
             chosen["words"] = "yes" if manifest is not None and manifest.words else "no"
-        return self._settings.model_copy(update=chosen)
+        return settings.model_copy(update=chosen)
 
     def _source(self, info: KBInfo) -> SpaceSource:
         return SpaceSource(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from io import StringIO
 from typing import Annotated
@@ -90,10 +91,8 @@ class ToLink(Body):
         if self.text is not None:
             return [Text(text=self.text, entities=self.entities).input()]
         given = (Text(text=one) if isinstance(one, str) else one for one in self.texts or ())
-        return [
-            one.input() if one.id else Text(**{**one.model_dump(), "id": str(number)}).input()
-            for number, one in enumerate(given, 1)
-        ]
+        inputs = enumerate((one.input() for one in given), 1)
+        return [replace(one, id=one.id or str(number)) for number, one in inputs]
 
 
 class ToExplain(Body):
