@@ -33,6 +33,7 @@ from kglink.clusters.clustering import (
     ClusteringChoice,
     Clusters,
     MentionGraph,
+    cluster,
 )
 from kglink.clusters.neighbours import nearest_others
 from kglink.evaluation.measures.clusters import adjusted_rand_index, labels_of, neighbour_recall
@@ -235,17 +236,16 @@ def judged(data: TrainingData, recipe: Recipe, model: BiEncoder, keep: Path) -> 
     figures = recall(vectors @ entities.T, golds, kbs, learnt)
     for mode in ("independent", "directed", "undirected"):
         choices = [ClusteringChoice(mode, k) for k in NEIGHBOURS]
-        chosen, _ = best_choice(graphs[0], choices, lambda found: accuracy(found, golds[tuned]))
-        _, figures[mode] = best_choice(graphs[1], [chosen], lambda f: accuracy(f, golds[told]))
+        chosen = best_choice(graphs[0], choices, lambda found: accuracy(found, golds[tuned]))
+        figures[mode] = accuracy(cluster(graphs[1], chosen), golds[told])
     alone = [one._replace(entities=np.full(len(one.entities), NO_ENTITY)) for one in graphs]
     least = threshold_grid(alone[0].neighbours.similarities.ravel())
     cuts = [ClusteringChoice("directed", k, cut) for k, cut in product(NEIGHBOURS, least)]
-    chosen, _ = best_choice(
+    chosen = best_choice(
         alone[0], cuts, lambda f: adjusted_rand_index(f.labels.tolist(), golds[tuned])
     )
-    _, figures["ARI"] = best_choice(
-        alone[1], [chosen], lambda f: adjusted_rand_index(f.labels.tolist(), golds[told])
-    )
+    labels = cluster(alone[1], chosen).labels.tolist()
+    figures["ARI"] = adjusted_rand_index(labels, golds[told])
     near = nearest_others(vectors, max(KS)).numbers
     meant = labels_of([tuple(sorted(one)) for one in golds])
     return {**figures, "mention R@64": neighbour_recall(near, meant) or 0.0}

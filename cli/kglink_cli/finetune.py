@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from kglink.training.detector import DetectorReport
     from kglink.training.job import EpochNews, FinetuneJob, News, Planned
     from kglink.workspace import Workspace
-    from kglink.workspace.finetune import Finetuned
+    from kglink.workspace.publish import Finetuned
 
 What = Literal["all", "linker", "detector", "reranker"]
 #: Stages that make no space.

@@ -7,18 +7,16 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from socket import socket
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mcp.server.mcpserver import MCPServer
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kglink_doors.listening import Limits, knows_token
 from kglink_doors.serve.guard import LimitedBody, while_there
 from kglink_doors.serve.running import run_app
-
-if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 
 def run_http(server: MCPServer[Any], listening: socket, token: str) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from importlib.metadata import version
 from inspect import signature
 from typing import Annotated, Any
 
@@ -142,10 +143,9 @@ class KglinkServer(MCPServer[Any]):
 
 def make_server(workspace: Workspace) -> KglinkServer:
     """The server of a workspace."""
-    from importlib.metadata import version
-
-    own = version("kglink")
-    server = KglinkServer("kglink", instructions=INSTRUCTIONS, version=own, log_level="WARNING")
+    server = KglinkServer(
+        "kglink", instructions=INSTRUCTIONS, version=version("kglink"), log_level="WARNING"
+    )
     tools = Tools(workspace)
     hints = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
     for name in TOOLS:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import typer
 
@@ -21,7 +21,6 @@ def register_commands(app: typer.Typer) -> None:
     from kglink_cli.commands import epilog
     from kglink_doors.commands import mcp, serve
 
-    commands: dict[str, Callable[..., None]] = {"serve": serve, "mcp": mcp}
-    for name, command in commands.items():
-        panel = "Serve a workspace"
+    for command in (serve, mcp):
+        name, panel = command.__name__, "Serve a workspace"
         app.command(name, rich_help_panel=panel, epilog=epilog(EXAMPLES[name]))(command)

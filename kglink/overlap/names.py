@@ -21,15 +21,13 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kglink.errors import UsageError
 from kglink.files.digest import text_hash
 from kglink.records import Entity, OnProgress, Progress
 from kglink.text.fold import fold
 from kglink.text.printable import MOST_SHOWN, printable
 
 if TYPE_CHECKING:
-    from kglink.store import Store
-
+    from kglink.store import Store  # which loads SQLAlchemy; evidence needs none
 
 #: Entities of the smaller KB whose names are looked up together.
 PAGE = 2000
@@ -116,12 +114,6 @@ def folded_names(entity: Entity, most: int | None = None) -> list[str]:
     return list(names)[:most]
 
 
-def check_two(left: str, right: str) -> None:
-    """Refuse one KB named twice."""
-    if left == right:
-        raise UsageError(f"{left!r} has no overlap with itself", hint="Name two different KBs.")
-
-
 class NameJoin:
     """The join of two KBs' names; ``passed_over`` is known once it was read to its end."""
 
@@ -157,7 +149,10 @@ class NameJoin:
     def __iter__(self) -> Iterator[NamedPair]:
         """Each pair once; all pairs of an entity of the smaller KB together, in order of keys."""
         self.passed_over = {}
-        known, counts = self._known_names()
+        # Hashes of the smaller KB's names, sorted, and how many entities bear each.
+        names = ({text_hash(form.folded) for form in forms} for _, forms in self._entities())
+        hashes = np.fromiter(chain.from_iterable(names), dtype=np.uint64)
+        known, counts = np.unique(hashes, return_counts=True)
         stripped = self._stripped_titles(known)
         refused: dict[str, bool] = {}
         entities = self._entities()
@@ -221,12 +216,6 @@ class NameJoin:
         if folded := fold(short):
             for one in _looked_up(short, folded):
                 yield _Form(one, self._rules.form(short))
-
-    def _known_names(self) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]:
-        """Hashes of the smaller KB's names, sorted, and how many entities bear each."""
-        names = ({text_hash(form.folded) for form in forms} for _, forms in self._entities())
-        hashes = np.fromiter(chain.from_iterable(names), dtype=np.uint64)
-        return np.unique(hashes, return_counts=True)
 
     def _stripped_titles(self, known: npt.NDArray[np.uint64]) -> dict[str, list[tuple[str, str]]]:
         """Shortened titles of the larger KB that the smaller one has: key and form of each."""

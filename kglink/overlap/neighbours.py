@@ -131,7 +131,7 @@ def nearest_neighbours(
         of_large = _Best(len(large.keys), wanted, hardware.device)
         of_small = _Best(len(small.keys), wanted, hardware.device)
         blocks = _Blocks(small, hardware.device, _DTYPES[hardware.precision])
-        for done in _compare(large, blocks, blocks.ready, of_large, of_small):
+        for done in _compare(large, blocks, of_large, of_small):
             progress(Progress("comparing vectors", done, len(large.owners)))
     found = of_large.pairs(), of_small.pairs()[::-1]
     entities, others = (np.concatenate(side) for side in zip(*found, strict=True))
@@ -179,7 +179,7 @@ class NeighbourJob:
         of_part = _Best(int(part.owners[-1]) - first + 1, self.k, device)
         of_small = _Best(self.entities, self.k, device)
         from_0 = _Part(part.owners - first, part.matrix)
-        for _ in _compare(from_0, self._blocks, self._blocks.ready, of_part, of_small):
+        for _ in _compare(from_0, self._blocks, of_part, of_small):
             pass
         of_small.ids[of_small.ids >= 0] += first
         found = of_part.scores, of_part.ids, of_small.scores, of_small.ids
@@ -229,16 +229,12 @@ def _compared_elsewhere(
 
 
 def _compare(
-    large: EntityVectors | _Part,
-    small: _Blocks,
-    ready: Iterable[_Block],
-    of_large: _Best,
-    of_small: _Best,
+    large: EntityVectors | _Part, small: _Blocks, of_large: _Best, of_small: _Best
 ) -> Iterator[int]:
     """Offer all rows of each side to the other; gives how many of the larger one are done."""
     done = 0
     for block in _Blocks(large, small.device, small.dtype):
-        for other in ready:
+        for other in small.ready:
             scores, turned = _by_entity(block, other)
             of_large.offer(block.entities, other.entities, scores)
             of_small.offer(other.entities, block.entities, turned)

@@ -8,18 +8,14 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from kglink.arrays import FloatArray
 from kglink.errors import StoreError
 from kglink.files.digest import text_hash
 from kglink.plugins import Side
-
-if TYPE_CHECKING:
-    from kglink.plugins import FloatArray
-
 
 BATCH = 4096
 #: Memory that pairs take before they go to the disk.
@@ -174,9 +170,7 @@ class VectorCache:
     all, whatever is killed when. A damaged file is begun anew.
     """
 
-    def __init__(
-        self, path: Path, dim: int, encode: Callable[[list[str]], npt.NDArray[np.float32]]
-    ) -> None:
+    def __init__(self, path: Path, dim: int, encode: Callable[[list[str]], FloatArray]) -> None:
         self._path = path
         self._dim = dim
         self._encode = encode

@@ -15,14 +15,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import Literal, Protocol
 
+from kglink.arrays import FloatArray
 from kglink.config import OverlapSection
 from kglink.errors import UsageError
 from kglink.files.digest import digest_of
 from kglink.files.manifest import now
 from kglink.overlap.model import OverlapModel, Values, fit
-from kglink.overlap.names import NameJoin, NameRules, check_two
+from kglink.overlap.names import NameJoin, NameRules
 from kglink.overlap.scratch import ScratchPairs
 from kglink.overlap.weigh import (
     SearchCounts,
@@ -35,10 +36,7 @@ from kglink.overlap.weigh import (
 )
 from kglink.plugins import EntityVectors, PairEvidence, Side
 from kglink.records import Entity, EntityId, OnProgress, Overlap, OverlapRun, Spread
-
-if TYPE_CHECKING:
-    from kglink.plugins import FloatArray
-    from kglink.store import KBInfo, Store
+from kglink.store import KBInfo, Store
 
 RowKind = Literal["text", "alias"]
 
@@ -236,7 +234,8 @@ class Search:
     ) -> None:
         first, second = (tools.store.kb(name) for name in sorted((left, right)))
         self.infos = first, second
-        check_two(left, right)
+        if left == right:
+            raise UsageError(f"{left!r} has no overlap with itself", hint="Name two different KBs.")
         for info in self.infos:
             if not info.entities:
                 raise UsageError(

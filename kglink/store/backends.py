@@ -40,7 +40,7 @@ class Backend(ABC):
     """One kind of database."""
 
     words: Mapping[str, str]
-    """Its words for what statements of `kglink.store.migrations` leave open."""
+    """Its words for what `kglink.store.schema.STEPS` leave open."""
     is_shared = False
     """Whether other programs may have tables beside ours, of other names."""
 

@@ -107,14 +107,7 @@ class CodeLookup:
         found: Found[EntityId] = defaultdict(dict)
         for part in (self._referring(codes.values()), self._mapped(codes.values())):
             _merge(found, {name: part[code] for name, code in codes.items()})
-        referred = self._references(names)
-        keyed = self.keyed({code for listed in referred.values() for code in listed})
-        _merge(found, _through(referred, keyed))
-        return found
-
-    def _references(self, names: set[EntityId]) -> dict[EntityId, dict[str, None]]:
-        """The codes among the cross-references of entities."""
-        found: dict[EntityId, dict[str, None]] = defaultdict(dict)
+        referred: dict[EntityId, dict[str, None]] = defaultdict(dict)
         numbers = {name: number for number, name in self._names.items()}
         for kb in sorted({name.kb for name in names}):
             query = select(entities.c.key, xrefs.c.code)
@@ -122,7 +115,9 @@ class CodeLookup:
             query = query.where(entities.c.kb_id == numbers[kb], xrefs.c.code != "")
             own = sorted(name.key for name in names if name.kb == kb)
             for key, code in sorted(rows_in(self._connection, query, entities.c.key, own)):
-                found[EntityId(kb, key)][code] = None
+                referred[EntityId(kb, key)][code] = None
+        keyed = self.keyed({code for listed in referred.values() for code in listed})
+        _merge(found, _through(referred, keyed))
         return found
 
 

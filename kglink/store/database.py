@@ -31,7 +31,6 @@ from sqlalchemy.sql.dml import UpdateBase
 from kglink.errors import RIGHTS, StoreError, UsageError
 from kglink.records import EntityId
 from kglink.store.backends import RESTORE, backend_for
-from kglink.store.migrations import upgrade
 from kglink.store.schema import (
     SCHEMA_VERSION,
     VERSION_TABLE,
@@ -39,6 +38,7 @@ from kglink.store.schema import (
     metadata,
     schema_version,
     store_state,
+    upgrade,
 )
 
 Row = tuple[Any, ...]

@@ -155,10 +155,16 @@ def _annotated(
     wanted = ((d.split, split), (d.key, name))
     chosen = [column == value for column, value in wanted if value is not None]
     query = select(d.id, d.key, d.text, d.title, d.split).where(d.kb_id == number, *chosen)
+    place = tuple(golds.primary_key)
+    golds_query = select(*place, gold_exists()).order_by(*place)
     for page in key_ranges(connection, documents, number, DOCUMENTS_PAGE, *chosen):
         rows = connection.execute(query.where(page).order_by(d.key)).all()
-        golds_of = _golds(connection, [row.id for row in rows])
-        mentions_of = _mentions(connection, [row.id for row in rows], golds_of, unresolved)
+        ids = [row.id for row in rows]
+        golds_of: _Golds = defaultdict(list)
+        of_page = golds_query.where(golds.c.document_id.in_(ids))
+        for owner, mention, *gold in connection.execute(of_page):
+            golds_of[owner, mention].append(GoldRow(*gold))
+        mentions_of = _mentions(connection, ids, golds_of, unresolved)
         for row in rows:
             own = mentions_of[row.id]
             document = Document(row.key, row.text, tuple(own), row.title, row.split)
@@ -186,14 +192,4 @@ def _mentions(
         found[row["document_id"]].append(
             Mention(row["start"], row["end"], row["surface"], gold, row["type"], row["quality"])
         )
-    return found
-
-
-def _golds(connection: Connection, ids: list[int]) -> _Golds:
-    g = golds.c
-    place = (g.document_id, g.mention, g.position, g.kb, g.key)
-    query = select(*place, gold_exists()).where(g.document_id.in_(ids)).order_by(*place)
-    found: _Golds = defaultdict(list)
-    for document, mention, *gold in connection.execute(query):
-        found[document, mention].append(GoldRow(*gold))
     return found

@@ -1,14 +1,18 @@
-"""Reads entities and their names, a page at a time, and what took the place of keys."""
+"""Reads entities and their names, a page at a time: all, some, or those of types and branches."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 from sqlalchemy import Column, ColumnElement, Select, Table, exists, func, literal_column, select
 from sqlalchemy.engine import Connection
 
+from kglink.arrays import IntArray
+from kglink.errors import UsageError
+from kglink.files.tables import places_in
 from kglink.records import CONSIDER, REPLACED_BY, Alias, Entity, EntityId
 from kglink.store.database import Row, chunks, key_ranges, keys_by_kb, pages, rows_in
 from kglink.store.kbs import kb_id, kb_ids
@@ -29,20 +33,13 @@ from kglink.text.codes import code_of
 PAGE = 2000
 LOOKUP_PAGE = 500
 ADDRESSES_PAGE = 10_000
-TITLE_PAGE = 20_000
+LARGE_PAGE = 20_000  # of rows with few columns
 #: What somebody has typed is looked up from this length on, and no more of its names are read.
 _LEAST_BYTES, _MOST_NAMES = 3, 2000
 
 a = aliases.c
-
-
-class Bearer(NamedTuple):
-    """An entity that bears a name, and how it is written there."""
-
-    folded: str
-    key: str
-    surface: str
-    kind: str
+#: The columns of a `StoredAlias`.
+_STORED = (entities.c.key, a.surface, a.folded, a.kind, a.count)
 
 
 class FoldedEntity(NamedTuple):
@@ -162,7 +159,7 @@ def read_aliases(connection: Connection, kb: str) -> Iterator[StoredAlias]:
     """All names of a KB in the order of their entities' keys, each entity's title first."""
     number = kb_id(connection, kb)
     query = (
-        select(entities.c.key, a.surface, a.folded, a.kind, a.count)
+        select(*_STORED)
         .join_from(entities, aliases, a.entity_id == entities.c.id)
         .where(entities.c.kb_id == number)
         .order_by(entities.c.key, a.position)
@@ -178,11 +175,11 @@ def count_bearers(connection: Connection, kb: str, names: Iterable[str]) -> dict
     return {row[0]: row[1] for row in rows_in(connection, query, a.folded, names)}
 
 
-def read_bearers(connection: Connection, kb: str, names: Iterable[str]) -> Iterator[Bearer]:
+def read_bearers(connection: Connection, kb: str, names: Iterable[str]) -> Iterator[StoredAlias]:
     """Every name of a KB that folds to one of ``names``, in no special order."""
-    query = _bearing(kb_id(connection, kb), a.folded, entities.c.key, a.surface, a.kind)
+    query = _bearing(kb_id(connection, kb), *_STORED)
     for row in rows_in(connection, query, a.folded, names):
-        yield Bearer(*row)
+        yield StoredAlias(*row)
 
 
 def named_like_this(
@@ -214,7 +211,7 @@ def read_bracketed_titles(connection: Connection, kb: str) -> Iterator[tuple[str
     number = kb_id(connection, kb)
     query = _bearing(number, a.entity_id, entities.c.key, a.surface)
     query = query.where(a.position == 0, a.surface.endswith(")"))
-    for page in pages(connection, query, TITLE_PAGE, a.entity_id):
+    for page in pages(connection, query, LARGE_PAGE, a.entity_id):
         for _, key, title in page:
             yield key, title
 
@@ -260,13 +257,6 @@ def _entities_where(
         yield FoldedEntity(entity, tuple(name[3] for name in names[id_]))
 
 
-class Successor(NamedTuple):
-    """What stands in the place of a key, and what the source says of the two."""
-
-    key: str
-    how: str
-
-
 def removed_in(connection: Connection, gone: EntityId) -> int | None:
     """The revision of a KB that took an entity away; None where none did, or it came back."""
     c = removed_entities.c
@@ -274,8 +264,11 @@ def removed_in(connection: Connection, gone: EntityId) -> int | None:
     return connection.scalar(select(c.revision).where(*mine))
 
 
-def read_successors(connection: Connection, gone: EntityId) -> list[Successor]:
-    """What took the place of a key: its replacements, what it was merged into or redirects to."""
+def read_successors(connection: Connection, gone: EntityId) -> list[tuple[str, str]]:
+    """What took the place of a key: its replacements, what it was merged into or redirects to.
+
+    Each by its key, with what the source says of the two.
+    """
     number = kb_id(connection, gone.kb)
     code, m = code_of(gone.key), mappings.c
     replaced = select(m.object).where(m.kb_id == number, m.subject_code == code).order_by(m.object)
@@ -290,8 +283,78 @@ def read_successors(connection: Connection, gone: EntityId) -> list[Successor]:
         ("redirects to", named.where(*redirects)),
     )
     return [
-        Successor(key, how)
+        (key, how)
         for how, query in asked
         if code or how == "redirects to"
         for key in dict.fromkeys(connection.scalars(query))
     ]
+
+
+# ------------------------------------------------------------------- by types and branches
+class WantedEntities(NamedTuple):
+    """Which entities of a KB are wanted; what is empty sets no limit.
+
+    An entity is under another one that its parents, or theirs, lead to, and under itself.
+    """
+
+    types: tuple[str, ...] = ()
+    under: tuple[str, ...] = ()
+    """Keys: in one of these branches."""
+    not_under: tuple[str, ...] = ()
+    """Keys: in none of these branches."""
+
+
+def read_types(connection: Connection, kb: str) -> list[str]:
+    """The types of a KB's entities."""
+    of_kb = entities.c.kb_id == kb_id(connection, kb)
+    return list(connection.scalars(select(entities.c.type).distinct().where(of_kb)))
+
+
+def read_wanted(connection: Connection, kb: str, wanted: WantedEntities) -> Iterator[str]:
+    """The keys of the wanted entities, in their order."""
+    number = kb_id(connection, kb)
+    inside, outside = (
+        _branches(connection, kb, number, keys) for keys in (wanted.under, wanted.not_under)
+    )
+    asked = {name.casefold() for name in wanted.types}
+    e = entities.c
+    query = select(e.key, e.id, e.type).where(e.kb_id == number)
+    for page in pages(connection, query, LARGE_PAGE, e.key):
+        ids = np.array([row[1] for row in page], dtype=np.int64)
+        kept = ~places_in(outside, ids)[1]
+        if wanted.under:
+            kept &= places_in(inside, ids)[1]
+        for (key, _, kind), keep in zip(page, kept.tolist(), strict=True):
+            if keep and (not asked or kind.casefold() in asked):
+                yield key
+
+
+def _branches(connection: Connection, kb: str, number: int, keys: Sequence[str]) -> IntArray:
+    """The numbers of some entities and of all below them, each once and in order."""
+    if not keys:
+        return np.empty(0, dtype=np.int64)
+    ids = [EntityId(kb, key) for key in keys]
+    found = existing(connection, ids, {kb: number})
+    for id_ in ids:
+        if id_ not in found:
+            raise UsageError(
+                f"there is no entity {id_} whose branch could be looked for",
+                hint="`kglink search NAME` shows the ids of entities.",
+            )
+    e = entities.c
+    top = select(e.id).where(e.kb_id == number, e.key.in_(keys))
+    (first, stop), owner = id_range(number), parents.c.entity_id
+    broader = entities.alias("broader")
+    links = (
+        select(broader.c.id.label("parent"), owner.label("child"))
+        .join_from(parents, entities, e.id == owner)
+        .join(broader, (broader.c.kb_id == number) & (broader.c.key == parents.c.key))
+        .where(owner >= first, owner < stop, e.kb_id == number)
+        .cte("links")
+        .prefix_with("MATERIALIZED")
+    )
+    below = top.cte("below", recursive=True)
+    # Each entity once: parents that lead in a circle do no harm.
+    below = below.union(select(links.c.child).join(below, links.c.parent == below.c.id))
+    query = select(below.c.id).execution_options(yield_per=LARGE_PAGE)
+    return np.sort(np.fromiter(connection.scalars(query), np.int64))

@@ -130,8 +130,10 @@ class Ingest:
             raise _nothing_usable(self._job)
         try:
             return self._publish()
-        except ShrinkError:
-            self._discard()
+        except ShrinkError:  # the KB is as if the ingest had never begun
+            with self._db.write() as connection:
+                connection.execute(delete(ingests).where(ingests.c.kb_id == self._at.kb_id))
+            remove_hidden(self._db, self._at.kb_id)
             raise
 
     # ---------------------------------------------------------------------------- beginning
@@ -199,13 +201,6 @@ class Ingest:
             else:
                 connection.execute(update(kbs).where(mine).values(run=self._at.run - 1))
 
-    def _discard(self) -> None:
-        """Take away what was staged: the KB is as if the ingest had never begun."""
-        mine = ingests.c.kb_id == self._at.kb_id
-        with self._db.write() as connection:
-            connection.execute(delete(ingests).where(mine))
-        remove_hidden(self._db, self._at.kb_id)
-
     # ----------------------------------------------------------------------------- reading
     def _read(self, records: Iterable[Record]) -> None:
         for read, batch in batches(records, self._job, self._at.read):
@@ -266,15 +261,14 @@ class Ingest:
             with db.write() as connection:
                 db.backend.settle(connection)
         of_entities, of_documents, of_mappings = at.tallies
-        held = dataclasses.asdict(totals)
         return IngestSummary(
             kb=job.kb,
             revision=revision,
             **dataclasses.asdict(of_entities),
-            **{
-                name: held[name]
-                for name in ("aliases", "with_description", "documents", "mentions")
-            },
+            aliases=totals.aliases,
+            with_description=totals.with_description,
+            documents=totals.documents,
+            mentions=totals.mentions,
             gold_unresolved=unresolved,
             resumed_from=self._resumed_from,
             document_tally=of_documents,

@@ -59,6 +59,10 @@ _JUDGED_MENTIONS, _JUDGED_WORDS, _LEAST_AGREEING = 30, 10, 0.2
 #: Less than the smallest part of a mention: what is left of sums that should be zero.
 _NOTHING = 1e-6
 
+m = memories.c
+#: What a surface meant: the order in which meanings are read.
+_PLACE = (m.key, m.folded, m.kb, m.entity)
+
 
 class Learnt(NamedTuple):
     """A source that memory was learnt from."""
@@ -291,13 +295,11 @@ class MemoryTable:
 
     def memory_kbs(self) -> dict[str, float]:
         """The KBs whose entities mentions meant, and how many did."""
-        m = memories.c
         query = select(m.kb, func.sum(m.count)).where(m.kb != "", m.entity != "").group_by(m.kb)
         return {str(name): float(number) for name, number in self._db.rows(query)}
 
     def remembered_surfaces(self, most: int) -> list[tuple[str, str, str]]:
         """The surfaces that most often meant an entity: the key, the folded words, a spelling."""
-        m = memories.c
         query = (
             select(m.key, m.folded, func.min(m.surface))
             .where(m.kb != "", m.entity != "")
@@ -338,7 +340,6 @@ class MemoryTable:
         """What surfaces with these keys (`kglink.text.name_words.name_key`) meant, by source."""
         wanted = sorted(key for key in set(keys) if not NEVER_STORED.search(key))
         found: dict[str, list[Meaning]] = defaultdict(list)
-        m = memories.c
         for part in chunks(wanted, _LOOKUP):
             for one in self._read(self._query(m.source).where(m.key.in_(part)), m.source):
                 found[one.key].append(one)
@@ -346,9 +347,7 @@ class MemoryTable:
 
     def all_meanings(self) -> Iterator[Meaning]:
         """Everything that surfaces meant, in the order of the surfaces, a page at a time."""
-        m = memories.c
-        place = m.key, m.folded, m.kb, m.entity
-        for page in pages(self._db, self._query(), _BATCH, *place):
+        for page in pages(self._db, self._query(), _BATCH, *_PLACE):
             yield from map(_read_meaning, page)
 
     def memory_without(self, documents: Iterable[Document]) -> Self | PartOfMemory:
@@ -378,24 +377,16 @@ class MemoryTable:
 
     def _query(self, *source: Column[str]) -> Select[Any]:
         """Meanings: those of each source, or summed over all."""
-        m = memories.c
-        parts = (m.key, m.folded, m.kb, m.entity, *source)
         counts = func.sum(m.count), func.min(m.surface), func.sum(m.small)
-        return select(*parts[:4], *counts, *source).group_by(*parts)
+        return select(*_PLACE, *counts, *source).group_by(*_PLACE, *source)
 
     def _read(self, query: Select[Any], *source: Column[str]) -> list[Meaning]:
-        m = memories.c
-        place = m.key, m.folded, m.kb, m.entity, *source
-        return list(map(_read_meaning, self._db.rows(query.order_by(*place))))
+        return list(map(_read_meaning, self._db.rows(query.order_by(*_PLACE, *source))))
 
 
 def _read_meaning(row: Sequence[Any]) -> Meaning:
     key, folded, kb, entity, times, surface, small, *source = row
-    return Meaning(
-        *(str(key), str(folded), EntityId(str(kb), str(entity))),
-        *(float(times), str(surface), float(small)),
-        *map(str, source),
-    )
+    return Meaning(key, folded, EntityId(kb, entity), times, surface, small, *source)
 
 
 def _sources(
@@ -429,6 +420,8 @@ class PartOfMemory:
 
     def __init__(self, whole: MemoryTable, documents: Iterable[Document]) -> None:
         self._whole = whole
+        self.likeness, self.kinds = whole.likeness, whole.kinds
+        self.memory_sources = whole.memory_sources
         #: By surface and entity what the documents say, each for the source that it is most like:
         #: how often, and how often in small letters.
         self._less: dict[tuple[str, str, EntityId], dict[str, tuple[float, float]]] = {}
@@ -442,14 +435,6 @@ class PartOfMemory:
                     times, small = less.get(source, (0.0, 0.0))
                     less[source] = times + one.times, small + one.small
 
-    def likeness(self, texts: Iterable[str]) -> list[Likeness]:
-        """The weights of the sources of memory, as in the whole memory."""
-        return self._whole.likeness(texts)
-
-    def kinds(self, entities: Iterable[tuple[str, str]]) -> list[Sequence[Kind]]:
-        """How often sources mark things of the kind of entities, as in the whole memory."""
-        return self._whole.kinds(entities)
-
     def meanings(self, keys: Iterable[str]) -> Mapping[str, Sequence[Meaning]]:
         """What surfaces with these keys meant elsewhere."""
         found = self._whole.meanings(keys)
@@ -458,10 +443,6 @@ class PartOfMemory:
     def all_meanings(self) -> Iterator[Meaning]:
         """Everything that was told elsewhere."""
         return self._elsewhere(self._whole.all_meanings())
-
-    def memory_sources(self) -> dict[str, int]:
-        """The sources that were learnt from, as in the whole memory."""
-        return self._whole.memory_sources()
 
     def memory_state(self) -> str:
         """Another text for every other part."""

@@ -12,14 +12,14 @@ import math
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import astuple, replace
+from dataclasses import astuple
 from typing import IO, Any
 
 from sqlalchemy import Column, ColumnElement, delete, exists, insert, or_, select, tuple_, update
 from sqlalchemy.engine import Connection
 
 from kglink.errors import StoreError, UsageError, why_unwritten
-from kglink.records import KB_SOURCE, EntityId, Overlap, OverlapRun, Verdict
+from kglink.records import KB_SOURCE, EntityId, Overlap, OverlapRun
 from kglink.store.database import Database, Row, chunks, keys_by_kb, pages
 from kglink.store.kbs import entity_exists, entity_number, is_readable, kb_id, kb_ids
 from kglink.store.schema import kbs, overlap_runs, overlaps, store_state
@@ -28,9 +28,6 @@ from kglink.store.verdicts import PAIR_COLUMNS, apply_mappings, pair_of, text_ha
 
 BATCH = 2000
 LOOKUP_PAGE = 500
-
-#: A run, or a function that makes it from the number of pairs found.
-GivenRun = OverlapRun | Callable[[int], OverlapRun | None]
 
 o = overlaps.c
 r = overlap_runs.c
@@ -75,14 +72,18 @@ class OverlapTable:
     _db: Database
 
     def save_overlaps(
-        self, left: str, right: str, found: Iterable[Overlap], run: GivenRun | None = None
+        self,
+        left: str,
+        right: str,
+        found: Iterable[Overlap],
+        run: Callable[[int], OverlapRun | None] | None = None,
     ) -> int:
         """Replace all overlaps of two KBs at once; pairs that people judged stay as judged.
 
         ``found`` may be slow and long: it is kept in a temporary file until it has come to its
-        end. ``run`` is kept with them. It may be a function that makes it: it is given the number
-        of pairs when all were found and nobody else may write. If it makes none, the last run of
-        the two is forgotten.
+        end. ``run`` makes the run that is kept with them, its KBs in the order of the alphabet: it
+        is given the number of pairs when all were found and nobody else may write. If it makes
+        none, the last run of the two is forgotten.
         """
         with self._db.read() as connection:
             for name in (left, right):
@@ -99,20 +100,11 @@ class OverlapTable:
                 touch(connection)
                 for name in (left, right):  # which somebody may have removed meanwhile
                     kb_id(connection, name)
-                made = run(saved) if callable(run) else run
-                if made is not None and {made.left, made.right} != {left, right}:
-                    raise UsageError(
-                        f"a run of {made.left} and {made.right} for {left} and {right}"
-                    )
+                made = run(saved) if run else None
                 self._replace(connection, left, right, spool)
                 if run is not None:
                     of_both = (r.left_kb == left) & (r.right_kb == right)
                     connection.execute(delete(overlap_runs).where(of_both))
-                if made is not None and made.left > made.right:
-                    made = replace(
-                        made, left=left, left_revision=made.right_revision,
-                        right=right, right_revision=made.left_revision,
-                    )  # fmt: skip
                 if made is not None:
                     connection.execute(insert(overlap_runs).values(astuple(made)))
                 self._db.backend.settle(connection)
@@ -137,25 +129,21 @@ class OverlapTable:
         right: str | None = None,
         *,
         min_probability: float = 0.0,
-        verdict: Verdict | None = None,
-        judged: bool | None = None,
-        stale: bool | None = None,
+        judged: bool = False,
+        stale: bool = False,
     ) -> Iterator[Overlap]:
         """Overlaps of all KBs, of one, or of two, in the order of their names.
 
-        Those of ``left`` have it on their left side, those of ``right`` on their right. With a
-        ``verdict`` only those of which it was said; ``judged`` and ``stale``: only those that
-        are so, or (False) are not.
+        Those of ``left`` have it on their left side, those of ``right`` on their right.
+        ``judged`` and ``stale``: only those that are so.
         """
         with self._db.read() as connection:
             for name in filter(None, (left, right)):
                 kb_id(connection, name)
             names = sorted(kb_ids(connection))
         where = [o.probability >= min_probability]
-        if verdict is not None:
-            where.append(o.verdict == verdict)
-        if judged is not None:
-            where.append(o.verdict.is_not(None) if judged else o.verdict.is_(None))
+        if judged:
+            where.append(o.verdict.is_not(None))
         if stale:  # the database can say whether it may be so
             where.append(o.left_text_hash.is_not(None))
         for of_kbs, place in _parts(left, right, names):
@@ -163,7 +151,7 @@ class OverlapTable:
             for page in pages(self._db, query.where(*of_kbs, *where), BATCH, *place):
                 rows = [row[len(place) : -2] for row in page if None not in row[-2:]]
                 for row, is_stale in zip(rows, self._stale(rows), strict=True):
-                    if stale in (None, is_stale):
+                    if is_stale or not stale:
                         yield _overlap(row, left, right, is_stale)
 
     def overlap(self, left: EntityId, right: EntityId) -> Overlap | None:
@@ -260,7 +248,14 @@ def _spool(found: Iterable[Overlap], names: set[str], out: IO[str]) -> int:
                 f"{overlap.probability}",
                 hint="A probability lies between 0 and 1.",
             )
-        out.write(json.dumps(_row(overlap)) + "\n")
+        evidence = {name: float(value) for name, value in overlap.evidence.items()}
+        for name, value in evidence.items():
+            if not math.isfinite(value):
+                raise UsageError(f"the evidence {name!r} of {overlap.left} is not a finite number")
+        pair = pair_of(overlap.left, overlap.right)
+        said = (overlap.verdict, overlap.source if overlap.verdict else "", None, None)
+        row = (*pair, float(overlap.probability), json.dumps(evidence), *said)
+        out.write(json.dumps(row) + "\n")
         saved += 1
     return saved
 
@@ -276,16 +271,6 @@ def _room() -> Iterator[None]:
             f"cannot write a temporary file: {error.strerror}",
             hint=f"Make room in {tempfile.gettempdir()}, or set TMPDIR to another folder.",
         ) from error
-
-
-def _row(overlap: Overlap) -> Row:
-    evidence = {name: float(value) for name, value in overlap.evidence.items()}
-    for name, value in evidence.items():
-        if not math.isfinite(value):
-            raise UsageError(f"the evidence {name!r} of {overlap.left} is not a finite number")
-    pair = pair_of(overlap.left, overlap.right)
-    said = (overlap.verdict, overlap.source if overlap.verdict else "", None, None)
-    return (*pair, float(overlap.probability), json.dumps(evidence), *said)
 
 
 def _names(row: Row) -> tuple[EntityId, EntityId]:

@@ -1,4 +1,4 @@
-"""The tables of the entity store.
+"""The tables of the entity store, and the steps that bring those of an older one up to date.
 
 Three rules make the store fast and kill-proof.
 
@@ -17,6 +17,7 @@ Three rules make the store fast and kill-proof.
 from __future__ import annotations
 
 import secrets
+from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy import (
@@ -34,13 +35,14 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
     insert,
+    update,
 )
 from sqlalchemy.engine import Connection
 from sqlalchemy.schema import SchemaItem
 from sqlalchemy.types import TypeEngine
 
-#: The schema that this code reads and writes, to which the last step of `kglink.store.migrations`
-#: leads. A new store is made by `make_tables` and has it at once.
+#: The schema that this code reads and writes, to which the last of `STEPS` leads. A new store is
+#: made by `make_tables` and has it at once.
 SCHEMA_VERSION = "0006"
 VERSION_TABLE = "kglink_schema"
 
@@ -308,3 +310,61 @@ def make_tables(connection: Connection) -> None:
     connection.execute(insert(schema_version).values(version_num=SCHEMA_VERSION))
     tokens = {name: secrets.token_hex(8) for name in ("identity", "overlaps", "memory")}
     connection.execute(insert(store_state).values(id=1, origin="", **tokens))
+
+
+# ------------------------------------------------------------------------------ older stores
+#: The statements that lead to each schema from the one before. ``{name}`` is the type of a name,
+#: and ``{by_key}`` ends a table that lies in the order of its key, as each database has them.
+#: What a step says of a table stays as it was written, whatever becomes of the table later.
+STEPS: dict[str, tuple[str, ...]] = {
+    "0002": (
+        # The sources that memory was learnt from, each with its split and its revision.
+        """CREATE TABLE learnt (
+            source {name} NOT NULL, split TEXT NOT NULL, revision INTEGER NOT NULL,
+            surfaces BIGINT NOT NULL, PRIMARY KEY (source)
+        ) {by_key}""",
+        """INSERT INTO learnt SELECT source, '', 0, count(DISTINCT folded) FROM memories
+        WHERE entity <> '-' GROUP BY source""",
+    ),
+    "0003": (
+        # Which revision took an entity away.
+        """CREATE TABLE removed_entities (
+            kb_id INTEGER NOT NULL REFERENCES kbs (id), key {name} NOT NULL,
+            revision INTEGER NOT NULL, PRIMARY KEY (kb_id, key)
+        ) {by_key}""",
+    ),
+    "0004": (
+        # Words and kinds of the sources of memory; nothing is known of those learnt before.
+        """CREATE TABLE source_words (
+            source {name} NOT NULL, word {name} NOT NULL, count BIGINT NOT NULL,
+            PRIMARY KEY (source, word)
+        ) {by_key}""",
+        """CREATE TABLE source_kinds (
+            source {name} NOT NULL, kb {name} NOT NULL, word {name} NOT NULL,
+            marked FLOAT NOT NULL, unmarked FLOAT NOT NULL, PRIMARY KEY (source, kb, word)
+        ) {by_key}""",
+    ),
+    "0005": (
+        # The highest id that an entity of each KB ever had. What an interrupted update has staged
+        # is published later, and is new then.
+        "ALTER TABLE kbs ADD COLUMN last_id BIGINT NOT NULL DEFAULT 0",
+        """UPDATE kbs SET last_id = (
+            SELECT coalesce(max(entities.id), 0) FROM entities WHERE entities.kb_id = kbs.id
+            AND entities.id >= CAST(kbs.id AS BIGINT) * 4294967296
+            AND entities.id < (CAST(kbs.id AS BIGINT) + 1) * 4294967296
+        )""",
+    ),
+    "0006": (
+        # How often a surface had no capitals; what was learnt before counts in all spellings alike.
+        "ALTER TABLE memories ADD COLUMN small FLOAT NOT NULL DEFAULT 0",
+        "UPDATE memories SET small = count",
+    ),
+}
+
+
+def upgrade(connection: Connection, version: str, words: Mapping[str, str]) -> None:
+    """Take the steps that a store of schema ``version`` needs, in the caller's transaction."""
+    for number, statements in STEPS.items():
+        for statement in statements if number > version else ():
+            connection.exec_driver_sql(statement.format_map(words))
+    connection.execute(update(schema_version).values(version_num=max(STEPS)))

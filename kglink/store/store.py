@@ -14,7 +14,6 @@ from sqlalchemy.engine import Connection
 from kglink.errors import KBBusyError, UnknownNameError, UsageError
 from kglink.records import CORRECTIONS, Entity, OnProgress, Record
 from kglink.store import document_reader, entity_reader
-from kglink.store.branches import read_types, read_wanted
 from kglink.store.database import Database
 from kglink.store.golds import count_annotated, count_gone, named_entities
 from kglink.store.ingest import Ingest, check_kb_name, remove_entities
@@ -182,8 +181,8 @@ class Store(OverlapTable, VerdictTable, MemoryTable):
     bearers_of = _reads(entity_reader.read_bearers)
     named_like_this = _reads(entity_reader.named_like_this)
     bracketed_titles = _reads(entity_reader.read_bracketed_titles)
-    types_of = _reads(read_types)
-    wanted_keys = _reads(read_wanted)
+    types_of = _reads(entity_reader.read_types)
+    wanted_keys = _reads(entity_reader.read_wanted)
     documents = _reads(document_reader.read_documents)
     learning_split = _reads(document_reader.learning_split)
     count_annotated = _reads(count_annotated)

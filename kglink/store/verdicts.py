@@ -138,19 +138,15 @@ class VerdictTable:
                     new.append((*pair, probability, "{}", *columns))
             self._db.bulk(connection, _set_said, known)
             self._db.bulk(connection, _insert, new)
-            _forget_unfounded(self._db, connection, [pair for pair, one in said.items() if not one])
-
-
-def _forget_unfounded(db: Database, connection: Connection, cleared: Sequence[Pair]) -> None:
-    """Remove pairs that nothing speaks for any more; what only mappings say counts again."""
-    of_mappings = False
-    for some in chunks(cleared, MAPPINGS_PAGE):
-        these = tuple_(*PAIR_COLUMNS).in_(some)
-        connection.execute(delete(overlaps).where(these, o.evidence == "{}"))
-        said = select(exists().where(these, o.evidence.startswith(_OF_MAPPING)))
-        of_mappings |= bool(connection.scalar(said))
-    if of_mappings:
-        apply_mappings(db, connection)
+            # A pair that nothing speaks for any more goes; what only mappings say counts again.
+            of_mappings = False
+            for some in chunks((pair for pair, one in said.items() if not one), MAPPINGS_PAGE):
+                these = tuple_(*PAIR_COLUMNS).in_(some)
+                connection.execute(delete(overlaps).where(these, o.evidence == "{}"))
+                mapped = select(exists().where(these, o.evidence.startswith(_OF_MAPPING)))
+                of_mappings |= bool(connection.scalar(mapped))
+            if of_mappings:
+                apply_mappings(self._db, connection)
 
 
 def standing_verdicts(connection: Connection, pairs: Sequence[Pair]) -> dict[Pair, str | None]:

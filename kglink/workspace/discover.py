@@ -19,6 +19,7 @@ from kglink.workspace.discoveries import (
     read_discoveries,
     write_discoveries,
 )
+from kglink.workspace.entities import entity as entity_of
 from kglink.workspace.folder import LEAST_UNKNOWN, PROMOTED
 from kglink.workspace.kbs import add_kb
 from kglink.workspace.link import link
@@ -160,15 +161,15 @@ def promote(
     own: dict[str, list[Discovery]] = {}
     linked: dict[EntityId, list[str]] = {}
     for name, said in kept.answers.items():
-        goal = _goal(name, kept.answers)
-        if name not in found or goal is None:
+        goal, last = end_of_merges(name, kept.answers)
+        if name not in found or last is None or last.answer == "reject":
             continue
-        if goal.answer == "link":
-            linked.setdefault(EntityId.parse(goal.into), []).extend(found[name].names)
+        if last.answer == "link":
+            linked.setdefault(EntityId.parse(last.into), []).extend(found[name].names)
         else:
-            own.setdefault(goal.into, []).append(found[name])
+            own.setdefault(goal, []).append(found[name])
             if said.answer == "accept":  # its own title stays first
-                own[goal.into].insert(0, own[goal.into].pop())
+                own[goal].insert(0, own[goal].pop())
     known = opened.store.get_entities([*linked, *map(EntityId.parse, kept.named)])
     given = _given_names(linked, known, kept.named)
     # What is about to be done is written down before, so that it can always be undone.
@@ -273,20 +274,10 @@ def _checked(
             raise UnknownNameError("other discovery", into, found.keys() - {name}, hint=_LIST_HINT)
         return into
     if answer == "link":
-        from kglink.workspace.entities import entity
-
-        return str(entity(opened, into).id)
+        return str(entity_of(opened, into).id)
     if into:
         raise UsageError(f"{answer} takes nothing besides: leave out {into!r}")
     return ""
-
-
-def _goal(name: str, answers: Mapping[str, DiscoveryVerdict]) -> DiscoveryVerdict | None:
-    """What becomes of a discovery: accepted as the one that it is merged with, or linked."""
-    name, said = end_of_merges(name, answers)
-    if said is None or said.answer == "reject":
-        return None
-    return said if said.answer == "link" else DiscoveryVerdict(answer="accept", into=name)
 
 
 def _entity(name: str, parts: Sequence[Discovery]) -> Entity:

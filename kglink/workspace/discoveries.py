@@ -8,8 +8,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
-from pydantic import TypeAdapter
-
 from kglink.errors import (
     DamagedFileError,
     KglinkError,
@@ -76,8 +74,7 @@ def read_discoveries(folder: Path) -> KeptDiscoveries:
 
 def write_discoveries(folder: Path, kept: KeptDiscoveries) -> None:
     """Put this in the place of what was discovered before."""
-    data = TypeAdapter(KeptDiscoveries).dump_json(kept, indent=1)
-    write_atomically(folder / DISCOVERIES_FILE, data + b"\n")
+    write_atomically(folder / DISCOVERIES_FILE, kept.model_dump_json(indent=1) + "\n")
 
 
 def names_of_discoveries(folder: Path) -> dict[str, str]:

@@ -6,7 +6,10 @@ import difflib
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from kglink.errors import UnknownNameError, UsageError
 from kglink.records import Entity, EntityId, OnProgress, Verdict
@@ -18,10 +21,6 @@ from kglink.text.entity_text import shared_names
 from kglink.workspace.kbs import AddedKB, add_kb
 from kglink.workspace.opened import Opened
 from kglink.workspace.spaces import build_if_stale
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,8 +196,6 @@ def vectors(
     >>> bool(heron @ same > heron @ osprey)
     True
     """
-    import numpy as np
-
     build_if_stale(opened)
     space = opened.space()
     rows = []
@@ -259,7 +256,7 @@ def _refuse_former(opened: Opened, gone: EntityId) -> None:
     raise UsageError(
         f"{gone} is no entity in revision {opened.store.kb(gone.kb).revision} of {gone.kb}: "
         f"{'; '.join(facts)}",
-        hint=f"kglink show {gone.kb}:{successors[0].key}"
+        hint=f"kglink show {gone.kb}:{successors[0][0]}"
         if successors
         else f"By a name: kglink search {gone.key!r}",
     )

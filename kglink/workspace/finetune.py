@@ -6,7 +6,7 @@ import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain, count, islice, product
 from pathlib import Path
 from typing import Any
@@ -19,11 +19,10 @@ from kglink.linking.describe import as_candidate, described
 from kglink.linking.fit import FOLDS, JudgedMention, fold_of, judged_mentions
 from kglink.linking.kinds import joint_ranking
 from kglink.linking.pipeline import BATCH_MENTIONS, Linker, whole_documents
-from kglink.linking.scoring import Scoring, read_scoring
+from kglink.linking.scoring import read_scoring
 from kglink.models.head_folder import RERANKER
 from kglink.models.static_folder import STATIC
 from kglink.records import Candidate, Document, OnProgress, Progress, Ranking
-from kglink.space.build import BuildReport
 from kglink.store import Store
 from kglink.training.detector import DetectorReport, detector_run, detector_stage
 from kglink.training.documents import sources_of_documents, splits_of
@@ -31,7 +30,7 @@ from kglink.training.job import FinetuneJob, Note, Tell
 from kglink.training.processes import Team, leave
 from kglink.training.recipe import DEFAULT_RECIPE, SPACE, Recipe
 from kglink.training.recipe_files import merged
-from kglink.training.reranker import JudgedRanking, RerankerReport, ToRead, reranker_run
+from kglink.training.reranker import JudgedRanking, ToRead, reranker_run
 from kglink.training.run import (
     SETTINGS,
     SOURCES_OF_DETECTOR,
@@ -48,7 +47,7 @@ from kglink.training.train import train
 from kglink.workspace.folder import named
 from kglink.workspace.opened import Opened
 from kglink.workspace.overlaps import find_overlaps
-from kglink.workspace.publish import Replacement, publish_detector, publish_model, publish_reranker
+from kglink.workspace.publish import Finetuned, publish_detector, publish_model, publish_reranker
 from kglink.workspace.spaces import build_if_stale
 from kglink.workspace.training import (
     Compared,
@@ -58,26 +57,6 @@ from kglink.workspace.training import (
     runs,
     write_destination,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Finetuned:
-    """What `Workspace.finetune` did; ``build`` is None where no space was published."""
-
-    report: TrainingReport
-    build: BuildReport | None = None
-    scoring: Scoring | None = None
-    """How evidence is weighed in the space; None where no mentions were held back to learn it."""
-    detector: DetectorReport | None = None
-    """The detector that was trained; None where the documents did not allow it."""
-    replacement: Replacement | None = None
-    """What the space answers, beside the one before; None where there was nothing to compare."""
-    reranker: RerankerReport | None = None
-    """The reranker that was trained, where it was asked for."""
-    refused: str = ""
-    """Why what was trained was not published; empty where nothing was against it."""
-    space: str = ""
-    """The space that it is for; empty where it is for none yet."""
 
 
 def finetune(workspace: Opened, job: FinetuneJob, progress: Tell) -> Finetuned:
@@ -202,14 +181,13 @@ def _alone(
         workspace.with_settings({"space.name": space}) as target,
         _nothing_left_of_a_refusal(folder),
     ):
-        detector = reranker = replacement = None
-        refused = ""
         if letter == SOURCES_OF_DETECTOR:
             report, detector = detector_run(target.store, job, folder, progress=progress)
+            done = Finetuned(report, detector=detector)
             if job.publish is not False:
                 with alone(folder):
                     build_if_stale(target, progress=progress)
-                    detector = publish_detector(target, detector)
+                    done = replace(done, detector=publish_detector(target, detector))
         else:
             build_if_stale(target, progress=progress)
             report, reranker = reranker_run(
@@ -218,22 +196,15 @@ def _alone(
                 *(job, folder),
                 tell=progress,
             )
+            done = Finetuned(report, reranker=reranker)
             if job.publish is not False:
                 with alone(folder):
-                    reranker, replacement, refused = publish_reranker(
-                        *(target, read_settings(folder), reranker, progress),
-                        anyway=bool(job.publish),
+                    done = publish_reranker(
+                        target, report, reranker, progress, anyway=bool(job.publish)
                     )
         if job.publish is not False:
-            write_destination(folder, Destination.reached(space, refused))
-        return Finetuned(
-            report,
-            detector=detector,
-            replacement=replacement,
-            reranker=reranker,
-            refused=refused,
-            space=space,
-        )
+            write_destination(folder, Destination.reached(space, done.refused))
+        return replace(done, space=space)
 
 
 def _check_destination(workspace: Opened, job: FinetuneJob) -> None:
@@ -381,18 +352,17 @@ def _published(
     space = job.space or was.space or workspace.settings.space.name
     own = _of_this_run_alone(workspace, report.folder, was.compared)
     with workspace.with_settings({"space.name": space}) as target:
-        built, scoring, replacement, refused = publish_model(
-            *(target, report, {one[:2] for one in own}, progress), anyway=bool(job.publish)
+        done = publish_model(
+            target, report, {one[:2] for one in own}, progress, anyway=bool(job.publish)
         )
-        for left, right, _ in own if refused else ():
+        for left, right, _ in own if done.refused else ():
             workspace.store.save_overlaps(left, right, (), lambda _: None)
             both = f"{left} and {right}"
             progress(Note(f"the overlaps of {both}, found for this run, are forgotten again"))
-        if detector is not None and not refused:
+        if detector is not None and not done.refused:
             detector = publish_detector(target, detector)
-        write_destination(report.folder, Destination.reached(space, refused))
-        made = (report, built, scoring, detector, replacement)
-        return Finetuned(*made, refused=refused, space=space)
+        write_destination(report.folder, Destination.reached(space, done.refused))
+        return replace(done, detector=detector, space=space)
 
 
 #: Least number of candidates to find for each mention: a right one may rank low.

@@ -7,12 +7,16 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING
 
+import numpy as np
+
+from kglink.arrays import FloatArray, IntArray
 from kglink.errors import ConfigError, UnknownNameError, UsageError
 from kglink.linking.reading import MentionReader
 from kglink.plugins import IndexSettings, Registry
 from kglink.records import MentionInText, OnProgress
+from kglink.space import index as space_index
+from kglink.space import recall
 from kglink.space.index import DEFAULT_INDEX, IndexChange, IndexChoice, chosen_index, trial_index
 from kglink.space.manifest import RowKind, SpaceManifest
 from kglink.space.recall import IndexQueries, PartFigures, sample_rows
@@ -20,9 +24,6 @@ from kglink.space.space import Space
 from kglink.store import Store
 from kglink.workspace.joint_space import backend_of
 from kglink.workspace.opened import Opened
-
-if TYPE_CHECKING:
-    from kglink.arrays import FloatArray, IntArray
 
 #: The back end that takes a faiss factory string.
 FACTORY_INDEX = "kglink/faiss"
@@ -103,8 +104,6 @@ def change_index(
     ``preset`` is a name, ``factory`` a faiss factory string; ``settings`` alone change those of
     the index that the space has. ``stage`` gets what is being done.
     """
-    from kglink.space.index import IndexChoice, change_index
-
     folder, registry = opened.joint_space.folder, opened.registry
     manifest = folder.published_manifest()
     has = IndexChoice(manifest.index, manifest.index_settings)
@@ -122,7 +121,7 @@ def change_index(
         and changed <= kind.search_only
     )
     stage(f"{'opening' if keep else 'building'} {index_words(wanted)}")
-    return change_index(folder, wanted, backend_of(registry), keep_file=keep)
+    return space_index.change_index(folder, wanted, backend_of(registry), keep_file=keep)
 
 
 def _wanted(
@@ -184,8 +183,6 @@ def measure_index(
     progress: OnProgress = lambda _: None,
 ) -> IndexFigures:
     """Compare the space's index with exact search on the same vectors."""
-    from kglink.space.recall import measure_index
-
     if queries < 1:
         raise UsageError(f"{queries} queries measure nothing", hint="--queries 256")
     space = opened.space()
@@ -200,7 +197,7 @@ def measure_index(
     with nullcontext() if index.exact else trial_index(space.folder, choice, make) as exact:
         stage("measuring")
         compared = exact.index if exact else index
-        parts = measure_index(space, index, compared, asked, progress=progress)
+        parts = recall.measure_index(space, index, compared, asked, progress=progress)
     return IndexFigures(
         index=IndexChoice(manifest.index, manifest.index_settings),
         bytes=manifest.index_bytes,
@@ -229,7 +226,6 @@ def index_queries(store: Store, space: Space, reader: MentionReader, count: int)
     Rows of names are asked with the mentions' own words, rows of texts with the mentions in
     their texts. Without documents the queries are rows of the space, each without itself.
     """
-    import numpy as np
 
     # Mentions drawn from the first documents of every KB that has any.
     def all_of(kb: str) -> Iterator[MentionInText]:

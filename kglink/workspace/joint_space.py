@@ -16,11 +16,11 @@ from kglink.models.hardware import Precision
 from kglink.models.static_folder import STATIC
 from kglink.plugins import Registry
 from kglink.records import OnProgress
-from kglink.space.build import BuildReport, SpaceBuild, row_kinds
+from kglink.space.build import SpaceBuild, row_kinds
 from kglink.space.folder import SpaceFolder, build_command
 from kglink.space.segment import Segment
 from kglink.space.segment_plan import SpaceSource
-from kglink.space.segment_vectors import Block, EncodeBlocks, Encoded, encode_block
+from kglink.space.segment_vectors import Block, Encoded, encode_block
 from kglink.space.space import BackendOf, Space
 from kglink.store import KBInfo, Store
 from kglink.store.entity_reader import Changes, FoldedEntity
@@ -47,7 +47,8 @@ class WorkspaceSpace:
     @property
     def folder(self) -> SpaceFolder:
         """Where it lies."""
-        return SpaceFolder(self.root / SPACES_FOLDER, self.own_name or self._settings.name)
+        name = self.own_name or self.resolved.values.space.name
+        return SpaceFolder(self.root / SPACES_FOLDER, name)
 
     def with_model(self, model: str) -> WorkspaceSpace:
         """The same space made with another model; one that the settings name stands against it."""
@@ -96,7 +97,7 @@ class WorkspaceSpace:
         return segment
 
     def job(self, **how: Any) -> SpaceBuild:
-        """What makes it, and says how much of it is there."""
+        """What makes it, as `SpaceBuild` is told ``how``, and says how much of it is there."""
         sources = [self._source(info) for info in self.store.kbs() if info.entities]
         models = () if self.replaces is None else (self.replaces, self.encoder.info.fingerprint)
         return SpaceBuild(
@@ -106,19 +107,6 @@ class WorkspaceSpace:
             replaces=models,
             **how,
         )
-
-    def build(
-        self,
-        *,
-        fresh: bool = False,
-        progress: OnProgress = lambda _: None,
-        encode_blocks: EncodeBlocks | None = None,
-    ) -> BuildReport:
-        """Build and publish it; only what changed is encoded, unless ``fresh``.
-
-        ``encode_blocks`` encodes rows elsewhere, as `encode_job` says.
-        """
-        return self.job(fresh=fresh, progress=progress, encode_blocks=encode_blocks).build()
 
     def encode_job(self) -> EncodeJob:
         """What encodes rows of the space in any process that sees the model's folder."""
@@ -156,24 +144,20 @@ class WorkspaceSpace:
         )
 
     @property
-    def _settings(self) -> SpaceSection:
-        return self.resolved.values.space
-
-    @property
     def _section(self) -> SpaceSection:
         """The settings; where they name no rows a trained model has those of texts.
 
         Words are indexed where they are already, if the settings say nothing.
         """
-        chosen: dict[str, object] = {}
-        if self._settings.index != AUTO:
-            chosen["index"] = self.registry.get("index", self._settings.index).name
-        if self.encoder.trained and not self._settings.rows:
+        settings, chosen = self.resolved.values.space, dict[str, object]()
+        if settings.index != AUTO:
+            chosen["index"] = self.registry.get("index", settings.index).name
+        if self.encoder.trained and not settings.rows:
             chosen["rows"] = ("text",)
-        if self._settings.words == AUTO or self.own_name:
+        if settings.words == AUTO or self.own_name:
             manifest = self.folder.usable_manifest()
             chosen["words"] = "yes" if manifest is not None and manifest.words else "no"
-        return self._settings.model_copy(update=chosen)
+        return settings.model_copy(update=chosen)
 
     def _source(self, info: KBInfo) -> SpaceSource:
         return SpaceSource(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import TextIO, get_args
 from uuid import uuid4
 
 from kglink.errors import UsageError
+from kglink.files.digest import text_digest
 from kglink.plugins import WritesRecords
 from kglink.records import CodeMapping, Document, Entity, OnProgress, Progress, Record, Split
 from kglink.shown import ShownList
@@ -23,6 +23,7 @@ from kglink.workspace.folder import SCRATCH_FOLDER, check_known, named
 from kglink.workspace.kept_options import SPLITS, RandomSplit, how_to_read
 from kglink.workspace.opened import Opened
 from kglink.workspace.outputs import opened_output
+from kglink.workspace.ray_workers import spread_on_ray
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,12 +154,11 @@ def add_kb(
     facts += [[*split_random.counts, split_random.seed]] if split_random else []
     facts += [source.limits.encoding] if source.limits.encoding else []
     # The same for the same content read in the same way: such a job can be resumed.
-    digest = hashlib.blake2b(source.fingerprint().encode(), digest_size=16)
-    digest.update(json.dumps(facts, sort_keys=True).encode())
+    fingerprint = text_digest(source.fingerprint() + json.dumps(facts, sort_keys=True))
     read = job(
         adapter=how.adapter,
         source=source.name,
-        fingerprint=digest.hexdigest(),
+        fingerprint=fingerprint,
         settings=values,
         options=how.kept,
         links_to=links_to,
@@ -170,8 +170,6 @@ def add_kb(
         if not getattr(reader, "spreads", False):
             hint = "Leave --engine ray out: it parses exports of MediaWiki (docs/cluster.md)."
             raise UsageError(f"{how.adapter} reads a source in one process", hint=hint)
-        from kglink.workspace.ray_workers import spread_on_ray
-
         source.spread = spread_on_ray(ray_workers, on_note)
     source.scratch_in = opened.folder / SCRATCH_FOLDER / read.fingerprint
     records: Iterable[Record] = read_records(how.adapter, reader.read, source, problems)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -13,6 +12,7 @@ from pydantic import SecretBytes, SecretStr
 
 from kglink.config import env_name
 from kglink.errors import ConfigError, KglinkError, UsageError
+from kglink.files.digest import text_digest
 from kglink.plugins import Plugin, PluginSettings, Registry
 from kglink.plugins.settings import setting_keys
 from kglink.records import Document, Record, Split
@@ -278,8 +278,7 @@ class RandomSplit:
 
     def _draw(self, document: Document, number: int) -> int:
         """A number of chance for a mention, the same whenever the source is read."""
-        named = f"{self.seed}\0{document.id}\0{number}".encode()
-        return int.from_bytes(hashlib.blake2b(named, digest_size=16).digest())
+        return int(text_digest(f"{self.seed}\0{document.id}\0{number}"), 16)
 
 
 def read_random_split(text: str, seed: int = 0) -> RandomSplit:

@@ -36,7 +36,7 @@ from kglink.records import (
 )
 from kglink.shown import ShownList
 from kglink.workspace.folder import check_answers, named
-from kglink.workspace.link_setup import token_search_of
+from kglink.workspace.link_setup import Limits, token_search_of
 from kglink.workspace.opened import Opened, make_room
 from kglink.workspace.outputs import export_links
 from kglink.workspace.spaces import answers, build_if_stale
@@ -82,7 +82,7 @@ def link(
     is_one = isinstance(texts, str | bytes | TextInput) or not isinstance(texts, Iterable)
     given: Any = [texts] if is_one else texts
     inputs = (_text_input(number, text) for number, text in enumerate(given, 1))
-    linker = fresh_linker(opened, kbs, types, under, not_under, wait=wait)
+    linker = fresh_linker(opened, kbs, opened.limits(types, under, not_under), wait=wait)
     asked = {"kbs": kbs, "types": types, "under": under, "not_under": not_under}
     flags: dict[str, object] = {
         f"link.{name}": named(value) for name, value in asked.items() if value
@@ -96,9 +96,7 @@ def link(
 def fresh_linker(
     opened: Opened,
     kbs: str | Sequence[str] = (),
-    types: str | Sequence[str] = (),
-    under: str | Sequence[str] = (),
-    not_under: str | Sequence[str] = (),
+    limits: Limits | None = None,
     *,
     wait: bool = True,
 ) -> Linker:
@@ -106,7 +104,8 @@ def fresh_linker(
 
     The one before is kept for as long as nothing changes that it was made of.
     """
-    asked = (*map(named, (kbs, types, under, not_under)), wait)
+    limits = limits or opened.limits()
+    asked = named(kbs), limits, wait
     with opened.lock:
         state = opened.state()
         if asked in opened.fresh_linkers:
@@ -116,7 +115,7 @@ def fresh_linker(
     wait = opened.waits_for_vectors(wait)
     build_if_stale(opened, wait=wait)
     with opened.lock:
-        linker = opened.linker(kbs, limits=opened.limits(types, under, not_under))
+        linker = opened.linker(kbs, limits=limits)
         if answers(opened, wait=wait):  # else another process is building it
             make_room(opened.fresh_linkers)
             opened.fresh_linkers[asked] = state, linker
@@ -193,8 +192,7 @@ def found_shape(
     """What a search found, as JSON; ``entities`` are those of it that the store still has."""
     return [
         {
-            "kb": one.id.kb,
-            "key": one.id.key,
+            **one.id._asdict(),
             "title": one.title,
             "score": round(one.score, 5),
             "url": entities[one.id].url if one.id in entities else "",
@@ -350,11 +348,8 @@ class LinkJob:
 
     def kept_linker(self) -> Linker:
         """The linker of this process."""
-        if not _kept or _kept[0][0] != self:
-            _kept[:] = [(self, self._linker())]
-        return _kept[0][1]
-
-    def _linker(self) -> Linker:
+        if _kept and _kept[0][0] == self:
+            return _kept[0][1]
         if not (self.folder / CONFIG_FILE).is_file():
             raise SpaceError(
                 f"there is no workspace at {self.folder}",
@@ -367,7 +362,9 @@ class LinkJob:
                 hint="If somebody built, learnt or reviewed meanwhile, run the same command again; "
                 "if it is a copy on another machine, copy it anew.",
             )
-        return opened.linker(space=opened.space())
+        linker = opened.linker()
+        _kept[:] = [(self, linker)]
+        return linker
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ from kglink.space.folder import SpaceFolder
 from kglink.space.remembered import RememberedSurface, remembered_vectors
 from kglink.space.space import Space, SpaceNames, limited_space
 from kglink.store import Store
-from kglink.store.branches import WantedEntities
+from kglink.store.entity_reader import WantedEntities
 from kglink.store.memory import PartOfMemory
 from kglink.workspace.detectors import NamesWithMemory, detectors_for, without_auto
 

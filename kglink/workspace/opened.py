@@ -11,7 +11,10 @@ from functools import cached_property
 from os import PathLike
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self
+
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError
 
 from kglink.config import AUTO, CONFIG_FILE, ResolvedSettings, Settings, load_settings
 from kglink.errors import ConfigError, UsageError
@@ -43,10 +46,6 @@ from kglink.workspace.folder import (
 from kglink.workspace.joint_space import WorkspaceSpace, joint_space, student_of
 from kglink.workspace.link_setup import Limits, LinkSetup, limited_to
 from kglink.workspace.trust import check_store_file, check_trust
-
-if TYPE_CHECKING:
-    from sqlalchemy.engine import URL
-
 
 #: Linkers that are kept: to other KBs, or with more candidates.
 MOST_LINKERS = 4
@@ -182,9 +181,6 @@ class Opened:
     @property
     def store_url(self) -> URL:
         """The store's address, a relative SQLite path counted from the workspace folder."""
-        from sqlalchemy.engine import make_url
-        from sqlalchemy.exc import ArgumentError
-
         none = ConfigError(
             "store.url is no database address", hint="For a file: sqlite:///kglink.db"
         )

@@ -15,6 +15,7 @@ from kglink.errors import UsageError
 from kglink.records import OnProgress, Overlap
 from kglink.sources import OnNote
 from kglink.workspace.folder import REVIEWS_FOLDER, check_known, named
+from kglink.workspace.ray_workers import spread_on_ray
 
 if TYPE_CHECKING:
     from kglink.overlap.exchange.matching import ImportReport, ListFigures, MatchedList
@@ -61,8 +62,6 @@ def find_overlaps(
         )
     tools = overlap_tools(opened, progress)
     if ray_workers:
-        from kglink.workspace.ray_workers import spread_on_ray
-
         if tools.settings.method != "full":
             raise UsageError(
                 f"--engine ray: the method {tools.settings.method!r} compares nothing on a cluster",
@@ -106,7 +105,7 @@ def overlaps(
     for name in chosen:
         check_known("verdict", name, VERDICTS)
     kbs = two_kbs(opened.store, left, right) if left or right else ()
-    found = opened.store.overlaps(*kbs, min_probability=min_probability, stale=stale or None)
+    found = opened.store.overlaps(*kbs, min_probability=min_probability, stale=stale)
     return (one for one in found if (one.verdict or "unjudged") in chosen)
 
 

@@ -94,6 +94,26 @@ class Replacement:
         return {"R@1": pools, "worse": list(self.worse)}
 
 
+@dataclass(frozen=True, slots=True)
+class Finetuned:
+    """What `Workspace.finetune` did; ``build`` is None where no space was published."""
+
+    report: TrainingReport
+    build: BuildReport | None = None
+    scoring: Scoring | None = None
+    """How evidence is weighed in the space; None where no mentions were held back to learn it."""
+    detector: DetectorReport | None = None
+    """The detector that was trained; None where the documents did not allow it."""
+    replacement: Replacement | None = None
+    """What the space answers, beside the one before; None where there was nothing to compare."""
+    reranker: RerankerReport | None = None
+    """The reranker that was trained, where it was asked for."""
+    refused: str = ""
+    """Why what was trained was not published; empty where nothing was against it."""
+    space: str = ""
+    """The space that it is for; empty where it is for none yet."""
+
+
 #: The mentions of ``[judged joint]`` whose words memory knows, and the others.
 KNOWN_WORDS, OTHER_WORDS = "[words that memory knows]", "[other words]"
 #: How many first candidates of each KB are read where the settings say nothing.
@@ -177,16 +197,15 @@ def publish_model(
     progress: Tell,
     *,
     anyway: bool,
-) -> tuple[BuildReport | None, Scoring | None, Replacement | None, str]:
+) -> Finetuned:
     """Give the model of a run to the space, built and fitted in the run's folder first.
 
     ``compared``: the KBs whose overlaps were found for the run; the published space answers
-    without these. Returns what was built, how it weighs evidence if mentions were held back, how
-    it answers beside the published space if there is one, and why it was not published.
+    without these.
     """
     model, replaces = str(report.model), target.joint_space.folder.model_published()
     joint = replace(target.joint_space.with_model(model), root=report.folder)
-    built = joint.build(progress=progress)
+    built = joint.job(progress=progress).build()
     before = None  # the space as it would answer now, if there is one of another model
     manifest = target.joint_space.folder.usable_manifest()
     if manifest and manifest.model.fingerprint != built.manifest.model.fingerprint:
@@ -213,10 +232,11 @@ def publish_model(
                 old = old.changed(rerank_top=link.rerank_top)
             replacement = _compared(held_back, old, after, fitted, progress, known)
     refused = replacement.objection if replacement and not anyway else ""
+    done = Finetuned(report, scoring=scoring, replacement=replacement, refused=refused)
     if refused:
-        return None, scoring, replacement, refused
+        return done
     published = take_place(target, joint, model, None if anyway else replaces, scoring, progress)
-    return replace(built, manifest=published.manifest), scoring, replacement, ""
+    return replace(done, build=replace(built, manifest=published.manifest))
 
 
 def take_place(
@@ -240,7 +260,7 @@ def take_place(
     with folder.writing():
         folder.copy_segments(built.folder)
     joint = target.joint_space.with_model(model)
-    report = replace(joint, replaces=replaces).build(progress=progress)
+    report = replace(joint, replaces=replaces).job(progress=progress).build()
     target.joint_space = joint
     if scoring is not None:
         write_scoring(folder.path, report.manifest.model.fingerprint, scoring)
@@ -258,15 +278,19 @@ def fit_to_held_back(target: Opened, settings: RunSettings, progress: OnProgress
 
 # ------------------------------------------------------------------------ a trained reranker
 def publish_reranker(
-    target: Opened, settings: RunSettings, trained: RerankerReport, progress: Tell, *, anyway: bool
-) -> tuple[RerankerReport, Replacement, str]:
+    target: Opened,
+    report: TrainingReport,
+    trained: RerankerReport,
+    progress: Tell,
+    *,
+    anyway: bool,
+) -> Finetuned:
     """Give a reranker to the space, with the weight of what it says, unless answers get worse.
 
-    Both are found on the documents that were held back, the weight by cross-fitting. Returns also
-    what the space answers without it and with it, and why it was not given to the space.
+    Both are found on the documents that were held back, the weight by cross-fitting.
     """
     space = target.space()
-    held_back = _held_back(target.store, settings, space)
+    held_back = _held_back(target.store, read_settings(report.folder), space)
     link = without_auto(target.settings.link)
     setup = replace(target.link_setup(), link=link, reranker=trained.folder)
     before = setup.changed(found_by="all", rerank_top=0)
@@ -274,7 +298,8 @@ def publish_reranker(
     fitted = after.fit(held_back, progress)
     replacement = _compared(held_back, before, after, fitted, progress)
     if replacement.objection and not anyway:
-        return trained, replacement, replacement.objection
+        refused = replacement.objection
+        return Finetuned(report, replacement=replacement, reranker=trained, refused=refused)
     joint = replacement.tests[JUDGED_JOINT]
     compared = AnswersCompared(
         without=round(joint.right, 4), with_it=round(joint.left, 4), mentions=joint.items
@@ -282,7 +307,8 @@ def publish_reranker(
     manifest = trained.manifest.model_copy(update={"compared": compared})
     RERANKER.publish(trained.folder, space.folder.reranker, manifest)
     write_scoring(space.folder.reranker, space.manifest.model.fingerprint, fitted.scoring)
-    return replace(trained, manifest=manifest), replacement, ""
+    given = replace(trained, manifest=manifest)
+    return Finetuned(report, replacement=replacement, reranker=given)
 
 
 # ------------------------------------------------------------------------- a trained detector

@@ -13,7 +13,6 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from importlib.metadata import version
 from itertools import islice
-from types import TracebackType
 from typing import Any, Literal, NamedTuple, Protocol, Self
 
 from kglink.errors import SpaceError, UsageError
@@ -110,12 +109,7 @@ class RayWorkers:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for worker in (*self._idle, *(worker for worker, _ in self._busy.values())):
             with suppress(self._ray.exceptions.RayError):  # the cluster is lost, and they with it
                 self._ray.kill(worker)

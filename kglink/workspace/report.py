@@ -208,7 +208,6 @@ def _evaluated(
     }
 
 
-METHOD = "principal component analysis (PCA)"
 #: Coordinates are kept as whole numbers up to this one.
 _MOST = 32767
 _BATCH = 1024
@@ -268,7 +267,7 @@ def map_of(
     shown = [(places[one], places[other]) for one, other in pairs if {one, other} <= places.keys()]
     points, shares = project(after)
     found: dict[str, Any] = {
-        "method": METHOD,
+        "method": "principal component analysis (PCA)",
         "entities": total,
         "shown": len(ids),
         "kbs": kbs,

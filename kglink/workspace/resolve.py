@@ -152,7 +152,7 @@ def resolve(
     'new'
     """
     rows = rows_of(names, context)
-    linker = fresh_linker(opened, kbs, types, under, not_under, wait=wait)
+    linker = fresh_linker(opened, kbs, opened.limits(types, under, not_under), wait=wait)
     return list(resolved_rows(linker, rows, opened.settings.ingest.max_name_chars, threshold))
 
 

@@ -40,6 +40,7 @@ from kglink.workspace.folder import SPACES_FOLDER, folder_size, named
 from kglink.workspace.joint_space import WorkspaceSpace
 from kglink.workspace.judging import evaluated, judge_rankings
 from kglink.workspace.opened import Opened
+from kglink.workspace.ray_workers import Chunk, Failed, RayWorkers, chunks_failed
 
 
 def build(
@@ -61,7 +62,7 @@ def build(
     if ray_workers:
         report = _build_on_ray(space, fresh, ray_workers, progress, on_note)
     else:
-        report = space.build(fresh=fresh, progress=progress)
+        report = space.job(fresh=fresh, progress=progress).build()
     opened.joint_space = space
     return report
 
@@ -69,8 +70,6 @@ def build(
 def _build_on_ray(
     space: WorkspaceSpace, fresh: bool, most: int, progress: OnProgress, on_note: OnNote
 ) -> BuildReport:
-    from kglink.workspace.ray_workers import Chunk, Failed, RayWorkers, chunks_failed
-
     def chunks(blocks: Iterator[Block]) -> Iterator[Chunk]:
         for number, one in enumerate(blocks):
             what = "entities' tokens" if one.kind == "tokens" else f"{one.kind} rows"
@@ -94,7 +93,7 @@ def _build_on_ray(
                 hint = "The others are encoded and kept: the same command tries these again."
                 raise chunks_failed(failed, hint)
 
-        return space.build(fresh=fresh, progress=progress, encode_blocks=encode_blocks)
+        return space.job(fresh=fresh, progress=progress, encode_blocks=encode_blocks).build()
 
 
 def build_if_stale(

@@ -24,7 +24,7 @@ from kglink.workspace.opened import Opened
 
 if TYPE_CHECKING:
     from kglink.training.job import FinetuneJob, Tell
-    from kglink.workspace.finetune import Finetuned
+    from kglink.workspace.publish import Finetuned
 
 
 class Workspace(Opened):

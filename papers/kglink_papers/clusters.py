@@ -8,7 +8,7 @@ made is chosen on the mentions of validation.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -33,11 +33,9 @@ from kglink.evaluation.measures.clusters import (
 )
 from kglink.evaluation.rankings import in_text
 from kglink.records import EntityId
+from kglink.workspace.opened import Opened
 from kglink_papers.data import Column, Part
 from kglink_papers.table import Values
-
-if TYPE_CHECKING:
-    from kglink.workspace.opened import Opened
 
 #: How many nearest mentions count: one of these.
 _NEIGHBOURS = (1, 2, 4, 8)
@@ -96,7 +94,7 @@ def cluster_values(
     dev = judged(validation)
     if column.metric == "linked accuracy":
         tried = choices(("independent", "directed", "undirected"), _NEIGHBOURS, (-np.inf,))
-        chosen, _ = best_choice(dev.graph, tried, lambda found: float(dev.right(found).mean()))
+        chosen = best_choice(dev.graph, tried, lambda found: float(dev.right(found).mean()))
         right = test.right(cluster(test.graph, chosen)).astype(np.float64)
         ends = np.cumsum(test.parts)[:-1]
         both = zip(np.split(right, ends), np.split(counts, ends), strict=True)
@@ -115,7 +113,7 @@ def cluster_values(
     )
     tried = choices(("directed",), _NEIGHBOURS, cuts)
     gold = dev.labels()
-    chosen, _ = best_choice(
+    chosen = best_choice(
         graphs[0], tried, lambda found: adjusted_rand_index(found.labels.tolist(), gold)
     )
     labels = cluster(graphs[1], chosen).labels[counts].tolist()
@@ -178,16 +176,13 @@ def mention_graph(
 
 
 def best_choice(
-    graph: MentionGraph,
-    tried: Iterable[ClusteringChoice],
-    judge: Callable[[Clusters], float],
-) -> tuple[ClusteringChoice, float]:
+    graph: MentionGraph, tried: Iterable[ClusteringChoice], judge: Callable[[Clusters], float]
+) -> ClusteringChoice:
     """The choice whose clusters are judged best, such as by accuracy or ARI; of equals the first.
 
     The graph is that of mentions whose meaning is known; it has as many neighbours as any choice.
     """
-    judged = [(one, judge(cluster(graph, one))) for one in tried]
-    return max(judged, key=lambda one: one[1])
+    return max(tried, key=lambda one: judge(cluster(graph, one)))
 
 
 def threshold_grid(similarities: npt.NDArray[Any], count: int = 10) -> list[float]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass as read_dataclass
@@ -15,9 +15,7 @@ from kglink.records import OnProgress
 from kglink.sources import OnNote
 from kglink.workspace.kbs import add_kb
 from kglink.workspace.kept_options import read_random_split
-
-if TYPE_CHECKING:
-    from kglink.workspace.opened import Opened
+from kglink.workspace.opened import Opened
 
 #: For dataclasses read from our TOML files: unknown keys are refused.
 READ = ConfigDict(extra="forbid")

@@ -6,13 +6,12 @@ workspace, and read again as long as model, KBs and settings are the same.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, TextIO
 
 import numpy as np
 
@@ -28,24 +27,23 @@ from kglink.evaluation.candidate_files import (
     united,
 )
 from kglink.evaluation.comparison import KeptWriter, read_lines, unreadable
+from kglink.evaluation.measures.overlaps import overlap_values
 from kglink.evaluation.rankings import JOINT, rank_mentions
 from kglink.evaluation.retrieval import Question, check_documents
 from kglink.files.atomic import atomic_path, sweep_drafts
+from kglink.files.digest import text_digest
 from kglink.linking.read_together import ReadOrder, ReadTogether
 from kglink.linking.stages import Stage
 from kglink.models.head_folder import RERANKER
-from kglink.records import EntityId
+from kglink.records import Document, EntityId
 from kglink.training.job import Tell
 from kglink.workspace.folder import REPRODUCED_FOLDER
 from kglink.workspace.judging import evaluated, judge_rankings
+from kglink.workspace.opened import Opened
 from kglink_papers.clusters import OTHER_DATA, cluster_values
 from kglink_papers.data import Column, Layout, Part
+from kglink_papers.models import Model
 from kglink_papers.table import Values, value_of
-
-if TYPE_CHECKING:
-    from kglink.records import Document
-    from kglink.workspace.opened import Opened
-    from kglink_papers.models import Model
 
 #: Ranks k that are always counted; a deeper figure adds its own.
 KS = (1, 2, 4, 8, 16, 32, 64)
@@ -109,8 +107,6 @@ class Judge:
         return run.candidates if column.metric == "pairs" else run.kept
 
     def _overlaps(self, model: Model, part: Part, column: Column) -> Any:
-        from kglink.evaluation.measures.overlaps import overlap_values
-
         source, target = part.kbs
         model.find_overlaps(self.opened, source, target, self.tell)
         own = self._space(model, part.kbs)
@@ -182,10 +178,9 @@ class Judge:
         question = Question(part.docs, part.split, part.kbs, (*KS, self.depth))
         deeper = [self.depth] if self.depth > KS[-1] else []
 
-        def write(draft: Path) -> None:
-            with draft.open("w", encoding="utf-8") as out:
-                writer = KeptWriter(out, evaluated(own, question))
-                judge_rankings(own, question, progress=self.tell, each=writer.add_ranked)
+        def write(out: TextIO) -> None:
+            writer = KeptWriter(out, evaluated(own, question))
+            judge_rankings(own, question, progress=self.tell, each=writer.add_ranked)
 
         return self._kept(own, part, deeper, write)
 
@@ -196,11 +191,10 @@ class Judge:
             return (self.folder or Path()) / model.row.lists / f"{stem}.json"
         check_documents(own.store, part.docs, part.split)
 
-        def write(draft: Path) -> None:
-            linker = own.linker(part.kbs, space=own.space(), candidates=depth)
+        def write(out: TextIO) -> None:
+            linker = own.linker(part.kbs, candidates=depth)
             documents = {docs: own.store.documents(docs, part.split) for docs in part.docs}
-            with draft.open("w", encoding="utf-8") as out:
-                out.writelines(map(line_of, listed_by(linker, documents, part.kbs, depth)))
+            out.writelines(map(line_of, listed_by(linker, documents, part.kbs, depth)))
 
         return self._kept(own, part, ["candidates", depth], write)
 
@@ -223,7 +217,7 @@ class Judge:
         facts = [variant, depth, [one.name for one in paths], [str(one.parent) for one in paths]]
         stated = json.dumps([facts, {name: one.blake2b for name, one in digest.items()}])
 
-        def write(draft: Path) -> None:
+        def write(out: TextIO) -> None:
             documents = {docs: list(own.store.documents(docs, part.split)) for docs in part.docs}
             each = [read_candidates(path, documents, part.kbs, own.store) for path in paths]
             lists = dict(lists_to_read(each, documents, part.kbs, variant, depth))
@@ -235,17 +229,15 @@ class Judge:
                 stages = [Stage("the cross-encoder", order, read)]
             ranker = ListedRanker(lists, documents, own.store, stages)
             question = Question(part.docs, part.split, part.kbs, KS)
-            with draft.open("w", encoding="utf-8") as out:
-                writer = KeptWriter(out, replace(evaluated(own, question), reranker=str(reader)))
-                for docs, some in documents.items():
-                    ranked = rank_mentions(ranker, some, part.kbs, max(read, most), docs=docs)
-                    for mention in ranked:
-                        writer.add_ranked(mention)
+            writer = KeptWriter(out, replace(evaluated(own, question), reranker=str(reader)))
+            for docs, some in documents.items():
+                for mention in rank_mentions(ranker, some, part.kbs, max(read, most), docs=docs):
+                    writer.add_ranked(mention)
 
         return self._kept(own, part, [stated], write)
 
     def _kept(
-        self, own: Opened, part: Part, more: list[Any], write: Callable[[Path], None]
+        self, own: Opened, part: Part, more: list[Any], write: Callable[[TextIO], None]
     ) -> Path:
         """A file of a part in a space, written where it is not there."""
         manifest = own.space().manifest
@@ -257,14 +249,14 @@ class Judge:
             own.settings.link.model_dump(mode="json"),
             *more,
         ]
-        digest = hashlib.blake2b(json.dumps(facts).encode(), digest_size=8).hexdigest()
+        digest = text_digest(json.dumps(facts), size=8)
         folder = own.folder / REPRODUCED_FOLDER / manifest.name
         path = folder / f"{'+'.join(part.docs)}-{digest}.jsonl"
         if not path.is_file():
             folder.mkdir(parents=True, exist_ok=True)
             sweep_drafts(folder)
-            with atomic_path(path) as draft:
-                write(draft)
+            with atomic_path(path) as draft, draft.open("w", encoding="utf-8") as out:
+                write(out)
         return path
 
 

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from kglink.errors import TrainingError, UsageError
+from kglink.files.digest import digest_of
 from kglink.models.head_folder import RERANKER
 from kglink.training.job import FinetuneJob, Tell
 from kglink.training.recipe import Recipe
 from kglink.training.recipe_files import load_recipe, merged
 from kglink.training.reranker import FOLDER as RERANKER_FOLDER
 from kglink.training.run import MODEL, REPORT, SETTINGS, is_busy
+from kglink.workspace import spaces
 from kglink.workspace.finetune import find_missing_overlaps, finetune
+from kglink.workspace.opened import Opened
 from kglink.workspace.training import run_folder
 from kglink_papers.data import Training
 from kglink_papers.protocols import Row
-
-if TYPE_CHECKING:
-    from kglink.workspace.opened import Opened
 
 State = Literal["done", "stopped", "new", "untrained"]
 
@@ -59,8 +57,7 @@ class Model:
             parts += [row.sources.lower(), *targets]
         changes = merged(self._changes, {"settings": dict(row.settings)} if row.settings else {})
         if changes:
-            encoded = json.dumps(changes, sort_keys=True).encode()
-            parts.append(hashlib.blake2b(encoded, digest_size=3).hexdigest())
+            parts.append(digest_of(changes, size=3))
         parts += [] if row.untrained else [f"seed-{self.seed}"]
         return "-".join(filter(None, parts))
 
@@ -200,14 +197,12 @@ class Model:
 
     def build(self, own: Opened, kbs: Sequence[str], tell: Tell) -> None:
         """Build its space, unless it holds these KBs as they are."""
-        from kglink.workspace.spaces import build
-
         manifest = own.joint_space.folder.usable_manifest()
         now = {kb: own.store.kb(kb).revision for kb in kbs}
         if manifest is None or not now.items() <= manifest.revisions.items():
             trained = run_folder(own, self.name) / MODEL
             base = self.recipe.model.base if self.row.found_by == "vectors" else ""  # asks none
-            build(own, model=base if self.row.untrained else str(trained), progress=tell)
+            spaces.build(own, model=base if self.row.untrained else str(trained), progress=tell)
 
     def find_overlaps(self, opened: Opened, source: str, target: str, tell: Tell) -> None:
         """Look for the overlaps of two KBs as its recipe does, unless that was done."""

@@ -27,6 +27,5 @@ def register_commands(app: typer.Typer) -> None:
     from kglink_papers.commands import EXAMPLES, convert, reproduce
 
     for command in (reproduce, convert):
-        name = command.__name__
-        panel = "Train models"
+        name, panel = command.__name__, "Train models"
         app.command(name, rich_help_panel=panel, epilog=epilog(EXAMPLES[name]))(command)

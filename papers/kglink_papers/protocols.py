@@ -99,14 +99,6 @@ class ReferenceTable:
     rows: tuple[Row, ...]
     unit: Literal["percent", "share"] = "percent"
 
-    def row(self, name: str) -> Row:
-        """The row of this name."""
-        return next(row for row in self.rows if row.name == name)
-
-    def figure(self, row: Row, column: str) -> float:
-        """One figure of a row."""
-        return row.figures[self.columns.index(column)]
-
 
 @dataclass(frozen=True, slots=True)
 class Protocol:
@@ -161,11 +153,9 @@ class Protocol:
 
     def paper(self, row: Row, column: Column) -> tuple[float, float]:
         """The paper's figure and its deviation over seeds; not a number where it has none."""
-        found = [one for one in self.table.rows if one.name == row.name]
-        return tuple(  # type: ignore[return-value]  # two
-            self.table.figure(found[0], name) if found and name in self.table.columns else math.nan
-            for name in (column.name, column.name + _DEVIATION)
-        )
+        printed = {one.name: one.figures for one in self.table.rows}.get(row.name, ())
+        figures = dict(zip(self.table.columns, printed, strict=False))  # of such a row, or none
+        return figures.get(column.name, math.nan), figures.get(column.name + _DEVIATION, math.nan)
 
     @property
     def unit(self) -> Literal["percent", "share", "count"]:
@@ -212,17 +202,13 @@ def protocols() -> Mapping[str, Protocol]:
 
 def find_protocol(name: str) -> Protocol:
     """The protocol of a name, such as `amh/table-2`."""
-    found = protocols().get(name)
-    if found is None:
-        more = (
-            f"Its data are of two kinds: {', '.join(kinds)}. "
-            if (kinds := [one for one in protocols() if one.startswith(f"{name}-")])
-            else ""
-        )
-        raise UnknownNameError(
-            "protocol", name, list(protocols()), hint=f"{more}`kglink reproduce` lists them."
-        )
-    return found
+    known = protocols()
+    if name not in known:
+        kinds = [one for one in known if one.startswith(f"{name}-")]
+        more = f"Its data are of two kinds: {', '.join(kinds)}. " if kinds else ""
+        hint = f"{more}`kglink reproduce` lists them."
+        raise UnknownNameError("protocol", name, list(known), hint=hint)
+    return known[name]
 
 
 def _read(name: str) -> dict[str, Any]:
@@ -244,9 +230,8 @@ def _rows(table: ReferenceTable, values: Mapping[str, Any]) -> Iterator[Row]:
     if "rows" in values:
         for side in values.get("sides", [""]):
             for given in values["rows"]:
-                yield Row(
-                    **{**given, "name": f"{given['name']}, {side}" if side else given["name"]}
-                )
+                name = f"{given['name']}, {side}" if side else given["name"]
+                yield Row(**{**given, "name": name})
         return
     run = values.get("run", {})
     every = values.get("every", {})

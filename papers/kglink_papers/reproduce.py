@@ -7,20 +7,18 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kglink.errors import UnknownNameError, UsageError
 from kglink.sources import OnNote
 from kglink.training.job import Tell
 from kglink.training.recipe_files import load_recipe
+from kglink.workspace.opened import Opened
 from kglink_papers.data import Column, Training, add_data, check_folder, missing_kbs
 from kglink_papers.judge import KS, Judge
 from kglink_papers.models import Model, Run
 from kglink_papers.protocols import Protocol, Row
 from kglink_papers.table import ReproducedTable, Values, deepest, table_of
-
-if TYPE_CHECKING:
-    from kglink.workspace.opened import Opened
 
 
 @dataclass(frozen=True)
@@ -121,7 +119,7 @@ class Reproducer:
         judge = Judge(self.opened, layout, data, self.protocol.reranked, depth, tell)
         with closing(judge):
             judged, runs = self._judged(judge)
-        table = table_of(self.protocol, {**judged})
+        table = table_of(self.protocol, judged)
         docs = dict.fromkeys(
             docs
             for row, column, _ in self._cells

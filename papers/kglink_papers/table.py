@@ -14,16 +14,15 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from kglink.arrays import DoubleArray
 from kglink.errors import UsageError
 from kglink.evaluation.measures.retrieval import AP_AT_1, Value, values_of
 from kglink.evaluation.significance import RandomizationTest, group_interval, randomization_test
 from kglink_papers.protocols import Average, Protocol
 
-FloatArray = npt.NDArray[np.float64]
 #: The values of one seed, a list for each part that is judged on its own.
-Values = Sequence[FloatArray]
+Values = Sequence[DoubleArray]
 #: Values of every mention of a cell: seed by seed, part by part.
 Judged = Mapping[int, Values]
 
@@ -107,9 +106,7 @@ class ReproducedTable:
         }
 
 
-def table_of(
-    protocol: Protocol, judged: Mapping[tuple[str, str], Judged], *, seed: int = 0
-) -> ReproducedTable:
+def table_of(protocol: Protocol, judged: Mapping[tuple[str, str], Judged]) -> ReproducedTable:
     """The table of what was judged: values by row and column."""
     against = {place: (protocol.baseline_of(place[0]), place[1]) for place in judged}
     pairs = {one: other for one, other in against.items() if one != other and other in judged}
@@ -135,7 +132,7 @@ def table_of(
                     hint="The KBs changed between the two, or a kept file is cut. Delete the "
                     "folder `reproduced` of the workspace and run the same command again.",
                 )
-            test = randomization_test(ours * scale, theirs * scale, seed=seed)
+            test = randomization_test(ours * scale, theirs * scale)
         cells[place] = Cell(
             items=sum(map(len, parts)),
             mean=statistics.mean(each),
@@ -161,12 +158,12 @@ def deepest(metric: str) -> int:
     return int(metric[2:]) if metric.startswith("R@") else 0
 
 
-def _over_seeds(judged: Judged) -> list[FloatArray]:
+def _over_seeds(judged: Judged) -> list[DoubleArray]:
     """The mean over seeds of each mention, part by part."""
     return [np.mean(np.stack(part), axis=0) for part in zip(*judged.values(), strict=True)]
 
 
-def _weighted(parts: Values, average: Average) -> FloatArray:
+def _weighted(parts: Values, average: Average) -> DoubleArray:
     """Values whose plain mean is the figure."""
     if average == "micro":
         return np.concatenate(parts)

@@ -213,7 +213,8 @@ def test_mode_k_and_threshold_are_chosen_on_known_mentions() -> None:
         return float((found.entities == gold).mean())
 
     tried = choices(("independent", "directed"), (1,), (-np.inf,))
-    assert best_choice(graph, tried, accuracy) == (ClusteringChoice("directed", 1), 1.0)
+    chosen = best_choice(graph, tried, accuracy)
+    assert (chosen, accuracy(cluster(graph, chosen))) == (ClusteringChoice("directed", 1), 1.0)
     assert len(choices(("independent", "directed"), (1, 2), (0.0, 0.5))) == 6
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from kglink.errors import UsageError
 from kglink.overlap.exchange.matching import compare_overlaps, import_verdicts, match_list
 from kglink.overlap.exchange.write import write_sssom
 from kglink.records import Verdict
@@ -51,11 +50,6 @@ def test_a_list_in_many_batches(tmp_path: Path) -> None:
     text = "".join(f"b:{number}\ta:{number}\n" for number in numbers)
     found = match_list(listed(text), store.get_entities, "a", "b")
     assert set(found.verdicts) == {(name(f"a:{n}"), name(f"b:{n}")) for n in numbers}
-
-
-def test_an_overlap_with_itself() -> None:
-    with pytest.raises(UsageError, match="no overlap with itself"):
-        match_list(listed("a\tb\n"), known().get_entities, "a", "a")
 
 
 # ---------------------------------------------------------------------- taking lists in

@@ -103,7 +103,6 @@ def test_stale_pairs_are_told_apart_and_told_ones_are_not_drawn() -> None:
     [
         ({"order": "alphabetic"}, "unknown order"),
         ({"sample": 0}, "a sample of 0 pairs"),
-        ({"right": LEFT}, "no overlap with itself"),
     ],
 )
 def test_a_plan_that_cannot_be(change: dict[str, Any], message: str) -> None:

@@ -61,7 +61,7 @@ MOST: dict[str, Size] = {
     # Proxies, monitors, unknown parameters.
     # Clients that have gone, also of agents; unknown arguments of tools; why a body is no JSON;
     # every line on standard input is answered.
-    "doors/kglink_doors": Size(3_270, 19, 38),
+    "doors/kglink_doors": Size(3_255, 19, 38),
     # Types of arrays are said once.
     # Errors of plugins name them; TOML in both spellings; missing rights.
     "kglink": Size(1_716, 8, 53),
@@ -81,7 +81,7 @@ MOST: dict[str, Size] = {
     # Places where a model would replace something; full disks in all its folders.
     "kglink/models": Size(5_699, 31, 63),
     # Parts of a KB are compared by workers of a cluster. A journal says what it has carried out.
-    "kglink/overlap": Size(3_224, 15, 40),
+    "kglink/overlap": Size(3_182, 15, 40),
     "kglink/plugins": Size(1_823, 7, 51),
     # Records of readers are checked as those of programs were. Workbooks and Parquet, moved here.
     "kglink/sources": Size(2_101, 11, 20),
@@ -93,7 +93,7 @@ MOST: dict[str, Size] = {
     # of an index, and what mappings say is applied anew.
     # Refused updates leave nothing; witnesses have a file.
     # A thread reads one state: a text costs two transactions.
-    "kglink/store": Size(5_175, 23, 41),
+    "kglink/store": Size(5_085, 21, 39),
     "kglink/testing": Size(1_970, 13, 19),
     # Words that stand for a place.
     # Texts in whatever layout.
@@ -107,10 +107,10 @@ MOST: dict[str, Size] = {
     # jobs of chunks, and the workers of a Ray cluster, which encode as well.
     # Dumps, overlaps and tables too, in their order; a wait for workers that ends.
     # Tokens of Ray clusters. Who may not write is told before the work.
-    "kglink/workspace": Size(9_158, 33, 64),
+    "kglink/workspace": Size(9_100, 33, 64),
     # Cross-encoders, oracles and clusters as steps of a protocol; BLINK's cross-encoder converted.
     # Released weights are checked against the model that they were made from.
-    "papers/kglink_papers": Size(2_603, 13, 21),
+    "papers/kglink_papers": Size(2_562, 13, 21),
     # Models, units, and titles without them; dates, and what only joins a name to others; HNSW by
     # distances; the exact index on a GPU; names compiled by sorting on disk.
     "plugins/kglink_plugins": Size(7_734, 54, 125),

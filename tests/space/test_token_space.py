@@ -277,7 +277,7 @@ def test_blocks_of_a_large_kb_are_encoded_elsewhere(
             for block in held if held and held[0].kind == "tokens" else reversed(held):
                 yield block, work.do(block)
 
-        space.build(encode_blocks=backwards)
+        space.job(encode_blocks=backwards).build()
     with opened(folder, space__name="there") as workspace:
         assert workspace.linker().candidates(mentions, limit=5) == here
         assert workspace.joint_space.folder.damage() == []

@@ -8,11 +8,10 @@ from sqlalchemy.exc import DBAPIError
 
 from kglink.errors import StoreError
 from kglink.records import EntityId
-from kglink.store import Store, database, migrations
+from kglink.store import Store, database, schema
 from kglink.store.database import Database
 from kglink.store.memory import Learnt
-from kglink.store.migrations import STEPS
-from kglink.store.schema import VERSION_TABLE
+from kglink.store.schema import STEPS, VERSION_TABLE
 from store_support import dump, entity, job
 
 pytest_plugins = ["store_fixtures"]
@@ -57,7 +56,7 @@ def shape(url: str) -> dict[str, object]:
 def newer(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[str, ...]]:
     """This kglink with one more schema; its steps."""
     steps = STEPS | {"0007": FURTHER}
-    monkeypatch.setattr(migrations, "STEPS", steps)
+    monkeypatch.setattr(schema, "STEPS", steps)
     monkeypatch.setattr(database, "SCHEMA_VERSION", "0007")
     return steps
 

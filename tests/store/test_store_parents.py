@@ -9,8 +9,8 @@ from sqlalchemy.engine import Connection
 from kglink.errors import RecordError, UsageError
 from kglink.records import Entity, EntityId
 from kglink.store import Store
-from kglink.store.branches import WantedEntities
 from kglink.store.database import Database
+from kglink.store.entity_reader import WantedEntities
 from kglink.store.schema import parents
 from store_support import Stopped, broken_off, content_hashes, entity, job
 

@@ -13,8 +13,7 @@ from sqlalchemy.engine import Connection
 from kglink.errors import KglinkError, StoreError, UsageError
 from kglink.store import Store, database
 from kglink.store.database import Database
-from kglink.store.migrations import STEPS
-from kglink.store.schema import SCHEMA_VERSION, VERSION_TABLE, make_tables, metadata
+from kglink.store.schema import SCHEMA_VERSION, STEPS, VERSION_TABLE, make_tables, metadata
 from store_support import entity, job
 
 pytest_plugins = ["store_fixtures"]

@@ -96,7 +96,7 @@ def test_the_verdict_of_a_mapping_is_put_back_as_one(filled: Store) -> None:
     before = filled.judgement(*pair)
     filled.set_verdict(*pair, "correct")
     filled.put_back(*pair, before)
-    (back,) = filled.overlaps("doid", "hp", verdict="wrong")
+    (back,) = (one for one in filled.overlaps("doid", "hp") if one.verdict == "wrong")
     assert (back.source, back.stale) == ("kb:pairs", False)
     filled.remove_kb("pairs")
     assert filled.judgement(*pair) is None
@@ -168,7 +168,7 @@ def test_a_verdict_outlives_new_runs_updates_and_its_kbs(filled: Store) -> None:
 def test_mappings_are_of_codes_not_of_texts(filled: Store) -> None:
     said = [CodeMapping("D:2", "H:2", verdict="correct")]
     filled.ingest(job("pairs"), said)
-    (found,) = filled.overlaps(verdict="correct", min_probability=0.95)
+    (found,) = filled.overlaps(judged=True, min_probability=0.95)
     assert (found.left.key, found.source, found.stale) == ("D:2", "kb:pairs", False)
     filled.ingest(job("hp", fingerprint="2"), [entity("H:1", "One"), entity("H:2", "New name")])
     assert [(o.left.key, o.stale) for o in filled.overlaps()] == [("D:1", True), ("D:2", False)]
@@ -193,13 +193,8 @@ def test_overlaps_by_what_was_said_of_them(filled: Store) -> None:
         return [found.left.key for found in filled.overlaps(**wanted)]
 
     assert left() == ["D:1", "D:2", "D:3"]
-    assert left(verdict="correct") == ["D:1"]
-    assert left(verdict="wrong") == ["D:2"]
-    assert left(verdict="unclear") == []
-    assert (left(judged=True), left(judged=False)) == (["D:1", "D:2"], ["D:3"])
-    assert (left(stale=True), left(stale=False)) == (["D:2"], ["D:1", "D:3"])
-    assert left(stale=False, judged=True) == ["D:1"]
-    assert left(stale=True, verdict="correct") == []
+    assert left(judged=True) == ["D:1", "D:2"]
+    assert left(stale=True) == left(stale=True, judged=True) == ["D:2"]
 
 
 # ------------------------------------------------------------------------------------------ many

@@ -13,9 +13,9 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from kglink.space.build import SpaceBuild
 from kglink.space.folder import SpaceFolder
 from kglink.training.run import Curve
-from kglink.workspace.joint_space import WorkspaceSpace
 from kglink_cli.main import run
 
 
@@ -35,7 +35,7 @@ def main() -> None:
             die()
 
     if where == "build":
-        setattr(WorkspaceSpace, "build", die)  # noqa: B010 - a type checker sees no such assignment
+        setattr(SpaceBuild, "build", die)  # noqa: B010 - a type checker sees no such assignment
     elif where == "publish":
         take = SpaceFolder.copy_segments
 

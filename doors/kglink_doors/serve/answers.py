@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from io import StringIO
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
+from starlette.types import Receive, Scope, Send
 
 from kglink import Document, Entity, EntityId, LinkedDocument, Span, TextInput
 from kglink.errors import KglinkError, UsageError
@@ -24,9 +26,6 @@ from kglink_doors.serve.batches import LinkOptions
 from kglink_doors.serve.errors import error_shape, parsed, refuse_many_places
 from kglink_doors.serve.guard import Refused, while_there
 from kglink_doors.serve.served import Served, known_parameters, served
-
-if TYPE_CHECKING:
-    from starlette.types import Receive, Scope, Send
 
 router = APIRouter(dependencies=[Depends(known_parameters)])
 Here = Annotated[Served, Depends(served)]
@@ -92,10 +91,8 @@ class ToLink(Body):
         if self.text is not None:
             return [Text(text=self.text, entities=self.entities).input()]
         given = (Text(text=one) if isinstance(one, str) else one for one in self.texts or ())
-        return [
-            one.input() if one.id else Text(**{**one.model_dump(), "id": str(number)}).input()
-            for number, one in enumerate(given, 1)
-        ]
+        inputs = enumerate((one.input() for one in given), 1)
+        return [replace(one, id=one.id or str(number)) for number, one in inputs]
 
 
 class ToExplain(Body):

@@ -131,7 +131,11 @@ async def _answered(request: Request, error: Exception) -> Response:
         case RequestValidationError():
             status, shape = 422, _validation_shape(error, request, asked)
         case HTTPException():
-            status, shape, headers = error.status_code, _http_shape(error, asked), error.headers
+            status, headers = error.status_code, error.headers
+            fix = "GET /openapi.json lists what there is."  # no such route or method
+            shape = {"error": f"{asked}: {error.detail}", "fix": fix}
+            if error.__cause__ is not None:  # FastAPI could not read the body
+                shape = error_shape(json_error(error.__cause__))
         case _:
             what = f"it took over {request.app.state.served.limits.seconds:g} s"
             fix = "Send less at once; --seconds raises the limit."
@@ -150,13 +154,6 @@ def _validation_shape(
     if first["loc"] == ("body",) and "json" not in request.headers.get("content-type", ""):
         what, fix = "the body is not sent as JSON", "Send content-type: application/json."
     return {"error": what, "fix": fix}
-
-
-def _http_shape(error: HTTPException, asked: str) -> dict[str, Any]:
-    if error.__cause__ is not None:  # FastAPI could not read the body
-        return error_shape(json_error(error.__cause__))
-    fix = "GET /openapi.json lists what there is."  # no such route or method
-    return {"error": f"{asked}: {error.detail}", "fix": fix}
 
 
 #: Seconds after which a thread that links lets the one that reads requests run: it reads them one

@@ -20,15 +20,14 @@ from urllib.parse import SplitResult, parse_qs, urlsplit
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kglink.text.printable import printable_line
 from kglink_doors.listening import LOOPBACK, Limits, knows_token
 from kglink_doors.serve.errors import logged_crash
 
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
-    from kglink_doors.serve.served import Metrics
+    from kglink_doors.serve.served import Metrics  # which loads fastapi
 
 T = TypeVar("T")
 
@@ -100,10 +99,10 @@ class Guard:
         began, method = time.perf_counter(), scope["method"]
         if method == "HEAD":  # the answer to GET; what sends it leaves out the body
             scope = {**scope, "method": "GET"}
-        answer = _Response(send, self._more_headers(scope))
+        headers = {key.decode("latin-1"): own.decode("latin-1") for key, own in scope["headers"]}
+        answer = _Response(send, self._more_headers(scope["path"], headers.get("origin", "")))
         taken = 0  # places
         try:
-            headers = _headers(scope)
             refused = self._of_stranger(scope, headers)
             if refused is None:
                 taken = int(not _is_open(scope))
@@ -178,11 +177,10 @@ class Guard:
             return Refused(_BUSY, f"{self._at_work:,} requests are at work", "Ask again later.")
         return None
 
-    def _more_headers(self, scope: Scope) -> dict[str, str]:
+    def _more_headers(self, path: str, origin: str) -> dict[str, str]:
         """The headers of every answer; those that let other sites read it, where they may."""
         more = dict(_HEADERS)
-        origin = _headers(scope).get("origin", "")
-        if _is_reconciliation(scope["path"]):
+        if _is_reconciliation(path):
             here = " ".join(("http://localhost:*", "http://127.0.0.1:*", *self._limits.origins))
             own = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
             more["content-security-policy"] = f"{own}; frame-ancestors {here}"
@@ -222,10 +220,6 @@ async def _read_away(receive: Receive) -> None:
                 read += len(message.get("body", b""))
                 if not message.get("more_body", False):
                     return
-
-
-def _headers(scope: Scope) -> dict[str, str]:
-    return {key.decode("latin-1"): value.decode("latin-1") for key, value in scope["headers"]}
 
 
 def _host_of(address: str) -> str:

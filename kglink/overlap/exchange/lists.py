@@ -27,7 +27,7 @@ from kglink.text.printable import MOST_SHOWN, printable
 
 _CURIE = re.compile(r"([A-Za-z_][A-Za-z0-9_.-]*):([A-Za-z0-9_.~-]+)")
 _ADDRESS = re.compile(r"(https?://[!-~]*[/#])([A-Za-z0-9_.~-]+)")
-#: Prefixes of this beginning are ours.
+#: Prefixes of this beginning are ours; that of a KB's keys has its name behind it.
 _OURS = "kb."
 _ADDRESSES = "kb.."
 _SOURCES = "kb"
@@ -66,7 +66,7 @@ class CurieMaker:
             number = len(self._namespaces) + 1
             prefix = self._namespaces.setdefault(address[1], f"{_ADDRESSES}{number}")
             return f"{prefix}:{address[2]}"
-        prefix, local = prefix_of(entity.kb), quote(entity.key, safe="", errors="strict")
+        prefix, local = _OURS + entity.kb, quote(entity.key, safe="", errors="strict")
         native = _CURIE.fullmatch(entity.key)
         if (
             native
@@ -94,11 +94,6 @@ class CurieMaker:
         return found | {_SOURCES: "urn:kglink:kb:"}
 
 
-def prefix_of(kb: str) -> str:
-    """The prefix of a KB's keys."""
-    return _OURS + kb
-
-
 def source_of(kb: str) -> str:
     """How a table names a KB as the source of an entity."""
     return f"{_SOURCES}:{kb}"
@@ -118,7 +113,7 @@ def keys_of(text: str, kb: str, prefixes: Mapping[str, str], named: str = "") ->
     """
     prefix, colon, local = text.partition(":")
     whole = prefixes[prefix] + local if colon and prefix in prefixes else ""
-    ours = {prefix_of(kb), prefix_of(named or kb)}
+    ours = _OURS + kb, _OURS + (named or kb)
     mine = unquote(local) if colon and prefix in ours else ""
     with_kb = local if colon and prefix == kb else ""
     of_an_address = bool(whole) and prefix.startswith(_ADDRESSES)

@@ -10,15 +10,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from kglink.overlap.exchange.lists import ListedPair, PairList, keys_of
-from kglink.overlap.names import check_two
 from kglink.records import Entity, EntityId, Overlap, Verdict
+from kglink.store import Store
 from kglink.text.printable import MOST_SHOWN, printable
-
-if TYPE_CHECKING:
-    from kglink.store import Store
 
 GetEntities = Callable[[Iterable[EntityId]], Mapping[EntityId, Entity]]
 """Looks entities up; those that do not exist are left out."""
@@ -59,7 +55,6 @@ class MatchedList:
 
 def match_list(listed: PairList, get_entities: GetEntities, left: str, right: str) -> MatchedList:
     """Read a list to its end; its columns may stand in either order of the KBs."""
-    check_two(left, right)
     found = MatchedList(left, right)
     seen: set[str] = set()
     remaining = iter(listed)

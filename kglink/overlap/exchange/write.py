@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import tempfile
 import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import TextIO
 
@@ -29,6 +31,8 @@ COLUMNS = (
     "confidence", "similarity_score", "similarity_measure", "other", "comment",
 )  # fmt: skip
 PAPER_COLUMNS = (*HEADERS[0], "title1", "title2", "cosine")
+#: Cells have no tabs and no line breaks: quotes are all that is quoted.
+_writer = partial(csv.writer, delimiter="\t", lineterminator="\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,7 @@ def write_sssom(
     maker = CurieMaker()
     written = 0
     with tempfile.TemporaryFile("w+", encoding="utf-8", newline="\n") as rows:
+        table = _writer(rows)
         for overlap, left, right in _with_entities(overlaps, get_entities):
             row = {
                 "subject_id": maker.curie(overlap.left, left.url),
@@ -73,8 +78,8 @@ def write_sssom(
             if cosine is not None:
                 row["similarity_score"] = f"{min(max(cosine, 0.0), 1.0):.4g}"
                 row["similarity_measure"] = "cosine of sentence embeddings"
-            cells = row | _judgement(overlap, about)
-            rows.write("\t".join(_cell(cells.get(name, "")) for name in COLUMNS) + "\n")
+            row |= _judgement(overlap, about)
+            table.writerow(printable(row.get(name, "")) for name in COLUMNS)
             written += 1
         out.writelines(_head(about, maker))
         out.write("\t".join(COLUMNS) + "\n")
@@ -85,7 +90,8 @@ def write_sssom(
 
 def write_paper(overlaps: Iterable[Overlap], get_entities: GetEntities, out: TextIO) -> int:
     """Write overlaps as the paper's table; the cosine is empty where no texts were compared."""
-    out.write("\t".join(PAPER_COLUMNS) + "\n")
+    table = _writer(out)
+    table.writerow(PAPER_COLUMNS)
     written = 0
     for overlap, left, right in _with_entities(overlaps, get_entities):
         cosine = cosine_of(overlap)
@@ -97,7 +103,7 @@ def write_paper(overlaps: Iterable[Overlap], get_entities: GetEntities, out: Tex
                 )
         titles = [_label(one.title) for one in (left, right)]
         cells = [*ids, *titles, "" if cosine is None else f"{cosine:.4f}"]
-        out.write("\t".join(_cell(cell) for cell in cells) + "\n")
+        table.writerow(map(printable, cells))
         written += 1
     return written
 
@@ -157,13 +163,6 @@ def _head(about: SetInfo, maker: CurieMaker) -> Iterator[str]:
 def _label(text: str) -> str:
     """A text of others, which no spreadsheet runs once nothing stands before it any more."""
     return spreadsheet_cell(printable(text))
-
-
-def _cell(text: str) -> str:
-    """A text without tabs, line breaks and other control characters; quotes are doubled."""
-    plain = printable(text)
-    doubled = plain.replace('"', '""')
-    return f'"{doubled}"' if '"' in plain else plain
 
 
 LEXICAL = "semapv:LexicalMatching"

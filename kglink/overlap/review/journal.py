@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import heapq
 import json
 import math
@@ -17,8 +16,8 @@ from pydantic import TypeAdapter
 
 from kglink.errors import KglinkError, UsageError
 from kglink.files.atomic import write_atomically
+from kglink.files.digest import text_digest
 from kglink.files.manifest import now
-from kglink.overlap.names import check_two
 from kglink.records import Judgement, Overlap
 
 Order = Literal["random", "uncertain"]
@@ -47,7 +46,6 @@ class ReviewPlan:
             raise UsageError(f"unknown order {self.order!r}", hint=f"There is: {known}.")
         if self.sample < 1:
             raise UsageError(f"a sample of {self.sample} pairs", hint="It takes at least one.")
-        check_two(self.left, self.right)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +77,7 @@ def draw(plan: ReviewPlan, overlaps: Iterable[Overlap]) -> Drawn:
     def rank(overlap: Overlap) -> Any:
         if plan.order == "uncertain":
             return abs(overlap.probability - 0.5), *keys_of(overlap)
-        text = f"{plan.seed}\0{overlap.left.key}\0{overlap.right.key}"
-        return hashlib.blake2b(text.encode(), digest_size=16).digest()
+        return text_digest(f"{plan.seed}\0{overlap.left.key}\0{overlap.right.key}")
 
     chosen = heapq.nsmallest(plan.sample, eligible(), key=rank)
     return Drawn(tuple(map(keys_of, chosen)), tuple(stale), population)
@@ -179,14 +176,11 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class _Head:
+class _Head(Drawn):
     """The first line of a journal."""
 
     kglink_review: Literal[2]
     plan: ReviewPlan
-    pairs: tuple[Keys, ...]
-    stale: tuple[Keys, ...]
-    population: int
 
 
 #: A line that says that the last entry was carried out in the store.

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from kglink.errors import UsageError, naming_missing_right
 from kglink.files.atomic import file_lock
@@ -24,9 +23,7 @@ from kglink.overlap.review.journal import (
     next_journal,
 )
 from kglink.records import EntityId, Overlap
-
-if TYPE_CHECKING:
-    from kglink.store import Store
+from kglink.store import Store
 
 
 class Review:
