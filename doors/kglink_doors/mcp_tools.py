@@ -237,7 +237,7 @@ class Tools:
     def _names_alone(self, kbs: KBs) -> str:
         """Says which KBs are searched by their names alone."""
         space = self._workspace.space()
-        alone = self._workspace.names_alone(space, space.kbs(kbs))
+        alone = self._workspace.names_alone(space, self._workspace.linked_kbs(space, kbs))
         return f"; {', '.join(alone.kbs)}: by names alone until `kglink build`" if alone else ""
 
     def entity(self, id: Id) -> Answer:  # noqa: A002 - the name that the model writes

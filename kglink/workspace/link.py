@@ -175,7 +175,7 @@ def search(
         raise UsageError("a search needs a text", hint="A name, or a description in words.")
     build_if_stale(opened, wait=wait)
     space, encoder = opened.space(), opened.encoder  # once: another may be published meanwhile
-    names = space.kbs(named(kbs))
+    names = opened.linked_kbs(space, kbs)
     candidates = CandidateSearch(
         opened.limited(space, names, opened.limits(types, under, not_under)),
         MentionReader(encoder, 0, repeat_alone=True),

@@ -156,6 +156,13 @@ def test_search_by_name_and_by_meaning(workspace: Workspace) -> None:
     assert {one.id.kb for one in only} == {"lanternfall"}
 
 
+def test_the_settings_name_the_kbs_of_a_search_as_of_links(demo_master: Path) -> None:
+    with Workspace.open(demo_master, flags={"link.kbs": ["lanternfall"]}) as workspace:
+        assert {one.id.kb for one in workspace.search("lighthouse", k=4)} == {"lanternfall"}
+        other = workspace.search("lighthouse", k=4, kbs="encyclopedia")
+    assert {one.id.kb for one in other} == {"encyclopedia"}
+
+
 def test_a_space_of_another_model_is_refused(demo_copy: Path) -> None:
     with Workspace.open(demo_copy) as workspace:
         folder = workspace.joint_space.folder.current
