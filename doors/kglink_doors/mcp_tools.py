@@ -29,7 +29,12 @@ from kglink.text.printable import printable_json
 from kglink.workspace import Workspace
 from kglink.workspace.link import found_shape
 from kglink_cli.console import counted
-from kglink_doors.serve.errors import crash_shape, error_shape, refuse_many_places
+from kglink_doors.serve.errors import (
+    crash_shape,
+    error_shape,
+    first_error,
+    refuse_many_places,
+)
 
 #: The methods of `Tools` that agents may call.
 TOOLS = ("link_text", "resolve", "search_entities", "entity", "counterparts", "explain", "list_kbs")
@@ -96,10 +101,9 @@ def _causes(error: BaseException) -> Iterator[Exception]:
 def _refusal(error: KglinkError | ValidationError) -> Mapping[str, str]:
     if isinstance(error, KglinkError):
         return error_shape(error)
-    first = error.errors()[0]  # of the arguments
-    is_long = first["type"] == "string_too_long"
+    is_long = error.errors()[0]["type"] == "string_too_long"
     return {
-        "error": f"{'.'.join(map(str, first['loc']))}: {first['msg']}",
+        "error": first_error(error),  # of the arguments
         "fix": "Send it in parts." if is_long else "The tool's schema says what it takes.",
     }
 

@@ -51,6 +51,10 @@ def test_link_several_and_given_mentions(server: Server) -> None:
     assert first["entities"][0]["candidates"][0]["evidence"]
     none = server.ask("POST", "/link", {"text": TEXT, "threshold": 1}).json
     assert all(one["nil"] for one in none["entities"])
+    alone = server.ask("POST", "/link", {**asked, "kbs": "lanternfall"}).json
+    assert alone == [first, second]
+    told = server.ask("POST", "/link", {"text": TEXT, "kbs": None})
+    assert (told.status, told.json["error"]) == (422, "body.kbs: Input should be a valid list")
 
 
 def test_lines_are_answered_in_their_order(server: Server) -> None:
@@ -59,6 +63,8 @@ def test_lines_are_answered_in_their_order(server: Server) -> None:
     lines[0] = "\ufeff" + lines[0]
     lines[4] = '{"id": "4", "text": "A heron \\\\ud83d."}'
     lines[5] = json.dumps({"text": "short", "entities": [{"start": 3, "end": 99}]})
+    lines[6] = '\n\n{"text": "A heron."}'
+    lines[7] = '{"text": "A heron.", "entities": [{"start": 2}]}'
     body = "\n".join(lines).encode()
     kind = {"content-type": "application/x-ndjson"}
     answer = server.ask("POST", "/link/lines?kbs=lanternfall", body, kind)
@@ -67,7 +73,9 @@ def test_lines_are_answered_in_their_order(server: Server) -> None:
     assert "not valid JSON" in told[3]["error"]
     assert "not inside the text" in told[5]["error"]
     assert [one["id"] for one in (told[0], told[4])] == ["0", "4"]
-    assert [one["id"] for one in told[6:]] == [str(number) for number in range(6, 40)]
+    assert told[6]["id"] == "9"  # the number of its line
+    assert told[7]["error"] == "line 10 is no text: entities.0.end: Field required"
+    assert [one["id"] for one in told[8:]] == [str(number) for number in range(8, 40)]
 
 
 def test_many_ask_at_once_and_get_their_own_answers(server: Server) -> None:

@@ -148,6 +148,14 @@ def test_spans_outside_of_the_text_are_refused(workspace: Workspace) -> None:
             list(workspace.link([TextInput("t", "Heron", (span,))]))
 
 
+def test_a_threshold_is_a_probability(workspace: Workspace) -> None:
+    for wrong in (1.5, -0.1, float("nan"), "0.3"):
+        with pytest.raises(UsageError, match="is no probability"):
+            workspace.link("Heron", threshold=wrong)  # type: ignore[arg-type]
+        with pytest.raises(UsageError, match="is no probability"):
+            workspace.resolve("Heron", threshold=wrong)  # type: ignore[arg-type]
+
+
 def test_search_by_name_and_by_meaning(workspace: Workspace) -> None:
     assert workspace.search("Fresnel lens", k=3)[0].id.key == "fresnel_lens"
     meant = [one.id.key for one in workspace.search("an instrument that measures air pressure")]
