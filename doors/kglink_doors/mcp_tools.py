@@ -191,7 +191,8 @@ class Tools:
             lines.append(f"{place} = {means}, {link.confidence:.2f} sure{also}")
         linked = sum(link.chosen is not None for link in links)
         head = f"{len(links)} mentions, {linked} linked, {len(links) - linked} NIL"
-        return _answer(_cut(document.as_json()), head, lines[:MOST_LISTED])
+        shape = document.as_json(rejected=self._workspace.settings.link.rejected)
+        return _answer(_cut(shape), head, lines[:MOST_LISTED])
 
     def resolve(
         self,

@@ -355,6 +355,15 @@ LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
 JSON_ACCEPTED = {"accept": "application/json, text/event-stream"}
 
 
+def test_what_was_not_linked_is_told_where_the_settings_want_it(folder: Path) -> None:
+    with Workspace.open(folder, flags={"link.rejected": True, "link.threshold": 1.0}) as workspace:
+        told = Tools(workspace).link_text(TEXT)
+        (document,) = workspace.link(TEXT)
+    wanted = json.loads(json.dumps(document.as_json(rejected=True)))
+    assert wanted["rejected"]
+    assert told.structured_content == wanted
+
+
 @pytest.mark.slow
 def test_http_answers_the_same_to_this_machine_alone(folder: Path) -> None:
     async def ask(address: str) -> Any:

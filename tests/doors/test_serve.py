@@ -10,6 +10,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, cast
+from urllib.parse import urlencode
 
 import pytest
 
@@ -55,6 +56,29 @@ def test_link_several_and_given_mentions(server: Server) -> None:
     assert alone == [first, second]
     told = server.ask("POST", "/link", {"text": TEXT, "kbs": None})
     assert (told.status, told.json["error"]) == (422, "body.kbs: Input should be a valid list")
+
+
+@pytest.mark.slow
+def test_settings_of_the_workspace_hold_for_requests(demo_copy: Path) -> None:
+    own = {"KGLINK_LINK_REJECTED": "true", "KGLINK_LINK_KBS": "lanternfall"}
+    flags = {"link.rejected": True, "link.kbs": "lanternfall", "link.threshold": 0.9}
+    with Workspace.open(demo_copy, flags=flags) as workspace:
+        (document,) = workspace.link(TEXT)
+        found = [str(one.id) for one in workspace.search("heron", k=3)]
+    wanted = json.loads(json.dumps(document.as_json(rejected=True)))
+    assert wanted["rejected"]
+    with serving(demo_copy, env={**own, "KGLINK_LINK_THRESHOLD": "0.9"}) as server:
+        assert server.ask("POST", "/link", {"text": TEXT}).json == {**wanted, "id": ""}
+        line = server.ask("POST", "/link/lines", json.dumps({"text": TEXT}).encode())
+        assert json.loads(line.body) == wanted
+        told = server.ask("GET", "/search?q=heron&k=3").json
+        # A column may have a type that no KB of the settings has.
+        cells = {"a": {"query": "heron", "type": "anatomy"}, "b": {"query": "Isolde Heron"}}
+        asked = f"/reconcile?{urlencode({'queries': json.dumps(cells)})}"
+        columns = server.ask("GET", asked).json
+    assert columns["a"] == {"result": []}
+    assert columns["b"]["result"][0]["id"] == "lanternfall:isolde_heron"
+    assert [f"{one['kb']}:{one['key']}" for one in told] == found
 
 
 def test_lines_are_answered_in_their_order(server: Server) -> None:

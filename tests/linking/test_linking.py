@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -149,11 +150,11 @@ def test_spans_outside_of_the_text_are_refused(workspace: Workspace) -> None:
 
 
 def test_a_threshold_is_a_probability(workspace: Workspace) -> None:
+    wrong: Any
     for wrong in (1.5, -0.1, float("nan"), "0.3"):
-        with pytest.raises(UsageError, match="is no probability"):
-            workspace.link("Heron", threshold=wrong)  # type: ignore[arg-type]
-        with pytest.raises(UsageError, match="is no probability"):
-            workspace.resolve("Heron", threshold=wrong)  # type: ignore[arg-type]
+        for ask in (workspace.link, workspace.resolve):
+            with pytest.raises(UsageError, match="is no probability"):
+                ask("Heron", threshold=wrong)
 
 
 def test_search_by_name_and_by_meaning(workspace: Workspace) -> None:

@@ -141,7 +141,8 @@ async def link(request: Request, body: ToLink, here: Here) -> Response:
     found = await while_there(request.receive, _linked(body.inputs(), options, here))
 
     def answer() -> Response:  # in a thread: a large one would stop all others meanwhile
-        shapes = [one.as_json(explain=body.explain) for one in found]
+        rejected = here.workspace.settings.link.rejected
+        shapes = [one.as_json(explain=body.explain, rejected=rejected) for one in found]
         return json_response(shapes if body.text is None else shapes[0])
 
     return await run_in_threadpool(answer)
@@ -193,7 +194,8 @@ async def _line_answers(
         try:
             texts = [Text.model_validate(parsed(line)).input(number)]
             (found,) = await _linked(texts, options, here, patient=True)
-            shape = partial(found.as_json, explain=explain)
+            rejected = here.workspace.settings.link.rejected
+            shape = partial(found.as_json, explain=explain, rejected=rejected)
             return await run_in_threadpool(lambda: printable_json(shape()))
         except ValidationError as error:
             fix = 'A line is {"text": ..., "id": ..., "entities": [{"start", "end"}]}.'

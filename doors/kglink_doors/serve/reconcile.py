@@ -101,8 +101,8 @@ class NamedKB:
 
     @property
     def kbs(self) -> tuple[str, ...]:
-        """The KBs that are asked; empty: all."""
-        return (self.kb,) if self.kb else ()
+        """The KBs that are asked, else those of the settings; empty: all."""
+        return (self.kb,) if self.kb else self.here.workspace.settings.link.kbs
 
     def name_of(self, entity: EntityId) -> str:
         """What an entity is called here."""
