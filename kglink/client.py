@@ -60,7 +60,8 @@ class Client:
         if hasattr(texts, "columns"):
             hint = 'Give one of its columns, such as table["text"].'
             raise UsageError("a table is no list of texts", hint=hint)
-        given = iter([texts] if isinstance(texts, (str, Mapping)) else texts)
+        is_one = isinstance(texts, str | bytes | Mapping) or not isinstance(texts, Iterable)
+        given = iter([texts] if is_one else texts)
         done = 0
         while batch := list(islice(given, _BATCH)):
             named = []
