@@ -25,6 +25,7 @@ from sqlalchemy.exc import DatabaseError
 from starlette.types import ASGIApp, Message
 
 from kglink import Alias, Entity, LinkedDocument, Workspace
+from kglink.config import Settings
 from kglink_doors.mcp_http import while_asked
 from kglink_doors.mcp_stdio import mended
 from kglink_doors.mcp_tools import READERS, KglinkServer, Tools, make_server
@@ -428,6 +429,8 @@ def test_calls_of_clients_that_have_gone_are_not_begun() -> None:
     go_on, linked = threading.Event(), list[str]()
 
     class Slow:
+        settings = Settings()
+
         def link(self, text: str, *_: object, **__: object) -> tuple[LinkedDocument]:
             linked.append(text)
             go_on.wait(10)
