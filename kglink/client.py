@@ -57,11 +57,11 @@ class Client:
 
         A text with an id, or with its mentions, is ``{"id", "text", "entities"}``.
         """
-        options = _lists(options)
         if hasattr(texts, "columns"):
             hint = 'Give one of its columns, such as table["text"].'
             raise UsageError("a table is no list of texts", hint=hint)
-        given = iter([texts] if isinstance(texts, (str, Mapping)) else texts)
+        is_one = isinstance(texts, str | bytes | Mapping) or not isinstance(texts, Iterable)
+        given = iter([texts] if is_one else texts)
         done = 0
         while batch := list(islice(given, _BATCH)):
             named = []
@@ -85,7 +85,7 @@ class Client:
         """
         from kglink.workspace.resolve import rows_of
 
-        options, found = _lists(options), list[dict[str, Any] | None]()
+        found = list[dict[str, Any] | None]()
         rows = rows_of(names, context)
         while batch := list(islice(rows, _MOST_NAMES)):
             asked = {
@@ -97,7 +97,7 @@ class Client:
 
     def explain(self, text: str, **options: object) -> list[dict[str, Any]]:
         """Why mentions of a text are linked as they are; ``surface`` or ``start`` and ``end``."""
-        return self._list("POST", "/explain", {"text": text, **_lists(options)})
+        return self._list("POST", "/explain", {"text": text, **options})
 
     def search(
         self,
@@ -108,8 +108,7 @@ class Client:
         types: str | Sequence[str] = (),
     ) -> list[dict[str, Any]]:
         """The entities that a text names or describes, best first."""
-        lists = _lists({"kbs": kbs, "types": types})
-        query = urlencode({"q": text, "k": k, **lists}, doseq=True)
+        query = urlencode({"q": text, "k": k, "kbs": kbs, "types": types}, doseq=True)
         return self._list("GET", f"/search?{query}")
 
     def entity(self, name: str) -> dict[str, Any]:
@@ -180,15 +179,6 @@ class Client:
             except ValueError as error:
                 hint = "Is it a server of kglink?"
                 raise ServerError(200, f"{self._url}{path} answers no JSON", hint) from error
-
-
-def _lists(options: Mapping[str, object]) -> dict[str, object]:
-    """Options of which one may be given alone, such as ``kbs="birds"``, as lists."""
-    several = ("kbs", "types", "under", "not_under")
-    return {
-        name: [one] if name in several and isinstance(one, str) else one
-        for name, one in options.items()
-    }
 
 
 def _refusal(error: HTTPError) -> ServerError:

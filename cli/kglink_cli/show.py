@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import sys
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
@@ -38,12 +37,16 @@ def search(
     """Find entities that a text names or describes, in all KBs."""
     from kglink.workspace.link import found_shape
 
-    flags = {"space.name": space, **limit_flags(types, under, not_under)}
+    flags = {
+        "link.kbs": split_names(kb) or None,
+        "space.name": space,
+        **limit_flags(types, under, not_under),
+    }
     with open_workspace(context, flags) as workspace:
         ensure_space(workspace)
-        published, kbs = workspace.space(), split_names(kb)
-        tell_names_alone(workspace, published, published.kbs(kbs))
-        found = workspace.search(text, k=top_k, kbs=kbs)
+        published = workspace.space()
+        tell_names_alone(workspace, published, workspace.linked_kbs(published))
+        found = workspace.search(text, k=top_k)
         facts = workspace.store.get_entities([one.id for one in found])
     if as_json:
         print_json(found_shape(found, facts))
@@ -122,12 +125,15 @@ _SPAN = re.compile(r"(\d+):(\d+)")
 
 def explain(
     context: typer.Context,
-    text: str = Argument(..., help="The text, or - for standard input."),
+    text: str = Argument(
+        ..., help="The text, or - for standard input, read as `kglink link` does."
+    ),
     surface: str = Option("", "--surface", "-s", help="The mention's words, wherever they stand."),
     span: str = Option("", help="The mention's characters: START:END, from 0."),
     kb: shared.KBNames = None,
     top_k: shared.TopK = None,
     rerank: shared.Rerank = None,
+    encoding: shared.Encoding = None,
     space: shared.SpaceName = None,
     as_json: shared.AsJson = False,
 ) -> None:
@@ -145,13 +151,21 @@ def explain(
         raise UsageError(
             f"{text!r} is a file, not a text", hint=f"kglink explain - < {shlex.quote(text)}"
         )
-    words = sys.stdin.read() if text == "-" else text
-    flags = {"link.top_k": top_k, "link.rerank_top": rerank, "space.name": space}
+    flags = {
+        "link.top_k": top_k,
+        "link.rerank_top": rerank,
+        "ingest.encoding": encoding,
+        "space.name": space,
+    }
     with open_workspace(context, flags) as workspace:
+        # Standard input is read as `kglink link` reads it: the offsets are the same.
+        texts = [one.text for one in workspace.texts("-")] if text == "-" else [text]
+        if len(texts) != 1:
+            raise UsageError(f"standard input holds {len(texts):,} texts", hint="Give it one.")
         ensure_space(workspace)
         tell_reranker(workspace)
         found = workspace.explain(
-            words,
+            texts[0],
             surface=surface,
             span=(int(place[1]), int(place[2])) if place else None,
             kbs=split_names(kb),

@@ -17,6 +17,8 @@ from kglink_cli.session import open_workspace, refuse_ignored
 from kglink_doors.listening import Host, Limits, Port, TokenFrom, address, listen, token_of
 
 _HOST, _MCP_PORT = "127.0.0.1", 8765
+#: Who asks waits for no processes to start.
+_HERE = {"link.workers": 1}
 _ORIGIN = re.compile(r"https?://[A-Za-z0-9.-]+(:\d{1,5})?")
 
 
@@ -63,7 +65,7 @@ def serve(
         origins=frozenset(origin or ()),
         read_only=read_only,
     )
-    with open_workspace(context) as workspace:
+    with open_workspace(context, _HERE) as workspace:
         if workspace.kbs():
             ensure_space(workspace, wait=False)
         run(workspace, host, port, limits, log=log, tell=lambda line: note("serving", line))
@@ -88,7 +90,7 @@ def mcp(
         said = {"--host": host != _HOST, "--port": port != _MCP_PORT, "--token-from": token_from}
         refuse_ignored("without --http", said)
     token = token_of(token_from, host) if http else ""
-    with open_workspace(context) as workspace:
+    with open_workspace(context, _HERE) as workspace:
         server = make_server(workspace)
         if http:
             from kglink_doors.mcp_http import run_http

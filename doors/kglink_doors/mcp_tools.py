@@ -30,7 +30,12 @@ from kglink.text.printable import printable_json
 from kglink.workspace import Workspace
 from kglink.workspace.link import found_shape
 from kglink_cli.console import counted
-from kglink_doors.serve.errors import crash_shape, error_shape, refuse_many_places
+from kglink_doors.serve.errors import (
+    crash_shape,
+    error_shape,
+    first_error,
+    refuse_many_places,
+)
 
 #: The methods of `Tools` that agents may call.
 TOOLS = ("link_text", "resolve", "search_entities", "entity", "counterparts", "explain", "list_kbs")
@@ -97,10 +102,9 @@ def _causes(error: BaseException) -> Iterator[Exception]:
 def _refusal(error: KglinkError | ValidationError) -> Mapping[str, str]:
     if isinstance(error, KglinkError):
         return error_shape(error)
-    first = error.errors()[0]  # of the arguments
-    is_long = first["type"] == "string_too_long"
+    is_long = error.errors()[0]["type"] == "string_too_long"
     return {
-        "error": f"{'.'.join(map(str, first['loc']))}: {first['msg']}",
+        "error": first_error(error),  # of the arguments
         "fix": "Send it in parts." if is_long else "The tool's schema says what it takes.",
     }
 
@@ -187,7 +191,8 @@ class Tools:
             lines.append(f"{place} = {means}, {link.confidence:.2f} sure{also}")
         linked = sum(link.chosen is not None for link in links)
         head = f"{len(links)} mentions, {linked} linked, {len(links) - linked} NIL"
-        return _answer(_cut(document.as_json()), head, lines[:MOST_LISTED])
+        shape = document.as_json(rejected=self._workspace.settings.link.rejected)
+        return _answer(_cut(shape), head, lines[:MOST_LISTED])
 
     def resolve(
         self,
@@ -237,7 +242,7 @@ class Tools:
     def _names_alone(self, kbs: KBs) -> str:
         """Says which KBs are searched by their names alone."""
         space = self._workspace.space()
-        alone = self._workspace.names_alone(space, space.kbs(kbs))
+        alone = self._workspace.names_alone(space, self._workspace.linked_kbs(space, kbs))
         return f"; {', '.join(alone.kbs)}: by names alone until `kglink build`" if alone else ""
 
     def entity(self, id: Id) -> Answer:  # noqa: A002 - the name that the model writes

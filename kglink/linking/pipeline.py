@@ -145,8 +145,8 @@ class Linker:
 
     def with_threshold(self, threshold: float) -> Linker:
         """The same linker with another least probability of a link."""
-        if not 0 <= threshold <= 1:
-            raise UsageError(f"the threshold {threshold:g} is no probability", hint="Give 0 to 1.")
+        if not isinstance(threshold, int | float) or not 0 <= threshold <= 1:
+            raise UsageError(f"the threshold {threshold!r} is no probability", hint="Give 0 to 1.")
         other = copy(self)
         other.judge = replace(self.judge, threshold=threshold)
         return other

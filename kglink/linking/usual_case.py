@@ -81,8 +81,7 @@ def _in_usual_case(
         names = spellings(word)
         if name := next((one for one in (title, lower, upper) if one in names), ""):
             return name
-        if one_form(lower) in word_ranks():
-            return lower
-        return word if not mixed and len(word) <= _UNKNOWN_SHORT_FORM else title
+        other = word if not mixed and len(word) <= _UNKNOWN_SHORT_FORM else title
+        return lower if one_form(lower) in word_ranks() else other
 
     return _LETTERS.sub(usual, line)

@@ -13,6 +13,7 @@ import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -174,7 +175,7 @@ def search(
         raise UsageError("a search needs a text", hint="A name, or a description in words.")
     build_if_stale(opened, wait=wait)
     space, encoder = opened.space(), opened.encoder  # once: another may be published meanwhile
-    names = space.kbs(named(kbs))
+    names = opened.linked_kbs(space, kbs)
     candidates = CandidateSearch(
         opened.limited(space, names, opened.limits(types, under, not_under)),
         MentionReader(encoder, 0, repeat_alone=True),
@@ -251,14 +252,14 @@ def linked_by_workers(
 ) -> Iterator[LinkedDocument]:
     """The answers to some texts, by this process or as many as the setting ``link.workers`` says.
 
-    ``flags`` are settings of this run that are not those of the workspace: with them workers make
-    the same linker.
+    What one worker would read together is linked by this process. ``flags`` are settings of this
+    run that are not those of the workspace: with them workers make the same linker.
     """
     workers = opened.settings.link.workers
     if workers == 1:
         return linker.link(texts)
     refuse_stages(linker, f"link.workers is {workers}", "Link with one worker: --workers 1.")
-    return _by_workers(opened, workers, texts, flags or {})
+    return _by_workers(opened, linker, texts, flags or {})
 
 
 def refuse_stages(linker: Linker, but: str, hint: str) -> None:
@@ -269,12 +270,20 @@ def refuse_stages(linker: Linker, but: str, hint: str) -> None:
 
 
 def _by_workers(
-    opened: Opened, workers: int, texts: Iterable[TextInput], flags: Mapping[str, object]
+    opened: Opened, linker: Linker, texts: Iterable[TextInput], flags: Mapping[str, object]
 ) -> Iterator[LinkedDocument]:
+    groups = text_groups(texts)
+    first = next(groups)
+    second = next(groups, None)
+    if not second:
+        yield from linker.link(first)
+        return
+
     from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
     from concurrent.futures.process import BrokenProcessPool
     from multiprocessing import get_context
 
+    workers = opened.settings.link.workers
     cores = opened.settings.encoder.threads or os.cpu_count() or 1
     threads = max(1, cores // workers)
     job = job_of(opened, {**flags, "encoder.threads": threads})
@@ -289,7 +298,7 @@ def _by_workers(
     # never to a worker, which cannot leave it to its parent before it has loaded its modules.
     starter = ThreadPoolExecutor(1, "workers", signal.pthread_sigmask, _NO_CTRL_C)
     try:
-        for group in text_groups(texts):
+        for group in chain((first, second), groups):
             waiting.append((group, starter.submit(pool.submit, job.link, group).result()))
             if len(waiting) > _AHEAD * workers:
                 yield from waiting[0][1].result()

@@ -259,6 +259,8 @@ def test_search(kglink: Kglink, demo: Path) -> None:
     assert found[0]["title"] == "Fresnel lens"
     assert len(found) == 3
     assert "fresnel_lens" in kglink("search", "Fresnel lens").out
+    only = json.loads(kglink("search", "lighthouse", "--kb", "lanternfall", "--json").out)
+    assert {one["kb"] for one in only} == {"lanternfall"}
 
 
 def test_overlap_as_json(kglink: Kglink, demo_copy: Path) -> None:

@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 from conftest import Kglink
 
+from kglink import Workspace
+
 TEXT = "Isolde Heron saw a grey heron near the Skerrow Light. The seal came later. "
 
 
@@ -38,6 +40,19 @@ def test_workers_give_the_answers_of_one_process_in_its_order(
     assert [json.loads(line) for line in both.out.splitlines()] == [
         json.loads(line) for line in alone.out.splitlines()
     ]
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="children are found in /proc")
+def test_no_worker_starts_for_what_one_process_reads_together(demo_master: Path) -> None:
+    before = children(os.getpid())
+    with Workspace.open(demo_master, flags={"link.workers": 2}) as workspace:
+        answers = workspace.link([TEXT] * 2, threshold=0.9)
+        first = next(answers)
+        assert children(os.getpid()) == before
+        assert [first.links, *(one.links for one in answers)] == [first.links] * 2
+    with Workspace.open(demo_master) as workspace:
+        (alone,) = workspace.link(TEXT, threshold=0.9)
+    assert [one.chosen for one in alone.links] == [one.chosen for one in first.links]
 
 
 def test_what_cannot_be_divided_is_refused(demo_copy: Path, kglink: Kglink) -> None:

@@ -7,6 +7,7 @@ import json
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -76,6 +77,10 @@ def test_what_a_client_refuses_before_it_asks() -> None:
         list(client.link(pd.DataFrame({"text": ["A heron."]})))
     with pytest.raises(UsageError, match="text 2 is of the type float"):
         list(client.link(["A heron.", float("nan")]))  # type: ignore[list-item]  # as a frame gives it
+    for wrong, kind in ((None, "NoneType"), (b"A heron.", "bytes")):
+        given: Any = wrong
+        with pytest.raises(UsageError, match=f"text 1 is of the type {kind}"):
+            list(client.link(given))
     with pytest.raises(ServerError, match="does not answer"):  # the token is one that may be sent
         client.kbs()
     with pytest.raises(UsageError, match="letters that no header takes"):

@@ -25,6 +25,7 @@ from sqlalchemy.exc import DatabaseError
 from starlette.types import ASGIApp, Message
 
 from kglink import Alias, Entity, LinkedDocument, Workspace
+from kglink.config import Settings
 from kglink_doors.mcp_http import while_asked
 from kglink_doors.mcp_stdio import mended
 from kglink_doors.mcp_tools import READERS, KglinkServer, Tools, make_server
@@ -355,6 +356,15 @@ LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
 JSON_ACCEPTED = {"accept": "application/json, text/event-stream"}
 
 
+def test_what_was_not_linked_is_told_where_the_settings_want_it(folder: Path) -> None:
+    with Workspace.open(folder, flags={"link.rejected": True, "link.threshold": 1.0}) as workspace:
+        told = Tools(workspace).link_text(TEXT)
+        (document,) = workspace.link(TEXT)
+    wanted = json.loads(json.dumps(document.as_json(rejected=True)))
+    assert wanted["rejected"]
+    assert told.structured_content == wanted
+
+
 @pytest.mark.slow
 def test_http_answers_the_same_to_this_machine_alone(folder: Path) -> None:
     async def ask(address: str) -> Any:
@@ -419,6 +429,8 @@ def test_calls_of_clients_that_have_gone_are_not_begun() -> None:
     go_on, linked = threading.Event(), list[str]()
 
     class Slow:
+        settings = Settings()
+
         def link(self, text: str, *_: object, **__: object) -> tuple[LinkedDocument]:
             linked.append(text)
             go_on.wait(10)

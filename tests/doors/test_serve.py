@@ -10,6 +10,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, cast
+from urllib.parse import urlencode
 
 import pytest
 
@@ -51,6 +52,33 @@ def test_link_several_and_given_mentions(server: Server) -> None:
     assert first["entities"][0]["candidates"][0]["evidence"]
     none = server.ask("POST", "/link", {"text": TEXT, "threshold": 1}).json
     assert all(one["nil"] for one in none["entities"])
+    alone = server.ask("POST", "/link", {**asked, "kbs": "lanternfall"}).json
+    assert alone == [first, second]
+    told = server.ask("POST", "/link", {"text": TEXT, "kbs": None})
+    assert (told.status, told.json["error"]) == (422, "body.kbs: Input should be a valid list")
+
+
+@pytest.mark.slow
+def test_settings_of_the_workspace_hold_for_requests(demo_copy: Path) -> None:
+    own = {"KGLINK_LINK_REJECTED": "true", "KGLINK_LINK_KBS": "lanternfall"}
+    flags = {"link.rejected": True, "link.kbs": "lanternfall", "link.threshold": 0.9}
+    with Workspace.open(demo_copy, flags=flags) as workspace:
+        (document,) = workspace.link(TEXT)
+        found = [str(one.id) for one in workspace.search("heron", k=3)]
+    wanted = json.loads(json.dumps(document.as_json(rejected=True)))
+    assert wanted["rejected"]
+    with serving(demo_copy, env={**own, "KGLINK_LINK_THRESHOLD": "0.9"}) as server:
+        assert server.ask("POST", "/link", {"text": TEXT}).json == {**wanted, "id": ""}
+        line = server.ask("POST", "/link/lines", json.dumps({"text": TEXT}).encode())
+        assert json.loads(line.body) == wanted
+        told = server.ask("GET", "/search?q=heron&k=3").json
+        # A column may have a type that no KB of the settings has.
+        cells = {"a": {"query": "heron", "type": "anatomy"}, "b": {"query": "Isolde Heron"}}
+        asked = f"/reconcile?{urlencode({'queries': json.dumps(cells)})}"
+        columns = server.ask("GET", asked).json
+    assert columns["a"] == {"result": []}
+    assert columns["b"]["result"][0]["id"] == "lanternfall:isolde_heron"
+    assert [f"{one['kb']}:{one['key']}" for one in told] == found
 
 
 def test_lines_are_answered_in_their_order(server: Server) -> None:
@@ -59,6 +87,8 @@ def test_lines_are_answered_in_their_order(server: Server) -> None:
     lines[0] = "\ufeff" + lines[0]
     lines[4] = '{"id": "4", "text": "A heron \\\\ud83d."}'
     lines[5] = json.dumps({"text": "short", "entities": [{"start": 3, "end": 99}]})
+    lines[6] = '\n\n{"text": "A heron."}'
+    lines[7] = '{"text": "A heron.", "entities": [{"start": 2}]}'
     body = "\n".join(lines).encode()
     kind = {"content-type": "application/x-ndjson"}
     answer = server.ask("POST", "/link/lines?kbs=lanternfall", body, kind)
@@ -67,7 +97,9 @@ def test_lines_are_answered_in_their_order(server: Server) -> None:
     assert "not valid JSON" in told[3]["error"]
     assert "not inside the text" in told[5]["error"]
     assert [one["id"] for one in (told[0], told[4])] == ["0", "4"]
-    assert [one["id"] for one in told[6:]] == [str(number) for number in range(6, 40)]
+    assert told[6]["id"] == "9"  # the number of its line
+    assert told[7]["error"] == "line 10 is no text: entities.0.end: Field required"
+    assert [one["id"] for one in told[8:]] == [str(number) for number in range(8, 40)]
 
 
 def test_many_ask_at_once_and_get_their_own_answers(server: Server) -> None:

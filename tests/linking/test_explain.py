@@ -119,6 +119,21 @@ def test_a_file_is_not_taken_for_a_text(demo: Path, kglink: Kglink, tmp_path: Pa
     assert f"kglink explain - < {text}" in ran.err
 
 
+def test_standard_input_is_read_as_texts_that_are_linked_are(demo: Path, kglink: Kglink) -> None:
+    for given in (
+        b"\xef\xbb\xbfJuno Halley\r\nsaw Orion\r\nLight.",
+        "<html><body><p>Café &amp; Orion Light</p></body></html>".encode("cp1252"),
+    ):
+        more = ("--encoding", "cp1252") if b"<" in given else ()
+        (document,) = json.loads(kglink("link", "-", "--json", *more, stdin=given).out)
+        told = json.loads(kglink("explain", "-", "--json", *more, stdin=given).out)
+        places = [(one["start"], one["end"], one["text"]) for one in document["entities"]]
+        assert places
+        assert [(one["start"], one["end"], one["text"]) for one in told] == places
+    two = b'{"text": "Heron"}\n{"text": "Juno"}\n'
+    assert "holds 2 texts" in kglink("explain", "-", stdin=two, code=2).err
+
+
 def test_the_page_shows_what_each_kind_adds(demo: Path, kglink: Kglink) -> None:
     page = kglink("link", "-", "-f", "html", "--explain", stdin="Mercury").out
     assert re.search(r'"parts":\s*\{"name"', page)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -148,12 +149,27 @@ def test_spans_outside_of_the_text_are_refused(workspace: Workspace) -> None:
             list(workspace.link([TextInput("t", "Heron", (span,))]))
 
 
+def test_a_threshold_is_a_probability(workspace: Workspace) -> None:
+    wrong: Any
+    for wrong in (1.5, -0.1, float("nan"), "0.3"):
+        for ask in (workspace.link, workspace.resolve):
+            with pytest.raises(UsageError, match="is no probability"):
+                ask("Heron", threshold=wrong)
+
+
 def test_search_by_name_and_by_meaning(workspace: Workspace) -> None:
     assert workspace.search("Fresnel lens", k=3)[0].id.key == "fresnel_lens"
     meant = [one.id.key for one in workspace.search("an instrument that measures air pressure")]
     assert "barometer" in meant[:3]
     only = workspace.search("lighthouse", k=4, kbs=["lanternfall"])
     assert {one.id.kb for one in only} == {"lanternfall"}
+
+
+def test_the_settings_name_the_kbs_of_a_search_as_of_links(demo_master: Path) -> None:
+    with Workspace.open(demo_master, flags={"link.kbs": ["lanternfall"]}) as workspace:
+        assert {one.id.kb for one in workspace.search("lighthouse", k=4)} == {"lanternfall"}
+        other = workspace.search("lighthouse", k=4, kbs="encyclopedia")
+    assert {one.id.kb for one in other} == {"encyclopedia"}
 
 
 def test_a_space_of_another_model_is_refused(demo_copy: Path) -> None:

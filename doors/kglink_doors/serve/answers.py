@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from io import StringIO
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import StreamingResponse
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, ValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
@@ -23,13 +22,17 @@ from kglink.sources import Problems, Source, read_records
 from kglink.text.printable import printable_json
 from kglink.workspace.link import found_shape
 from kglink_doors.serve.batches import LinkOptions
-from kglink_doors.serve.errors import error_shape, parsed, refuse_many_places
+from kglink_doors.serve.errors import error_shape, first_error, parsed, refuse_many_places
 from kglink_doors.serve.guard import Refused, while_there
 from kglink_doors.serve.served import Served, known_parameters, served
 
 router = APIRouter(dependencies=[Depends(known_parameters)])
 Here = Annotated[Served, Depends(served)]
 Names = Annotated[list[str], Query(default_factory=list)]
+#: Names in a body; one alone needs no list.
+OneOrMore = Annotated[
+    list[str], BeforeValidator(lambda given: [given] if isinstance(given, str) else given)
+]
 #: Lines that are linked together while more of them come.
 _LINES = 16
 #: Mentions of a text that are given.
@@ -54,10 +57,10 @@ class Text(BaseModel):
     entities: list[Place] | None = Field(None, max_length=_MOST_GIVEN)
     """Its mentions, where they are known; else it is searched."""
 
-    def input(self) -> TextInput:
-        """What `Workspace.link` takes."""
+    def input(self, number: int | str = "") -> TextInput:
+        """What `Workspace.link` takes; a text without an id has its number for one."""
         given = [Span(one.start, one.end) for one in self.entities or ()]
-        return TextInput(self.id, self.text, tuple(given) or None)
+        return TextInput(self.id or str(number), self.text, tuple(given) or None)
 
 
 class Body(BaseModel):
@@ -74,10 +77,10 @@ class ToLink(Body):
     text: str | None = None
     entities: list[Place] | None = Field(None, max_length=_MOST_GIVEN)
     texts: list[Text | str] | None = Field(None, max_length=1000)
-    kbs: tuple[str, ...] = ()
-    types: tuple[str, ...] = ()
-    under: tuple[str, ...] = ()
-    not_under: tuple[str, ...] = ()
+    kbs: OneOrMore = []
+    types: OneOrMore = []
+    under: OneOrMore = []
+    not_under: OneOrMore = []
     threshold: float | None = Field(None, ge=0, le=1)
     explain: bool = False
 
@@ -91,8 +94,7 @@ class ToLink(Body):
         if self.text is not None:
             return [Text(text=self.text, entities=self.entities).input()]
         given = (Text(text=one) if isinstance(one, str) else one for one in self.texts or ())
-        inputs = enumerate((one.input() for one in given), 1)
-        return [replace(one, id=one.id or str(number)) for number, one in inputs]
+        return [one.input(number) for number, one in enumerate(given, 1)]
 
 
 class ToExplain(Body):
@@ -102,7 +104,7 @@ class ToExplain(Body):
     surface: str = ""
     start: int | None = None
     end: int | None = None
-    kbs: list[str] = []
+    kbs: OneOrMore = []
 
 
 class ToResolve(Body):
@@ -110,8 +112,8 @@ class ToResolve(Body):
 
     names: list[str | None] = Field(min_length=1, max_length=10_000)
     context: dict[str, list[str | None] | str] | list[str | None] = {}
-    kbs: list[str] = []
-    types: list[str] = []
+    kbs: OneOrMore = []
+    types: OneOrMore = []
     threshold: float | None = Field(None, ge=0, le=1)
 
 
@@ -131,11 +133,14 @@ def json_response(
 @router.post("/link", tags=["texts"], responses={200: {"model": None}})
 async def link(request: Request, body: ToLink, here: Here) -> Response:
     """Link a text, or several: the JSON of `kglink link --json`."""
-    options = LinkOptions(body.kbs, body.types, body.under, body.not_under, body.threshold)
+    kbs, types = tuple(body.kbs), tuple(body.types)
+    under, not_under = tuple(body.under), tuple(body.not_under)
+    options = LinkOptions(kbs, types, under, not_under, body.threshold)
     found = await while_there(request.receive, _linked(body.inputs(), options, here))
 
     def answer() -> Response:  # in a thread: a large one would stop all others meanwhile
-        shapes = [one.as_json(explain=body.explain) for one in found]
+        rejected = here.workspace.settings.link.rejected
+        shapes = [one.as_json(explain=body.explain, rejected=rejected) for one in found]
         return json_response(shapes if body.text is None else shapes[0])
 
     return await run_in_threadpool(answer)
@@ -155,7 +160,8 @@ async def link_lines(
 ) -> StreamingResponse:
     """Link JSON lines while they come (`application/x-ndjson`): a line of JSON for each.
 
-    A line that is none, or that cannot be linked, is answered by `{"error", "fix"}`.
+    A text without an id has the number of its line for one; empty lines have no answer. A line
+    that is no text, or cannot be linked, is answered by `{"error", "fix"}`.
     """
     options = LinkOptions(tuple(kbs), tuple(types), tuple(under), tuple(not_under), threshold)
     answers = _line_answers(request, here, options, explain=explain)
@@ -182,15 +188,16 @@ class _WhileItReads(StreamingResponse):
 async def _line_answers(
     request: Request, here: Served, options: LinkOptions, *, explain: bool
 ) -> AsyncIterator[str]:
-    async def of_line(line: bytes) -> str:
+    async def of_line(number: int, line: bytes) -> str:
         try:
-            texts = [Text.model_validate(parsed(line)).input()]
+            texts = [Text.model_validate(parsed(line)).input(number)]
             (found,) = await _linked(texts, options, here, patient=True)
-            shape = partial(found.as_json, explain=explain)
+            rejected = here.workspace.settings.link.rejected
+            shape = partial(found.as_json, explain=explain, rejected=rejected)
             return await run_in_threadpool(lambda: printable_json(shape()))
         except ValidationError as error:
             fix = 'A line is {"text": ..., "id": ..., "entities": [{"start", "end"}]}.'
-            message = f"the line is no text: {error.errors()[0]['msg']}"
+            message = f"line {number:,} is no text: {first_error(error)}"
             return printable_json({"error": message, "fix": fix})
         except KglinkError as error:
             return printable_json(error_shape(error))
@@ -200,7 +207,7 @@ async def _line_answers(
 
     try:
         async for lines in _lines(request, int(here.limits.body_mb * 2**20)):
-            for one in [asyncio.create_task(of_line(line)) for line in lines]:
+            for one in [asyncio.create_task(of_line(*line)) for line in lines]:
                 yield await one + "\n"
     except KglinkError as error:  # the answer has begun: what is wrong is its last line
         yield printable_json(error_shape(error)) + "\n"
@@ -208,18 +215,19 @@ async def _line_answers(
         yield printable_json(refused.shape) + "\n"
 
 
-async def _lines(request: Request, most: int) -> AsyncIterator[list[bytes]]:
-    """The lines of a body as they come, some at once."""
-    rest = b""
+async def _lines(request: Request, most: int) -> AsyncIterator[list[tuple[int, bytes]]]:
+    """The lines of a body that are not empty, with their numbers, as they come, some at once."""
+    rest, done = b"", 0
     async for part in request.stream():
         *whole, rest = (rest + part).split(b"\n")
         if len(rest) > most:
             raise UsageError(f"a line is longer than {most / 2**20:g} MB", hint="Send it in parts.")
-        wanted = [one for one in whole if one.strip()]
+        wanted = [(done + at, one) for at, one in enumerate(whole, 1) if one.strip()]
+        done += len(whole)
         for first in range(0, len(wanted), _LINES):
             yield wanted[first : first + _LINES]
     if rest.strip():
-        yield [rest]
+        yield [(done + 1, rest)]
 
 
 @router.post("/explain", tags=["texts"])

@@ -23,7 +23,7 @@ from kglink.workspace.memory import learn_corrections
 from kglink_doors.listening import Limits, address, listen
 from kglink_doors.serve import answers, changes, reconcile
 from kglink_doors.serve.batches import Batches
-from kglink_doors.serve.errors import PASSING, error_shape, json_error, status_of
+from kglink_doors.serve.errors import PASSING, error_shape, first_error, json_error, status_of
 from kglink_doors.serve.guard import Guard, Refused
 from kglink_doors.serve.jobs import Jobs
 from kglink_doors.serve.running import run_app
@@ -147,7 +147,7 @@ def _validation_shape(
     error: RequestValidationError, request: Request, asked: str
 ) -> dict[str, Any]:
     first = error.errors()[0]
-    what = f"{'.'.join(map(str, first['loc'])) or 'the request'}: {first['msg']}"
+    what = first_error(error, "the request")
     if first["type"] == "json_invalid":
         what += f" ({first['ctx']['error']})"
     fix = f"GET /openapi.json describes {asked}."

@@ -9,7 +9,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -28,6 +28,10 @@ from kglink.errors import (
     why_unwritten,
 )
 from kglink.text.printable import printable_line
+
+if TYPE_CHECKING:
+    from fastapi.exceptions import RequestValidationError
+    from pydantic import ValidationError
 
 
 class BusyError(KglinkError):
@@ -133,6 +137,12 @@ def logged_crash(error: Exception) -> tuple[int, str, str]:
         told = [f"{status}: {printable_line(str(getattr(error, 'orig', error)))}\n"]
     sys.stderr.writelines(told)
     return status, shape["error"], shape["fix"]
+
+
+def first_error(error: ValidationError | RequestValidationError, of: str = "it") -> str:
+    """Where the first wrong value is, else what it is ``of``, and what is wrong with it."""
+    first = error.errors()[0]
+    return f"{'.'.join(map(str, first['loc'])) or of}: {first['msg']}"
 
 
 def json_error(error: BaseException) -> UsageError:

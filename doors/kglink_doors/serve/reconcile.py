@@ -22,7 +22,7 @@ from kglink.linking.scoring import Scoring
 from kglink.workspace.link import fresh_linker
 from kglink_doors.serve.answers import Here, json_response
 from kglink_doors.serve.batches import BATCH_TEXTS, LinkOptions
-from kglink_doors.serve.errors import parsed
+from kglink_doors.serve.errors import first_error, parsed
 
 router = APIRouter(tags=["reconciliation"])
 VERSION = "0.2"
@@ -101,8 +101,8 @@ class NamedKB:
 
     @property
     def kbs(self) -> tuple[str, ...]:
-        """The KBs that are asked; empty: all."""
-        return (self.kb,) if self.kb else ()
+        """The KBs that are asked, else those of the settings; empty: all."""
+        return (self.kb,) if self.kb else self.here.workspace.settings.link.kbs
 
     def name_of(self, entity: EntityId) -> str:
         """What an entity is called here."""
@@ -240,10 +240,8 @@ async def _reconciled(service: NamedKB, queries: str) -> dict[str, object]:
     try:
         cells = _CELLS.validate_python(parsed(queries))
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "queries"
         hint = 'queries={"q0": {"query": "a name"}}'
-        raise UsageError(f"{where}: {first['msg']}", hint=hint) from error
+        raise UsageError(first_error(error, "queries"), hint=hint) from error
     if len(cells) > _MOST_QUERIES:
         raise UsageError(f"{len(cells):,} queries", hint=f"Ask {_MOST_QUERIES:,} at once at most.")
     answers: dict[str, object] = {name: {"result": []} for name in cells}  # of an empty cell too
@@ -314,7 +312,7 @@ def _extended(service: NamedKB, extend: str) -> dict[str, object]:
         asked = _Extend.model_validate(parsed(extend))
     except ValidationError as error:
         hint = 'extend={"ids": ["a"], "properties": [{"id": "title"}]}'
-        raise UsageError(f"extend: {error.errors()[0]['msg']}", hint=hint) from error
+        raise UsageError(f"extend: {first_error(error)}", hint=hint) from error
     wanted = list(dict.fromkeys(str(one.get("id", "")) for one in asked.properties))
     for one in wanted:
         if one not in PROPERTIES:
