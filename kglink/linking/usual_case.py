@@ -15,8 +15,8 @@ _LETTERS = re.compile(r"[^\W\d_]+")
 _FIRST_LETTERS = re.compile(r"(?<![\w'\u2019-])[^\W\d_]+")
 #: A headline has so many words; of its first ones, those of so many letters have a capital.
 _LEAST_WORDS, _ENOUGH_WORDS, _LONG, _ALL = 4, 40, 4, 0.95
-#: And so many of these are common words; a list of names has fewer.
-_COMMON_WORDS = 1 / 3
+#: And of these, but the first, so many are common words; a list of names has fewer.
+_LEAST_COMMON, _COMMON_WORDS = 3, 1 / 3
 #: A word is an abbreviation if it is no longer, and the text or else its capitals say so.
 _LONGEST_SHORT_FORM, _UNKNOWN_SHORT_FORM = 6, 4
 
@@ -50,13 +50,13 @@ def _is_headline(line: str) -> bool:
     long = [
         word
         for word in words
-        if in_capitals or (len(word) >= _LONG and word not in function_words("en"))
+        if in_capitals or (len(word) >= _LONG and word.lower() not in function_words("en"))
     ]
     titled = sum(word[0].isupper() for word in long)
     if len(words) < _LEAST_WORDS or titled < _ALL * len(long):
         return False
-    common = sum(commonness(word.lower()) > 0 for word in long)
-    return common >= max(2, _COMMON_WORDS * len(long))
+    common = sum(commonness(word.lower()) > 0 for word in long[1:])
+    return common >= max(_LEAST_COMMON, _COMMON_WORDS * len(long))
 
 
 def _in_usual_case(

@@ -31,8 +31,10 @@ TEXT = "The Kingdom of Asturias is older than the United States, and light is no
         ("The ALD of Addison", "The ALD of Addison"),
         ("OF ASTURIAS AND", "OF ASTURIAS AND"),  # too few words
         ("DER KÖNIG UND DIE KÖNIGIN VON ASTURIAS", "DER KÖNIG UND DIE KÖNIGIN VON ASTURIAS"),
-        ("Light-Induced Fever from ALD in Ohio", "light-induced fever from ALD in Ohio"),
-        ("of it.\r\nThe Fever of Light in France\n", "of it.\r\nthe fever of light in France\n"),
+        ("Light-Induced Fever from ALD in Small Men", "Light-Induced Fever from ALD in Small Men"),
+        ("Light-Induced Fever in Small Sick Women", "light-induced fever in small sick women"),
+        ("From Earth to Town 7.", "From Earth to Town 7."),
+        ("it.\r\nThe Long Fever of Light at Home\n", "it.\r\nthe long fever of light at home\n"),
         ("United States, Obama, Zlotyville, France", "United States, Obama, Zlotyville, France"),
         ("Die Therapie Der Asturias Und Das Ende", "Die Therapie Der Asturias Und Das Ende"),
         ("WAS THE \u0130 OF THE STRASSE THERE", "was the \u0130 of the Strasse there"),
