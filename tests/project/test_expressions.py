@@ -189,6 +189,9 @@ def attacked(found: Found) -> str:
             text = before + pump * (size // len(pump) + 1) + "\x01"
             return seconds(search, text[:longest], binary=binary)
 
+        def best_of_two(size: int, taken: Callable[[int], float] = taken) -> float:
+            return min(taken(size) for _ in range(2))
+
         # From short to long: one that grows exponentially must not be asked for a long text.
         slow = next(
             (
@@ -198,9 +201,9 @@ def attacked(found: Found) -> str:
             ),
             0,
         )
-        if not slow or min(taken(slow) for _ in range(2)) <= SLOW:
+        if not slow or best_of_two(slow) <= SLOW:
             continue
-        if slow < SHORT or taken(LONG) > MOST_GROWTH * min(taken(SHORT) for _ in range(2)):
+        if slow < SHORT or best_of_two(LONG) > MOST_GROWTH * best_of_two(SHORT):
             return f"{found.name} {found.expression.pattern!r}: {before!r} + {pump!r} * n"
     return ""
 
