@@ -69,13 +69,14 @@ def _in_usual_case(
         word = found[0]
         lower, upper = word.lower(), word.upper()
         title = upper[:1] + lower[1:]
-        if not len(word) == len(lower) == len(title) or (mixed and word not in (lower, title)):
+        if not len(word) == len(lower) == len(upper) or (mixed and word not in (lower, title)):
             return word
         if lower in short and word != title:
             return upper
         if lower in proper_words():
             return title
-        is_ending = len(word) == 1 and line[found.start() - 1] in "'\u2019"  # Addison's
+        # Addison's
+        is_ending = len(word) == 1 and line.endswith(("'", "\u2019"), 0, found.start())
         if is_ending or (len(word) > 1 and lower in word_ranks()):
             return lower
         names = spellings(word)

@@ -74,7 +74,7 @@ MOST: dict[str, Size] = {
     # Memory weighs sources by likeness, and doubts kinds that they leave unmarked; two detectors
     # asked together; of which KBs a text speaks; names with thousands of bearers.
     # Texts are read in one layout, in their usual case, and answered at their own places.
-    "kglink/linking": Size(5_147, 30, 55),
+    "kglink/linking": Size(5_148, 30, 55),
     # Any chain of sentence-transformers in and out, int8 on CPUs, no compiler to read a model;
     # padding between the two texts of a cross-encoder; brackets of UMLS's names; attention on GPUs;
     # hashes of large files are kept.
