@@ -158,8 +158,8 @@ class Detector(Protocol):
         """Spans in reading order, with ``0 <= start < end <= len(text)``; they may overlap.
 
         The score of a span is the probability that it is a mention. The answer depends on the
-        text and the names alone, not on what was asked before. It gets the text in one
-        layout, `kglink.text.plain`: without marks of quoted mails and numbers of footnotes.
+        text and the names alone, not on what was asked before. It gets the text in one layout
+        (`kglink.text.plain`), and in its usual case (`kglink.linking.usual_case`).
 
         A detector with an attribute ``unproposed`` says by it how probably a place that it does not
         propose is a mention: where others are asked too, it makes their places surer or less sure.
