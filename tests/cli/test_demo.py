@@ -69,14 +69,17 @@ def test_overlaps_and_memory_make_the_demo_better(kglink: Kglink, tmp_path: Path
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_training_makes_the_demo_better(kglink: Kglink, tmp_path: Path) -> None:
-    """Or it is refused: the arithmetic of some processors gives a model that gains too little."""
+    """Or it is refused: the arithmetic of some processors gives a model that gains too little.
+
+    Memory alone may answer as many judged mentions already (.970): joint is where training gains.
+    """
     ran = kglink("demo", "--dir", tmp_path)
     told = steps(ran.out)
     is_kept = "The space stays as it was: it would answer" not in ran.out
     assert list(told) == ["build", "overlap", "learn", *["finetune"] * is_kept]
     for pool in (*KBS, *JOINT) if is_kept else ():
         assert told["learn"][pool] <= told["finetune"][pool]
-    assert not is_kept or all(told["learn"][pool] < told["finetune"][pool] for pool in JOINT)
+    assert not is_kept or told["learn"]["[joint]"] < told["finetune"]["[joint]"]
 
 
 @pytest.mark.slow
