@@ -8,6 +8,7 @@ from copy import copy
 from dataclasses import replace
 from functools import cache, lru_cache, partial
 from itertools import groupby, islice
+from numbers import Real
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from kglink.config import LinkSection
@@ -145,10 +146,10 @@ class Linker:
 
     def with_threshold(self, threshold: float) -> Linker:
         """The same linker with another least probability of a link."""
-        if not isinstance(threshold, int | float) or not 0 <= threshold <= 1:
+        if not isinstance(threshold, Real) or not 0 <= threshold <= 1:
             raise UsageError(f"the threshold {threshold!r} is no probability", hint="Give 0 to 1.")
         other = copy(self)
-        other.judge = replace(self.judge, threshold=threshold)
+        other.judge = replace(self.judge, threshold=float(threshold))
         return other
 
     def with_corrected(self, corrected: Corrected) -> Linker:

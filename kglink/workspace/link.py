@@ -90,7 +90,7 @@ def link(
     }
     if threshold is not None:
         linker = linker.with_threshold(threshold)
-        flags["link.threshold"] = threshold
+        flags["link.threshold"] = linker.threshold
     return linked_by_workers(opened, linker, inputs, flags)
 
 

@@ -7,6 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -155,6 +156,8 @@ def test_a_threshold_is_a_probability(workspace: Workspace) -> None:
         for ask in (workspace.link, workspace.resolve):
             with pytest.raises(UsageError, match="is no probability"):
                 ask("Heron", threshold=wrong)
+    sure: Any = np.float32(1)  # of an array
+    assert not any(one.chosen for one in next(workspace.link("Heron", threshold=sure)).links)
 
 
 def test_search_by_name_and_by_meaning(workspace: Workspace) -> None:
