@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,6 +19,7 @@ from kglink.space.space import SpaceNames
 from kglink.store import Store
 from kglink.store.memory import PartOfMemory
 from kglink.store.occurrences import Meaning
+from kglink.text.fold import fold
 from kglink.text.name_words import name_key
 
 DICTIONARY, LEARNED = "kglink/dictionary", "kglink/learned"
@@ -149,6 +151,11 @@ class NamesOfStore:
                 for folded, (surface, count) in alias_rows(entity, forms).items():
                     yield NameRow(surface, folded, kb, count, entity.key)
         yield from remembered_names(self._known(), self._kbs)
+
+    def spellings(self, word: str) -> frozenset[str]:
+        """The names that are a word, in whatever case."""
+        found = (self._store.bearers_of(kb, [fold(word)]) for kb in self._kbs)
+        return frozenset(one.surface for one in chain.from_iterable(found))
 
 
 def remembered_names(meanings: Iterable[Meaning], kbs: Collection[str]) -> Iterator[NameRow]:

@@ -26,6 +26,7 @@ from kglink.linking.fit_clusterer import (
 )
 from kglink.linking.pipeline import Linker, whole_documents
 from kglink.linking.scoring import Scoring, keeping
+from kglink.linking.usual_case import in_usual_case
 from kglink.plugins import Detector
 from kglink.records import CORRECTIONS, Document, EntityId, Mention, OnProgress, Progress, Ranking
 from kglink.store.memory import Places, Unmarked
@@ -130,10 +131,11 @@ def _unmarked_of(opened: Opened) -> Unmarked:
     @lru_cache(maxsize=2)
     def detectors_of(
         known: Callable[[], Iterator[Meaning]], links_to: tuple[str, ...]
-    ) -> dict[str, Detector]:
+    ) -> tuple[dict[str, Detector], Callable[[str], frozenset[str]]]:
         kbs = [info.name for info in opened.store.kbs() if info.entities]
         names = NamesOfStore(opened.store, [kb for kb in kbs if kb in links_to] or kbs, known)
-        return detectors_for(names, without_auto(opened.settings.link), opened.registry)
+        detectors = detectors_for(names, without_auto(opened.settings.link), opened.registry)
+        return detectors, lru_cache(maxsize=1 << 16)(names.spellings)
 
     def unmarked(
         source: str, split: str | None, known: Callable[[], Iterator[Meaning]]
@@ -146,14 +148,14 @@ def _unmarked_of(opened: Opened) -> Unmarked:
         sample = islice(opened.store.documents(source, split), _JUDGED_BY)
         if annotation_of(merged_texts(source, sample)).partial:
             return None
-        detectors = detectors_of(known, opened.store.kb(source).links_to)
+        detectors, spellings = detectors_of(known, opened.store.kb(source).links_to)
 
         def places(document: Document) -> Iterator[tuple[int, int]]:
             marked = bytearray(len(document.text))
             for one in document.mentions:
                 marked[one.start : one.end] = b"\1" * (one.end - one.start)
             plain = read_plainly(document.text)
-            for span in proposals(plain.text, detectors):
+            for span in proposals(in_usual_case(plain.text, spellings), detectors):
                 place = plain.place(span.start, span.end)
                 if marked.find(1, *place) < 0:
                     yield place

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kglink.linking.usual_case import in_usual_case
-from kglink.records import Entity
+from kglink.records import Document, Entity, EntityId, Mention
 from kglink.workspace import Workspace
 
 NAMES = (
@@ -61,3 +61,18 @@ def test_names_are_linked_in_texts_of_one_case(tmp_path: Path, case: type[str]) 
         found = {TEXT[one.start : one.end] for one in linked.links if one.chosen}
         assert found == {"Asturias", "the United States", "light"}
         assert {one.surface for one in linked.links if one.chosen} == set(map(case, found))
+
+
+@pytest.mark.parametrize("case", [str, str.upper, str.lower])
+def test_in_whatever_case_the_same_words_are_learnt_as_no_names(
+    tmp_path: Path, case: type[str]
+) -> None:
+    text = case("The cook of the King of Asturias was in the port with her dog.")
+    gold = Mention(24, 32, text[24:32], (EntityId("kb", "Asturias"),))
+    names = "Asturias", "Alfred Cook", "Port Selwyn", "Guide Dog"
+    with Workspace.open(tmp_path / "w", create=True) as workspace:
+        workspace.add_kb("kb", [Entity(name, name) for name in names])
+        workspace.add_kb("docs", [Document("1", text, (gold,))], links_to="kb")
+        workspace.learn("docs")
+        learnt = {one.folded for one in workspace.store.all_meanings()}
+        assert learnt == {"asturias", "cook", "dog"}  # a part of Port Selwyn has a capital
