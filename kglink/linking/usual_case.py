@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection
-from itertools import islice
 
 from kglink.models.word_ranks import commonness, proper_words, word_ranks
 from kglink.text.abbreviations import long_forms
@@ -13,8 +12,8 @@ from kglink.text.name_words import one_form
 
 _LETTERS = re.compile(r"[^\W\d_]+")
 _FIRST_LETTERS = re.compile(r"(?<![\w'\u2019-])[^\W\d_]+")
-#: A headline has so many words; of its first ones, those of so many letters have a capital.
-_LEAST_WORDS, _ENOUGH_WORDS, _LONG, _ALL = 4, 40, 4, 0.95
+#: A headline has so many words; those of so many letters have a capital.
+_LEAST_WORDS, _LONG, _ALL = 4, 4, 0.95
 #: And of these, but the first, so many are common words; a list of names has fewer.
 _LEAST_COMMON, _COMMON_WORDS = 3, 1 / 3
 #: A word is an abbreviation if it is no longer, and the text or else its capitals say so.
@@ -45,7 +44,7 @@ def in_usual_case(text: str, spellings: Callable[[str], Collection[str]]) -> str
 
 def _is_headline(line: str) -> bool:
     """Whether a line is in capitals, or its long words have one, and some are no names."""
-    words = [found[0] for found in islice(_FIRST_LETTERS.finditer(line), _ENOUGH_WORDS)]
+    words = _FIRST_LETTERS.findall(line)
     in_capitals = sum(map(str.isupper, words)) >= _ALL * len(words)
     long = [
         word

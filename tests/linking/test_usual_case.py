@@ -42,6 +42,7 @@ TEXT = "The Kingdom of Asturias is older than the United States, and light is no
         ("THE WEAK ASTURIAN SIGN (WAS) WAS IT", "the weak Asturian sign (was) was it"),
         ("THE COLOUR OF TUMOURS WAS RED", "the colour of tumours was red"),
         ("1 2 3 4 5", "1 2 3 4 5"),
+        (f"{'THE MEN ' * 20}and she met Cook.", f"{'THE MEN ' * 20}and she met Cook."),
         ("C THE SMALL SICK OLD MEN'", "C the small sick old men'"),
     ],
 )  # fmt: skip
