@@ -10,7 +10,7 @@ from kglink.text.abbreviations import long_forms
 from kglink.text.language import function_words, language_of
 from kglink.text.name_words import one_form
 
-_LETTERS = re.compile(r"[^\W\d_]+")
+_WORDS = re.compile(r"[^\W\d_][^\W_]*")
 _FIRST_LETTERS = re.compile(r"(?<![\w'\u2019-])[^\W\d_]+")
 #: A headline has so many words; those of so many letters have a capital.
 _LEAST_WORDS, _LONG, _ALL = 4, 4, 0.95
@@ -18,6 +18,8 @@ _LEAST_WORDS, _LONG, _ALL = 4, 4, 0.95
 _LEAST_COMMON, _COMMON_WORDS = 3, 1 / 3
 #: A word is an abbreviation if it is no longer, and the text or else its capitals say so.
 _LONGEST_SHORT_FORM, _UNKNOWN_SHORT_FORM = 6, 4
+#: A frequent word in capitals may be an abbreviation that KBs have, if it is no more common.
+_SELDOM = 0.4
 
 
 def in_usual_case(text: str, spellings: Callable[[str], Collection[str]]) -> str:
@@ -74,14 +76,17 @@ def _in_usual_case(
             return upper
         if lower in proper_words():
             return title
+        is_word = len(word) > 1 and lower in word_ranks()
         # Addison's
         is_ending = len(word) == 1 and line.endswith(("'", "\u2019"), 0, found.start())
-        if is_ending or (len(word) > 1 and lower in word_ranks()):
+        is_common = mixed or commonness(lower) > _SELDOM
+        names = () if is_ending or (is_word and is_common) else spellings(word)
+        name = next((one for one in (title, lower, upper) if one in names), "")
+        if is_ending or (is_word and name != upper):  # AIDS: all names have it in capitals
             return lower
-        names = spellings(word)
-        if name := next((one for one in (title, lower, upper) if one in names), ""):
+        if name:
             return name
         other = word if not mixed and len(word) <= _UNKNOWN_SHORT_FORM else title
         return lower if one_form(lower) in word_ranks() else other
 
-    return _LETTERS.sub(usual, line)
+    return _WORDS.sub(usual, line)

@@ -18,6 +18,10 @@ NAMES = (
     "ALD",
     "Addison",
     "light",
+    "USA",
+    "CO2",
+    "SMARCB1",
+    "OF",
 )
 TEXT = "The Kingdom of Asturias is older than the United States, and light is nothing there."
 
@@ -41,6 +45,9 @@ TEXT = "The Kingdom of Asturias is older than the United States, and light is no
         ("the weak fever (wf) of zlots", "the weak fever (WF) of Zlots"),
         ("THE WEAK ASTURIAN SIGN (WAS) WAS IT", "the weak Asturian sign (was) was it"),
         ("THE COLOUR OF TUMOURS WAS RED", "the colour of tumours was red"),
+        ("THE USA AND DNA WITH CO2 OF ALL", "the USA and dna with CO2 of all"),
+        ("the usa with co2 from obama", "the usa with CO2 from Obama"),
+        ("OF SMARCB1 AND MAP2K1 IN FRANCE", "of SMARCB1 and Map2k1 in France"),
         ("1 2 3 4 5", "1 2 3 4 5"),
         (f"{'THE MEN ' * 20}and she met Cook.", f"{'THE MEN ' * 20}and she met Cook."),
         ("C THE SMALL SICK OLD MEN'", "C the small sick old men'"),
