@@ -16,6 +16,8 @@ _FIRST_LETTERS = re.compile(r"(?<![\w'\u2019-])[^\W\d_]+")
 _LEAST_WORDS, _LONG, _ALL = 4, 4, 0.95
 #: And of these, but the first, so many are common words; a list of names has fewer.
 _LEAST_COMMON, _COMMON_WORDS = 3, 1 / 3
+#: So many commas for each of its words make a list, such as one of names.
+_COMMAS = 1 / 3
 #: A word is an abbreviation if it is no longer, and the text or else its capitals say so.
 _LONGEST_SHORT_FORM, _UNKNOWN_SHORT_FORM = 6, 4
 #: A frequent word in capitals may be an abbreviation that KBs have, if it is no more common.
@@ -54,7 +56,8 @@ def _is_headline(line: str) -> bool:
         if in_capitals or (len(word) >= _LONG and word.lower() not in function_words("en"))
     ]
     titled = sum(word[0].isupper() for word in long)
-    if len(words) < _LEAST_WORDS or titled < _ALL * len(long):
+    is_list = not in_capitals and line.count(",") > _COMMAS * len(words)
+    if len(words) < _LEAST_WORDS or titled < _ALL * len(long) or is_list:
         return False
     common = sum(commonness(word.lower()) > 0 for word in long[1:])
     return common >= max(_LEAST_COMMON, _COMMON_WORDS * len(long))

@@ -38,6 +38,7 @@ TEXT = "The Kingdom of Asturias is older than the United States, and light is no
         ("Light-Induced Fever from ALD in Small Men", "Light-Induced Fever from ALD in Small Men"),
         ("Light-Induced Fever in Small Sick Women", "light-induced fever in small sick women"),
         ("From Earth to Town 7.", "From Earth to Town 7."),
+        ("Heart, Journey, Queen and Kiss", "Heart, Journey, Queen and Kiss"),
         ("it.\r\nThe Long Fever of Light at Home\n", "it.\r\nthe long fever of light at home\n"),
         ("United States, Obama, Zlotyville, France", "United States, Obama, Zlotyville, France"),
         ("Die Therapie Der Asturias Und Das Ende", "Die Therapie Der Asturias Und Das Ende"),
