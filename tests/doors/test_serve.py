@@ -94,7 +94,7 @@ def test_lines_are_answered_in_their_order(server: Server) -> None:
     answer = server.ask("POST", "/link/lines?kbs=lanternfall", body, kind)
     told = [json.loads(line) for line in answer.body.splitlines()]
     assert len(told) == 40
-    assert "not valid JSON" in told[3]["error"]
+    assert told[3]["error"].startswith("line 4: not valid JSON")
     assert "not inside the text" in told[5]["error"]
     assert [one["id"] for one in (told[0], told[4])] == ["0", "4"]
     assert told[6]["id"] == "9"  # the number of its line

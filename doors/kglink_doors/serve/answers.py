@@ -193,14 +193,15 @@ async def _line_answers(
             texts = [Text.model_validate(parsed(line)).input(number)]
             (found,) = await _linked(texts, options, here, patient=True)
             rejected = here.workspace.settings.link.rejected
-            shape = partial(found.as_json, explain=explain, rejected=rejected)
-            return await run_in_threadpool(lambda: printable_json(shape()))
+            as_json = partial(found.as_json, explain=explain, rejected=rejected)
+            return await run_in_threadpool(lambda: printable_json(as_json()))
         except ValidationError as error:
             fix = 'A line is {"text": ..., "id": ..., "entities": [{"start", "end"}]}.'
             message = f"line {number:,} is no text: {first_error(error)}"
             return printable_json({"error": message, "fix": fix})
         except KglinkError as error:
-            return printable_json(error_shape(error))
+            shape = error_shape(error)
+            return printable_json({**shape, "error": f"line {number:,}: {shape['error']}"})
         except TimeoutError:
             message = f"it took over {here.limits.seconds:g} s"
             return printable_json({"error": message, "fix": "Send a shorter text."})
