@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -154,8 +153,8 @@ class NamesOfStore:
 
     def spellings(self, word: str) -> frozenset[str]:
         """The names that are a word, in whatever case."""
-        found = (self._store.bearers_of(kb, [fold(word)]) for kb in self._kbs)
-        return frozenset(one.surface for one in chain.from_iterable(found))
+        bearers = (self._store.bearers_of(kb, [fold(word)]) for kb in self._kbs)
+        return frozenset(one.surface for some in bearers for one in some)
 
 
 def remembered_names(meanings: Iterable[Meaning], kbs: Collection[str]) -> Iterator[NameRow]:
