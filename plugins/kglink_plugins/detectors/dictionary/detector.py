@@ -76,10 +76,12 @@ def name_detector(settings: DictionarySettings, names: Names) -> NameDetector | 
     words: Counter[str] = Counter()
     for one in lexicons:
         words.update(one.kbs)
-    detectors = [NameDetector(one, guard, weights, settings.language, words) for one in lexicons]
-    if isinstance(names, NamesInParts) and len(detectors) > 1:
-        return PartsDetector(detectors, names.has)
-    return detectors[0]
+    has: Callable[[str], bool] | None = None
+    if isinstance(names, NamesInParts) and len(lexicons) > 1:
+        has = lru_cache(maxsize=1 << 16)(names.has)
+    language = settings.language
+    detectors = [NameDetector(one, guard, weights, language, words, has) for one in lexicons]
+    return PartsDetector(detectors, has) if has else detectors[0]
 
 
 class PartsDetector:
@@ -89,7 +91,7 @@ class PartsDetector:
     """
 
     def __init__(self, parts: Sequence[NameDetector], has: Callable[[str], bool]) -> None:
-        self._parts, self._has = parts, lru_cache(maxsize=1 << 16)(has)
+        self._parts, self._has = parts, has
 
     def detect(self, text: str) -> list[Span]:
         """The places that may be mentions, in reading order; some overlap."""
@@ -123,12 +125,13 @@ class NameDetector:
         weights: Mapping[str, float],
         language: str,
         words: Mapping[str, int],
+        has: Callable[[str], bool] | None = None,
     ) -> None:
-        """``words``: how many the names of each KB have."""
-        self._exact = DictionaryDetector(lexicon, guard)
-        own = [words[kb] for kb in lexicon.kbs]
-        self._variants = VariantFinder(lexicon.variants, language, own, sum(words.values()))
-        self._names, self._folded = lexicon.surfaces, lexicon.keys
+        """``words``: how many the names of each KB have; ``has``: whether something has a name."""
+        self._exact = DictionaryDetector(lexicon, guard, has=has)
+        own, known = [words[kb] for kb in lexicon.kbs], sum(words.values())
+        self._variants = VariantFinder(lexicon.variants, language, own, known, self._is_gone)
+        self._names, self._folded, self._has = lexicon.surfaces, lexicon.keys, has
         self._articled = lexicon.articled
         self.weigh(weights)
 
@@ -140,6 +143,12 @@ class NameDetector:
     def has(self, folded: str) -> bool:
         """Whether a folded name was compiled."""
         return folded in self._folded
+
+    def _is_gone(self, name: int, surface: str) -> bool:
+        """Whether nothing has a compiled name any more, nor the words that stand for it."""
+        if self._has is None or name < 0:
+            return False
+        return not (self._has(fold(self._names.restore_key(name))) or self._has(fold(surface)))
 
     def _is_name(self, surface: str) -> bool:
         return is_text(surface) and surface in self._names

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -62,8 +62,16 @@ class DictionaryDetector:
     """Finds the aliases of a lexicon; safe to use from several threads."""
 
     def __init__(
-        self, lexicon: Lexicon, guard: Guard, piece: int = PIECE, most: int = MOST
+        self,
+        lexicon: Lexicon,
+        guard: Guard,
+        piece: int = PIECE,
+        most: int = MOST,
+        *,
+        has: Callable[[str], bool] | None = None,
     ) -> None:
+        """``has``: whether something has a name that was compiled; none: all names count."""
+        self._has = has
         self._lexicon = lexicon
         self._guard = guard
         self._piece = piece
@@ -156,6 +164,8 @@ class DictionaryDetector:
         self, text: str, start: int, end: int, key: str, known: dict[str, _Known]
     ) -> Match | None:
         if cuts_initials(text, start) or cuts_initials(text, end):
+            return None
+        if self._has and not self._has(key):  # a longer name that is gone hides none within it
             return None
         surface = text[start:end]
         facts = known.get(surface)

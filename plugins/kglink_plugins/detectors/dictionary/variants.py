@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from functools import cache, lru_cache
 from itertools import chain, compress
 from typing import NamedTuple
@@ -174,9 +174,19 @@ class Place(NamedTuple):
 class VariantFinder:
     """Finds the bags of names in texts."""
 
-    def __init__(self, bags: Bags, language: str, kb_words: Sequence[int], words: int) -> None:
-        """``kb_words``: how many the names of each KB have; ``words``: those of all KBs."""
-        self._bags = bags
+    def __init__(
+        self,
+        bags: Bags,
+        language: str,
+        kb_words: Sequence[int],
+        words: int,
+        is_gone: Callable[[int, str], bool] = lambda *_: False,
+    ) -> None:
+        """``kb_words``: how many the names of each KB have; ``words``: those of all KBs.
+
+        ``is_gone``: whether a name, by its id, that some words stand for is none any more.
+        """
+        self._bags, self._is_gone = bags, is_gone
         self._language = language
         self._names = max(2.0, words)
         self._few = _few(words)
@@ -209,6 +219,10 @@ class VariantFinder:
             hit
             for hit in (*self._runs(words, hashes), *self._pairs(words, heeded))
             if _says_something(hit, words.forms[hit.first : hit.stop], heeded)
+            and not self._is_gone(
+                int(self._bags.bag_names[hit.bag]),
+                text[words.starts[hit.first] : words.ends[hit.stop - 1]],
+            )
             and not (
                 (hit.stop - hit.first == 1 and not hit.kind & (WHOLE | JOINED))
                 and misspelt[hit.first]
