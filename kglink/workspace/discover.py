@@ -22,7 +22,7 @@ from kglink.workspace.discoveries import (
 )
 from kglink.workspace.entities import entity as entity_of
 from kglink.workspace.folder import LEAST_UNKNOWN, PROMOTED
-from kglink.workspace.kbs import add_kb, remove_kb
+from kglink.workspace.kbs import add_kb
 from kglink.workspace.link import link
 from kglink.workspace.opened import Opened
 from kglink.workspace.spaces import build_if_stale
@@ -268,7 +268,7 @@ def drop_emptied(opened: Opened, kb: str) -> None:
     """Remove a KB that no source made, once all that it held was taken back."""
     left = opened.store.kb(kb)
     if left.adapter == IN_MEMORY and not left.entities + left.documents:
-        remove_kb(opened, kb)
+        opened.store.remove_kb(kb)
 
 
 _LIST_HINT = "List them: kglink discover"

@@ -23,6 +23,8 @@ PIECE = 1 << 17
 MOST = 2 * PIECE
 #: Signs that a name may have around the part of it that folding keeps (``.NET``, ``Yahoo!``).
 _EDGE_SIGNS = 3
+#: Whether something still has a name that was compiled; None: something has each.
+Has = Callable[[str], bool] | None
 
 
 class Match(NamedTuple):
@@ -62,17 +64,9 @@ class DictionaryDetector:
     """Finds the aliases of a lexicon; safe to use from several threads."""
 
     def __init__(
-        self,
-        lexicon: Lexicon,
-        guard: Guard,
-        piece: int = PIECE,
-        most: int = MOST,
-        *,
-        has: Callable[[str], bool] | None = None,
+        self, lexicon: Lexicon, guard: Guard, piece: int = PIECE, most: int = MOST, has: Has = None
     ) -> None:
-        """``has``: whether something has a name that was compiled; none: all names count."""
-        self._has = has
-        self._lexicon = lexicon
+        self._lexicon, self._has = lexicon, has
         self._guard = guard
         self._piece = piece
         self._most = most

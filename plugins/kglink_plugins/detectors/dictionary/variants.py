@@ -75,6 +75,10 @@ _SMALL = 0.1
 _OF_A_PLACE = re.compile(r"-(?:based|backed|born|controlled|held|occupied|owned)\b")
 
 
+#: Whether a name, by its id, and some words that stand for it are of nothing any more.
+IsGone = Callable[[int, str], bool]
+
+
 class Hit(NamedTuple):
     """Words ``[first, stop)`` that name an entity; ``kind`` says how, as in `Bags`."""
 
@@ -175,17 +179,9 @@ class VariantFinder:
     """Finds the bags of names in texts."""
 
     def __init__(
-        self,
-        bags: Bags,
-        language: str,
-        kb_words: Sequence[int],
-        words: int,
-        is_gone: Callable[[int, str], bool] = lambda *_: False,
+        self, bags: Bags, language: str, kb_words: Sequence[int], words: int, is_gone: IsGone
     ) -> None:
-        """``kb_words``: how many the names of each KB have; ``words``: those of all KBs.
-
-        ``is_gone``: whether a name, by its id, that some words stand for is none any more.
-        """
+        """``kb_words``: how many the names of each KB have; ``words``: those of all KBs."""
         self._bags, self._is_gone = bags, is_gone
         self._language = language
         self._names = max(2.0, words)
