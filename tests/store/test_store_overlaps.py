@@ -184,9 +184,10 @@ def test_a_pair_that_no_search_finds_any_more_is_as_probable_as_was_said(filled:
     assert filled.counterparts([name("wiki:1")])
     filled.save_overlaps("wiki", "doid", [])
     assert filled.counterparts([name("wiki:1")]) == {}
-    for verdict, probability in (("correct", 1.0), ("unclear", 0.0)):
-        filled.set_verdict(name("wiki:1"), name("doid:1"), verdict)
-        assert [found.probability for found in filled.overlaps()] == [probability]
+    filled.set_verdict(name("wiki:1"), name("doid:1"), "correct")
+    assert [found.probability for found in filled.overlaps()] == [1.0]
+    filled.set_verdict(name("wiki:1"), name("doid:1"), "unclear")
+    assert [found.probability for found in filled.overlaps()] == [0.0]
 
 
 def test_a_given_verdict_is_kept_but_an_older_one_wins(filled: Store) -> None:
