@@ -103,12 +103,17 @@ def build_with_progress(
     workspace: Workspace, *, model: str = "", fresh: bool = False, ray_workers: int = 0
 ) -> BuildReport:
     """Build with a progress bar and a summary on standard error."""
+    from kglink.linking.scoring import SCORING_FILE, read_scoring
+
     began = time.monotonic()
     with progress() as tell:
         made = workspace.build(
             model=model, fresh=fresh, ray_workers=ray_workers, progress=tell, on_note=note
         )
     _tell_built(workspace, made, time.monotonic() - began)
+    fitted, own = workspace.joint_space.folder.path, made.manifest.model.fingerprint
+    if model and (fitted / SCORING_FILE).exists() and read_scoring(fitted, own) is None:
+        note("fit", "what was fitted is of another model and does not count: `kglink fit DOCS`")
     return made
 
 

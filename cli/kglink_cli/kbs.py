@@ -316,6 +316,8 @@ def remove(
         workspace.remove_kb(name)
         rest = "; `kglink build` takes it out of the space" if info.entities else ""
         note("removed", f"{name} with {held}{rest}")
+        if name in workspace.store.memory_sources():
+            note("memory", f"what was learnt from {name} stays: `kglink forget {name}` drops it")
         _tell_of_gone(workspace, name)
 
 

@@ -255,21 +255,19 @@ def nil_places(store: Store, docs: str, kbs: Collection[str]) -> frozenset[Place
         (document.id, one.start, one.end): one.surface
         for document in store.documents(docs, unresolved=True)
         for one in document.mentions
-        if one.gold and not any(gold.kb for gold in one.gold)
+        if one.gold
     }
-    if not surfaces:
-        return frozenset()
     documents = list(store.documents(docs))
     types = linked_types(merged_texts(docs, documents), kbs)
-    folded = {surface: fold(surface) for surface in surfaces.values()}
-    named = {name for kb in kbs for name in store.count_bearers(kb, folded.values())}
     wanted = (
         (document.id, one.start, one.end)
         for document in documents
         for one in united_mentions(document)  # a place of which something is known is not NIL
         if one.gold is None and one.type in types
     )
-    return frozenset(at for at in wanted if at in surfaces and folded[surfaces[at]] not in named)
+    folded = {at: fold(surfaces[at]) for at in wanted if at in surfaces}
+    named = {name for kb in kbs for name in store.count_bearers(kb, folded.values())}
+    return frozenset(at for at, name in folded.items() if name not in named)
 
 
 def with_nil(documents: Iterable[Document], places: Collection[Place]) -> Iterator[Document]:

@@ -24,7 +24,7 @@ from kglink.store.database import Database, Row, chunks, keys_by_kb, pages
 from kglink.store.kbs import entity_exists, entity_number, is_readable, kb_id, kb_ids
 from kglink.store.schema import kbs, overlap_runs, overlaps, store_state
 from kglink.store.values import json_of
-from kglink.store.verdicts import PAIR_COLUMNS, apply_mappings, pair_of, text_hashes, touch
+from kglink.store.verdicts import AS_SAID, PAIR_COLUMNS, apply_mappings, pair_of, text_hashes, touch
 
 BATCH = 2000
 LOOKUP_PAGE = 500
@@ -116,7 +116,8 @@ class OverlapTable:
         of_mappings = both & o.source.startswith(KB_SOURCE, autoescape=True)
         apply_again = connection.scalar(select(exists().where(of_mappings)))
         connection.execute(delete(overlaps).where(or_(both & o.verdict.is_(None), of_mappings)))
-        connection.execute(update(overlaps).where(both).values(evidence="{}"))
+        gone = update(overlaps).where(both)
+        connection.execute(gone.values(evidence="{}", probability=AS_SAID))
         upsert = self._db.backend.upsert(overlaps, ["probability", "evidence"])
         for lines in chunks(spool, BATCH):
             self._db.bulk(connection, upsert, [tuple(json.loads(line)) for line in lines])

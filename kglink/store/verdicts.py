@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from typing import Any, get_args
 
-from sqlalchemy import bindparam, delete, exists, func, insert, or_, select, tuple_, update
+from sqlalchemy import bindparam, case, delete, exists, func, insert, or_, select, tuple_, update
 from sqlalchemy.engine import Connection
 
 from kglink.errors import UsageError
@@ -40,6 +40,8 @@ JudgedPair = tuple[EntityId, EntityId, Verdict | None]
 o = overlaps.c
 PAIR_COLUMNS = (o.left_kb, o.left_key, o.right_kb, o.right_key)
 _SAID = (o.verdict, o.source, o.left_text_hash, o.right_text_hash)
+#: The probability of a pair that no search finds: what was said of it.
+AS_SAID = case((o.verdict == "correct", 1.0), else_=0.0)
 _insert = insert(overlaps)
 _set_said = (
     update(overlaps)
@@ -134,10 +136,12 @@ class VerdictTable:
                 if pair in standing:
                     known.append((*columns, *pair))
                 elif one:
-                    probability = 1.0 if one.verdict == "correct" else 0.0
-                    new.append((*pair, probability, "{}", *columns))
+                    new.append((*pair, 0.0, "{}", *columns))
             self._db.bulk(connection, _set_said, known)
             self._db.bulk(connection, _insert, new)
+            for some in chunks(said, MAPPINGS_PAGE):
+                unfound = tuple_(*PAIR_COLUMNS).in_(some), o.evidence == "{}"
+                connection.execute(update(overlaps).where(*unfound).values(probability=AS_SAID))
             # A pair that nothing speaks for any more goes; what only mappings say counts again.
             of_mappings = False
             for some in chunks((pair for pair, one in said.items() if not one), MAPPINGS_PAGE):

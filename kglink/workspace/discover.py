@@ -9,6 +9,7 @@ from itertools import groupby
 from kglink.errors import UnknownNameError, UsageError
 from kglink.linking.discovery import Discovery, discoveries, joined, unknown_mentions
 from kglink.records import Alias, Entity, EntityId, OnProgress, Progress, TextInput
+from kglink.store.kbs import IN_MEMORY
 from kglink.workspace.detectors import DICTIONARY
 from kglink.workspace.discoveries import (
     DiscoveryAnswer,
@@ -259,7 +260,15 @@ def _without_refused(
     removed = tuple(opened.store.get_entities(refused))
     for kb in dict.fromkeys(one.kb for one in removed):
         opened.store.remove_entities(kb, [one.key for one in removed if one.kb == kb])
+        drop_emptied(opened, kb)
     return removed
+
+
+def drop_emptied(opened: Opened, kb: str) -> None:
+    """Remove a KB that no source made, once all that it held was taken back."""
+    left = opened.store.kb(kb)
+    if left.adapter == IN_MEMORY and not left.entities + left.documents:
+        opened.store.remove_kb(kb)
 
 
 _LIST_HINT = "List them: kglink discover"

@@ -22,9 +22,9 @@ from kglink.linking.corrected import corrected_texts
 from kglink.records import Entity, EntityId, Span, TextInput
 from kglink.sources import Problems
 from kglink.text.fold import fold
+from kglink.workspace.discover import drop_emptied
 from kglink.workspace.entities import add_entity, remove_entity
 from kglink.workspace.folder import PROMOTED, check_known
-from kglink.workspace.kbs import remove_kb
 from kglink.workspace.memory import (
     Correction,
     correct,
@@ -214,9 +214,7 @@ class LinkReview:
             places += [(one.start, one.end) for one in last.replaced]
         if last.made is not None:
             remove_entity(self._opened, last.made)
-            left = next(one for one in self._opened.store.kbs() if one.name == last.made.kb)
-            if not left.entities and last.made.kb == PROMOTED:
-                remove_kb(self._opened, last.made.kb)
+            drop_emptied(self._opened, last.made.kb)
         self._skipped.discard(last.at)
         self._at = last.at
         return self.links[last.at]

@@ -255,6 +255,8 @@ def distill(
             f"space {space.folder.name!r} is older than its KBs",
             hint=f"Run `kglink build --space {space.folder.name}` first.",
         )
+    with space.folder.writing():
+        pass  # what may not be written is told before the work
     student = distilled(
         teacher,
         tokenizer_files(teacher.source)["tokenizer.json"],

@@ -10,8 +10,11 @@ from typing import Any
 import pytest
 from conftest import Kglink
 
+from kglink.linking.scoring import PLAIN_SCORING, write_scoring
+from kglink.records import Entity
 from kglink.space.folder import SpaceFolder
 from kglink.workspace import Workspace
+from tiny_models import bert_weights, write_model
 
 
 @pytest.fixture
@@ -75,6 +78,22 @@ def test_one_space_whole(kglink: Kglink, two: Path) -> None:
     assert read(kglink, "spaces", "twofold")["name"] == "twofold"
     ran = kglink("spaces", "twofald", code=2)
     assert "Did you mean 'twofold'?" in ran.err
+
+
+def test_a_build_with_another_model_says_that_what_was_fitted_is_not_of_it(
+    kglink: Kglink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KGLINK_WORKSPACE", str(tmp_path))
+    with Workspace.open(tmp_path, create=True) as workspace:
+        workspace.add_kb("birds", [Entity("o", "osprey")])
+        tiny = workspace.build(model=str(write_model(tmp_path / "tiny"))).manifest.model
+        write_scoring(workspace.joint_space.folder.path, tiny.fingerprint, PLAIN_SCORING)
+    assert "kglink fit" not in kglink("build", "--model", tiny.path).err
+    changed = bert_weights()
+    changed["embeddings.LayerNorm.bias"][0] += 1
+    other = write_model(tmp_path / "other", changed)
+    assert "of another model" in kglink("build", "--model", str(other)).err
+    assert "kglink fit" not in kglink("build", "--model", tiny.path).err
 
 
 def test_a_damaged_space_is_listed_and_can_be_deleted(kglink: Kglink, two: Path) -> None:

@@ -73,6 +73,15 @@ def test_a_code_that_no_kb_has_is_nil_where_the_kb_is_about_such_things(
     }
 
 
+def test_an_entity_that_is_gone_is_none_that_a_kb_has(workspace: Workspace) -> None:
+    document = text_of(1, [("gout", "D006073", "disease"), ("Kawasaki", "D009080", "disease")])
+    workspace.add_entity("diseases", Entity("k", "a syndrome", xrefs=("MESH:D009080",)))
+    assert judged(workspace, document)["Kawasaki"] == "diseases:k"
+    workspace.remove_entity("diseases:k")
+    assert len(nil_places(workspace.store, "notes", ["diseases"])) == 1
+    assert judged(workspace, document)["Kawasaki"] == "NIL"
+
+
 def test_golds_of_which_one_is_found_are_what_was_found(workspace: Workspace) -> None:
     both = Mention(0, 4, "both", (EntityId("", "D003440"), EntityId("", "D000001")))
     assert judged(workspace, Document("1", "both", (both,))) == {"both": "diseases:croup"}

@@ -226,6 +226,18 @@ def test_undo_gives_back_what_was_said_before(folder: Path, reviewed: Store) -> 
     assert (back.verdict, back.source, back.stale) == ("unclear", "import", False)
 
 
+def test_an_answer_is_taken_back_while_its_entity_is_away(folder: Path, reviewed: Store) -> None:
+    with open_review(folder / "reviews", reviewed, PLAN) as review:
+        assert review.current
+        gone = review.current.left
+        review.answer("wrong")
+    reviewed.remove_entities(LEFT, [gone.key])
+    with open_review(folder / "reviews", reviewed, PLAN, undo=True):
+        assert reviewed.count_resting(LEFT) == 0
+    reviewed.ingest(job(LEFT, fingerprint="2"), kb_entities("D"))
+    assert verdicts(reviewed) == {}
+
+
 def test_opening_a_review_again_judges_nothing_anew(folder: Path, reviewed: Store) -> None:
     """Its last answer was carried out long ago: what has become of the pair since then stands."""
     answered(folder, reviewed, *["correct"] * 6)

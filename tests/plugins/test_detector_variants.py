@@ -17,6 +17,7 @@ from kglink.linking.scoring import DEFAULT_THRESHOLD
 from kglink.models.word_ranks import commonness
 from kglink.plugins import NameRow
 from kglink.testing.contracts.base import NASTY_TEXTS
+from kglink.text.fold import fold
 from kglink.text.plain import read_plainly
 from kglink_plugins.detectors.dictionary.compiled import compile_lexicon
 from kglink_plugins.detectors.dictionary.detector import (
@@ -47,6 +48,28 @@ def test_what_settings_forbid_is_found_in_no_other_way() -> None:
     assert detector("Lung Cancer", match_case="always").detect("a Lung Cancer here")
     assert not detector("rope", stop_words=("rope",)).detect("the rope here")
     assert detector("rope").detect("the rope here")
+
+
+class NamesOfLayers(Names):
+    """Names of an older part, some of which nothing has any more, and of a newer one."""
+
+    def __init__(self, older: Sequence[str], newer: Sequence[str], gone: Sequence[str]) -> None:
+        super().__init__([*older, *newer])
+        self.parts = [Names(older), Names(newer)]
+        self._gone = gone
+
+    def has(self, folded: str) -> bool:
+        return folded not in self._gone and folded in map(fold, self._surfaces)
+
+
+def test_a_name_that_is_gone_hides_none_within_it() -> None:
+    text = "She had a pancreatic serous cystadenoma, and he pancreatic serous cystadenomas."
+    long, short = "pancreatic serous cystadenoma", "cystadenoma"
+    names = NamesOfLayers([long, short, *FILLING], ["rabies"], gone=[long])
+    spans = name_detector(DictionarySettings(), names).detect(text)
+    assert [text[one.start : one.end] for one in spans] == [short, "cystadenomas"]
+    never = detector(short, "rabies").detect(text)
+    assert [one.score for one in spans] == pytest.approx([one.score for one in never], abs=0.05)
 
 
 def test_a_half_of_a_pair_of_surrogates_between_the_words_of_a_name() -> None:

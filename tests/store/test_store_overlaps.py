@@ -106,7 +106,7 @@ def test_verdicts_live_through_new_runs_updates_and_removal(filled: Store) -> No
     filled.set_verdict(name("wiki:2"), name("doid:2"), "correct")
     judged = [
         replace(pair("wiki:1", "doid:1", 0.4), verdict="wrong", source="review"),
-        replace(pair("wiki:2", "doid:2"), verdict="correct", source="review"),
+        replace(pair("wiki:2", "doid:2", 1.0), verdict="correct", source="review"),
     ]
     # The first pair is found again, the second is not.
     filled.save_overlaps("wiki", "doid", [pair("wiki:1", "doid:1", 0.4), pair("wiki:3", "doid:3")])
@@ -178,6 +178,18 @@ def test_a_pair_that_nothing_found_can_be_judged(filled: Store) -> None:
     assert found == [("doid:1", "wiki:1", 1.0, "correct"), ("doid:2", "wiki:2", 0.0, "wrong")]
 
 
+def test_a_pair_that_no_search_finds_any_more_is_as_probable_as_was_said(filled: Store) -> None:
+    filled.save_overlaps("wiki", "doid", [pair("wiki:1", "doid:1", 0.8, name=1)])
+    filled.set_verdict(name("wiki:1"), name("doid:1"), "unclear")
+    assert filled.counterparts([name("wiki:1")])
+    filled.save_overlaps("wiki", "doid", [])
+    assert filled.counterparts([name("wiki:1")]) == {}
+    filled.set_verdict(name("wiki:1"), name("doid:1"), "correct")
+    assert [found.probability for found in filled.overlaps()] == [1.0]
+    filled.set_verdict(name("wiki:1"), name("doid:1"), "unclear")
+    assert [found.probability for found in filled.overlaps()] == [0.0]
+
+
 def test_a_given_verdict_is_kept_but_an_older_one_wins(filled: Store) -> None:
     given = [replace(pair(f"doid:{n}", f"wiki:{n}"), verdict="correct") for n in (1, 2)]
     filled.set_verdict(name("wiki:2"), name("doid:2"), "wrong")
@@ -207,7 +219,7 @@ def test_counterparts_are_ranked_by_probability_kb_order_and_key(filled: Store) 
 
 
 def test_counterparts_follow_the_verdicts(filled: Store) -> None:
-    pairs = [pair(f"wiki:{n}", f"doid:{n}", n / 10) for n in (1, 2, 8, 9)]
+    pairs = [pair(f"wiki:{n}", f"doid:{n}", n / 10, name=1) for n in (1, 2, 8, 9)]
     filled.save_overlaps("wiki", "doid", pairs)
     for number, verdict in ((1, "correct"), (2, "unclear"), (8, "unclear"), (9, "wrong")):
         filled.set_verdict(name(f"wiki:{number}"), name(f"doid:{number}"), verdict)  # type: ignore[arg-type]  # from a list

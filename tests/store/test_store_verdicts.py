@@ -153,7 +153,7 @@ def test_judging_again_is_judging_what_is_there(filled: Store) -> None:
 def test_a_verdict_outlives_new_runs_updates_and_its_kbs(filled: Store) -> None:
     update(filled, "doid", description="Another.")
     filled.save_overlaps("hp", "doid", [])
-    not_found = replace(REVIEWED, stale=True, evidence={})  # by this run: its evidence goes
+    not_found = replace(REVIEWED, stale=True, evidence={}, probability=1.0)  # by this run
     assert list(filled.overlaps()) == [not_found]
     filled.save_overlaps("hp", "doid", [replace(PAIR, probability=0.2, evidence={})])
     found = replace(REVIEWED, probability=0.2, evidence={})

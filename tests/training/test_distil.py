@@ -10,7 +10,7 @@ import pytest
 from conftest import Kglink
 from safetensors.numpy import load_file, save_file
 
-from kglink.errors import ModelError
+from kglink.errors import ModelError, SpaceError
 from kglink.files.manifest import file_info
 from kglink.models import Encoder, resolve_model
 from kglink.models.static_folder import write_static
@@ -18,6 +18,7 @@ from kglink.records import Alias, Entity
 from kglink.space.folder import SpaceFolder
 from kglink.training.distil import Lesson, fit_table, means, token_texts, with_words
 from kglink.workspace import Workspace
+from rights import as_a_plain_user
 from tiny_models import WORDS, bert_weights, write_model
 
 CLS, SEP, AMBER, HERON = 2, 3, 5, 6
@@ -170,6 +171,19 @@ def test_what_cannot_be_distilled_is_refused(workspace_folder: Path, kglink: Kgl
     assert "space.name" in kglink("distill", "--into", "No Name", code=2).err
     assert "not built" in kglink("distill", "--space", "none", code=1).err
     assert SpaceFolder(workspace_folder / "spaces", "x").pointer is None
+
+
+def test_a_space_that_may_not_be_written_is_told_before_anything_is_encoded(
+    workspace_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taught = "kglink.training.distil.distilled"
+    monkeypatch.setattr(taught, lambda *_, **__: pytest.fail("a model was taught"))
+    (workspace_folder / "spaces" / "default" / "lock").chmod(0o400)
+    with (
+        Workspace.open(workspace_folder) as workspace,
+        pytest.raises(SpaceError, match="space 'default' may not be written"),
+    ):
+        as_a_plain_user(workspace.distill)
 
 
 def test_a_static_space_is_told_from_others_and_not_trained(

@@ -76,9 +76,9 @@ class Review:
         self._carry_out(entry)
 
     def undo(self) -> Overlap | None:
-        """Take the last answer back, whenever it was given; the pair comes up again."""
+        """Take the last answer back, whenever it was given; the pair, if it is there, is next."""
         last = self.journal.undo()
-        if last is None or last.pair not in self._known:
+        if last is None:
             return None
         self._carry_out(replace(last, undone=True))
         return self._known.get(last.pair)

@@ -10,7 +10,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from importlib.resources import files
 
@@ -24,7 +24,7 @@ from kglink.text.words import cuts_initials, cuts_word
 from kglink_plugins.detectors.dictionary.cache import open_lexicon
 from kglink_plugins.detectors.dictionary.compiled import ARTICLE, Lexicon, guard_of, is_text
 from kglink_plugins.detectors.dictionary.english import MONTHS
-from kglink_plugins.detectors.dictionary.finder import DictionaryDetector
+from kglink_plugins.detectors.dictionary.finder import DictionaryDetector, Has
 from kglink_plugins.detectors.dictionary.guard import EXACT, Guard
 from kglink_plugins.detectors.dictionary.variants import (
     BRIDGES,
@@ -76,20 +76,19 @@ def name_detector(settings: DictionarySettings, names: Names) -> NameDetector | 
     words: Counter[str] = Counter()
     for one in lexicons:
         words.update(one.kbs)
-    detectors = [NameDetector(one, guard, weights, settings.language, words) for one in lexicons]
-    if isinstance(names, NamesInParts) and len(detectors) > 1:
-        return PartsDetector(detectors, names.has)
-    return detectors[0]
+    has: Has = None
+    if isinstance(names, NamesInParts) and len(lexicons) > 1:
+        has = lru_cache(maxsize=1 << 16)(names.has)
+    language = settings.language
+    detectors = [NameDetector(one, guard, weights, language, words, has) for one in lexicons]
+    return PartsDetector(detectors) if has else detectors[0]
 
 
 class PartsDetector:
-    """Finds names that were compiled in parts: all places that any of them proposes.
+    """Finds names that were compiled in parts: all places that any of them proposes."""
 
-    A name of a part that nothing has any more (``has`` says no) is not proposed.
-    """
-
-    def __init__(self, parts: Sequence[NameDetector], has: Callable[[str], bool]) -> None:
-        self._parts, self._has = parts, lru_cache(maxsize=1 << 16)(has)
+    def __init__(self, parts: Sequence[NameDetector]) -> None:
+        self._parts = parts
 
     def detect(self, text: str) -> list[Span]:
         """The places that may be mentions, in reading order; some overlap."""
@@ -97,9 +96,6 @@ class PartsDetector:
         for part in self._parts:
             for span in part.detect(text):
                 place = span.start, span.end
-                name = fold(span.name or text[span.start : span.end])
-                if part.has(name) and not self._has(name):
-                    continue
                 if place not in best or span.score > best[place].score:
                     best[place] = span
         return [best[place] for place in sorted(best)]
@@ -123,12 +119,13 @@ class NameDetector:
         weights: Mapping[str, float],
         language: str,
         words: Mapping[str, int],
+        has: Has = None,
     ) -> None:
         """``words``: how many the names of each KB have."""
-        self._exact = DictionaryDetector(lexicon, guard)
-        own = [words[kb] for kb in lexicon.kbs]
-        self._variants = VariantFinder(lexicon.variants, language, own, sum(words.values()))
-        self._names, self._folded = lexicon.surfaces, lexicon.keys
+        self._exact = DictionaryDetector(lexicon, guard, has=has)
+        own, known = [words[kb] for kb in lexicon.kbs], sum(words.values())
+        self._variants = VariantFinder(lexicon.variants, language, own, known, self._is_gone)
+        self._names, self._folded, self._has = lexicon.surfaces, lexicon.keys, has
         self._articled = lexicon.articled
         self.weigh(weights)
 
@@ -137,12 +134,18 @@ class NameDetector:
         self._weights = [weights.get(fact, 0.0) for fact in Facts._fields]
         self._bias = weights["bias"]
 
-    def has(self, folded: str) -> bool:
-        """Whether a folded name was compiled."""
-        return folded in self._folded
+    def _bears(self, folded: str) -> bool:
+        """Whether a name was compiled, and something has it still."""
+        return folded in self._folded and (self._has is None or self._has(folded))
+
+    def _is_gone(self, name: int, surface: str) -> bool:
+        """Whether nothing has a compiled name any more, nor the words that stand for it."""
+        known = self._has is None or name < 0 or self._bears(fold(self._names.restore_key(name)))
+        return not (known or self._bears(fold(surface)))
 
     def _is_name(self, surface: str) -> bool:
-        return is_text(surface) and surface in self._names
+        is_written = is_text(surface) and surface in self._names
+        return is_written and (self._has is None or self._has(fold(surface)))
 
     def places(self, text: str) -> Iterator[Place]:
         """All places that bear a name or a part of one, with what speaks for each."""
@@ -240,7 +243,7 @@ class NameDetector:
 
     def _name_meant(self, text: str, place: Place) -> str:
         """The name that a place is taken for, unless it is a name itself, in whatever case."""
-        if place.name < 0 or fold(text[place.start : place.end]) in self._folded:
+        if place.name < 0 or self._bears(fold(text[place.start : place.end])):
             return ""
         known: str = self._names.restore_key(place.name)
         return known

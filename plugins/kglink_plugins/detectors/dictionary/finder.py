@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -23,6 +23,8 @@ PIECE = 1 << 17
 MOST = 2 * PIECE
 #: Signs that a name may have around the part of it that folding keeps (``.NET``, ``Yahoo!``).
 _EDGE_SIGNS = 3
+#: Whether something still has a name that was compiled; None: something has each.
+Has = Callable[[str], bool] | None
 
 
 class Match(NamedTuple):
@@ -62,9 +64,9 @@ class DictionaryDetector:
     """Finds the aliases of a lexicon; safe to use from several threads."""
 
     def __init__(
-        self, lexicon: Lexicon, guard: Guard, piece: int = PIECE, most: int = MOST
+        self, lexicon: Lexicon, guard: Guard, piece: int = PIECE, most: int = MOST, has: Has = None
     ) -> None:
-        self._lexicon = lexicon
+        self._lexicon, self._has = lexicon, has
         self._guard = guard
         self._piece = piece
         self._most = most
@@ -156,6 +158,8 @@ class DictionaryDetector:
         self, text: str, start: int, end: int, key: str, known: dict[str, _Known]
     ) -> Match | None:
         if cuts_initials(text, start) or cuts_initials(text, end):
+            return None
+        if self._has and not self._has(key):  # a longer name that is gone hides none within it
             return None
         surface = text[start:end]
         facts = known.get(surface)

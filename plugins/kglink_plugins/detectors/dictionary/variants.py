@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from functools import cache, lru_cache
 from itertools import chain, compress
 from typing import NamedTuple
@@ -73,6 +73,10 @@ BRIDGES = frozenset(("and", "as", "at", "by", "for", "from", "in", "is", "on", "
 _SMALL = 0.1
 #: What follows the name of a place, "Atlanta-based".
 _OF_A_PLACE = re.compile(r"-(?:based|backed|born|controlled|held|occupied|owned)\b")
+
+
+#: Whether a name, by its id, and some words that stand for it are of nothing any more.
+IsGone = Callable[[int, str], bool]
 
 
 class Hit(NamedTuple):
@@ -174,9 +178,11 @@ class Place(NamedTuple):
 class VariantFinder:
     """Finds the bags of names in texts."""
 
-    def __init__(self, bags: Bags, language: str, kb_words: Sequence[int], words: int) -> None:
+    def __init__(
+        self, bags: Bags, language: str, kb_words: Sequence[int], words: int, is_gone: IsGone
+    ) -> None:
         """``kb_words``: how many the names of each KB have; ``words``: those of all KBs."""
-        self._bags = bags
+        self._bags, self._is_gone = bags, is_gone
         self._language = language
         self._names = max(2.0, words)
         self._few = _few(words)
@@ -209,6 +215,10 @@ class VariantFinder:
             hit
             for hit in (*self._runs(words, hashes), *self._pairs(words, heeded))
             if _says_something(hit, words.forms[hit.first : hit.stop], heeded)
+            and not self._is_gone(
+                int(self._bags.bag_names[hit.bag]),
+                text[words.starts[hit.first] : words.ends[hit.stop - 1]],
+            )
             and not (
                 (hit.stop - hit.first == 1 and not hit.kind & (WHOLE | JOINED))
                 and misspelt[hit.first]
