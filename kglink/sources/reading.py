@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from kglink.errors import KglinkError, RecordError, SourceError, reason_of
+from kglink.errors import KglinkError, RecordError, SourceError, prints_aside, reason_of
 from kglink.records import Alias, CodeMapping, Document, Entity, Record
 from kglink.sources.source import Source
 from kglink.sources.values import Problems, text_too_long
@@ -35,7 +35,7 @@ def read_records(
     """
     number = 0
     try:
-        for number, record in enumerate(read(source, problems), 1):
+        for number, record in enumerate(_quietly(lambda: read(source, problems)), 1):
             if wrong := malformed(record):
                 where = f"{source.label}: record {number:,} of {reader}"
                 hint = f"This is a mistake of the reader. {wrong.fix}"
@@ -52,6 +52,19 @@ def read_records(
             f"{source.label}{behind}: {reader} failed with {reason_of(error)}",
             hint="This is a mistake of the reader: --on-error stop and --debug show where.",
         ) from error
+
+
+def _quietly(records: Callable[[], Iterable[Record]]) -> Iterator[Record]:
+    """The records, each asked for while nothing is printed to standard output."""
+    with prints_aside():
+        rest = iter(records())
+    while True:
+        with prints_aside():
+            try:
+                record = next(rest)
+            except StopIteration:
+                return
+        yield record
 
 
 class Malformed(NamedTuple):
