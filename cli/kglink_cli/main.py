@@ -131,6 +131,8 @@ def _finish_output(*, is_told: bool = False) -> None:
 
     ``is_told``: an error of the system was told, and what fails here is the same once more.
     """
+    if sys.stdout.closed:  # by a plugin
+        return
     try:
         sys.stdout.flush()
     except OSError as error:
