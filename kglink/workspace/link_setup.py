@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from kglink.config import LinkSection
-from kglink.errors import SpaceError, UnknownNameError, UsageError
+from kglink.errors import SpaceError, UnknownNameError, UsageError, errors_of
 from kglink.evaluation.annotated import annotation_of, merged_texts
 from kglink.linking.asked import AskedKind
 from kglink.linking.candidates import CandidateSearch
@@ -250,7 +250,9 @@ def asked_kinds(settings: LinkSection, registry: Registry) -> list[AskedKind]:
         plugin = registry.get("evidence", name)
         evidence = registry.create("evidence", name, own)
         shown = plugin.short_name if plugin.provider.builtin else plugin.name
-        kind = EvidenceKind(shown, plugin.summary, DefaultWeights(*evidence.weights))
+        with errors_of(f"the weights of {plugin.title}"):
+            weights = DefaultWeights(*map(float, evidence.weights))
+        kind = EvidenceKind(shown, plugin.summary, weights)
         made.append(AskedKind(kind, evidence))
     return made
 
