@@ -6,11 +6,12 @@ import contextlib
 import errno
 import json
 import os
+import re
 import resource
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -26,7 +27,7 @@ from kglink.errors import (
     UnknownNameError,
     UsageError,
 )
-from kglink.records import Document, Entity, EntityId, Mention, TextInput
+from kglink.records import Alias, CodeMapping, Document, Entity, EntityId, Mention, TextInput
 from kglink.space.build import SpaceBuild
 from kglink.training.job import FinetuneJob
 from kglink.workspace import Workspace, init_workspace
@@ -300,19 +301,43 @@ def test_records_in_memory_are_checked(tmp_path: Path) -> None:
             workspace.add_kb("x", [Entity("1", "T", aliases="U")])  # type: ignore[arg-type]  # wrong
         assert "Write it as (Alias('U'),)." in caught.value.hint
         odd: Any = ("x:1",)
-        for wrong in (
-            Entity("2", "T", popularity=10**400),
-            Entity("2", "T", xrefs=(7,)),  # type: ignore[arg-type]  # wrong
-            Document("2", "T", odd),
-            Document("2", "T", (Mention(0, 1, "T", gold=odd),)),
-            Document("2", "T", (Mention(0, 1, "T", type=None),)),  # type: ignore[arg-type]  # wrong
+        some: Any = (one for one in [Alias("U")])
+        none: Any = None
+        word: Any = "a lot"
+        for wrong, said in (
+            (Entity("2", "T", xrefs=(7,)), "the xrefs of entity '2' are (7,)"),  # type: ignore[arg-type]  # wrong
+            (Entity("2", "T", aliases=some), "the aliases of entity '2' are of the type generator"),
+            (Entity("2", "T", aliases=(Alias("U", word),)), "has no such kind or count"),
+            (Entity("2", "T", aliases=(Alias("U", count=word),)), "has no such kind or count"),
+            (Document("2", "T", odd), "a mention is of the type str"),
+            (Document("2", "T", none), "a mention is of the type NoneType"),
+            (Document("2", "T", (Mention(0, 1, "T", gold=odd),)), "the gold of mention 'T' is ("),
+            (Document("2", "T", (Mention(0, 1, "T", gold=word),)), "the gold of mention 'T' is 'a"),
+            (Document("2", "T", (Mention(0, 1, "T", type=none),)), "is no str"),
+            (Document("2", "T", (Mention(0, word, "T"),)), "are no whole numbers"),
+            (Document("2", "T", split=word), "the split is 'a lot'"),
+            (CodeMapping("a:1", "b:1", confidence=word), "the confidence is 'a lot'"),
+            (CodeMapping("a:1", "b:1", verdict=word), "the verdict is 'a lot'"),
         ):
-            with pytest.raises(SourceError, match="record 2 holds a value of a wrong type: "):
+            with pytest.raises(UsageError, match=f"record 2: .*{re.escape(said)}"):
                 workspace.add_kb("x", [Entity("1", "T"), wrong])
+        with pytest.raises(SourceError, match="record 2 holds a value of a wrong type: "):
+            workspace.add_kb("x", [Entity("1", "T"), Entity("2", "T", popularity=10**400)])
         with pytest.raises(UsageError, match="no record was given") as refused:
             workspace.add_kb("x", [])
         assert "file" not in refused.value.hint
         assert workspace.kbs() == []
+
+
+def test_numbers_of_arrays_are_numbers(tmp_path: Path) -> None:
+    count, popularity = cast("int", np.int64(3)), cast("float", np.float32(2))
+    entity = Entity("1", "T", popularity=popularity, aliases=(Alias("U", count=count),))
+    note = Document("1", "A T.", (Mention(cast("int", np.int32(2)), count, "T"),))
+    with Workspace.open(tmp_path, create=True) as workspace:
+        workspace.add_kb("x", [entity])
+        workspace.add_kb("notes", [note])
+        assert workspace.entities("x")[0].popularity == 2
+        assert workspace.kb("notes").mentions == 1
 
 
 def test_evaluating_builds_what_is_not_built(tmp_path: Path) -> None:
