@@ -147,6 +147,9 @@ def _text_input(number: int, text: object) -> TextInput:
         elif isinstance(text, Iterable) and not isinstance(text, bytes):
             hint = "Give the texts of one column, as one list."
         raise UsageError(f"text {number:,} is of the type {type(text).__name__}", hint=hint)
+    if not isinstance(text.text, str):
+        what = f"the text of TextInput {text.id!r} is of the type {type(text.text).__name__}"
+        raise UsageError(what, hint="Decode bytes, and leave out what has no text.")
     return text
 
 

@@ -27,7 +27,7 @@ from kglink.errors import (
     UnknownNameError,
     UsageError,
 )
-from kglink.records import Alias, CodeMapping, Document, Entity, EntityId, Mention, TextInput
+from kglink.records import Alias, CodeMapping, Document, Entity, EntityId, Mention, Span, TextInput
 from kglink.space.build import SpaceBuild
 from kglink.training.job import FinetuneJob
 from kglink.workspace import Workspace, init_workspace
@@ -163,6 +163,11 @@ WRONG_TYPES: list[tuple[Callable[[Any], object], str]] = [
     (lambda w: [*w.link([["Rose"]])], "text 1 is of the type list"),
     (lambda w: [*w.link(["Rose", float("nan")])], "text 2 is of the type float"),
     (lambda w: [*w.link("Rose", 3)], "names are given by the type int"),
+    (lambda w: [*w.link([TextInput("a", b"Rose")])], "the text of TextInput 'a' is of the type by"),  # type: ignore[arg-type]  # wrong
+    (lambda w: [*w.link([TextInput("a", "Rose", ((0, 4),))])], r"\(0, 4\) is no Span of two"),  # type: ignore[arg-type]  # wrong
+    (lambda w: [*w.link([TextInput("a", "Rose", (Span(0, 4.0),))])], "is no Span of two"),  # type: ignore[arg-type]  # wrong
+    (lambda w: w.entities("encyclopedia", limit=-1), "limit = -1: there is"),
+    (lambda w: w.with_settings([("link.top_k", 3)]), "settings are given by the type list"),
     (lambda w: w.search(b"Rose"), "a search needs a text"),
     (lambda w: w.search("Rose", k="3"), "k = '3': there is"),
     (lambda w: w.entities(None), "unknown KB None"),
@@ -338,6 +343,13 @@ def test_numbers_of_arrays_are_numbers(tmp_path: Path) -> None:
         workspace.add_kb("notes", [note])
         assert workspace.entities("x")[0].popularity == 2
         assert workspace.kb("notes").mentions == 1
+        few = workspace.with_settings({"link.top_k": np.int64(1), "encoder.model": Path("minilm")})
+        place = Span(cast("int", np.int64(2)), count)
+        (document,) = few.link(
+            [TextInput("a", "A T.", (place,))], threshold=cast("float", np.float32(0.3))
+        )
+        assert json.dumps(document.as_json()["entities"]).startswith('[{"start": 2, "end": 3,')
+        assert [one.id.key for one in few.search("T", k=cast("int", np.int64(1)))] == ["1"]
 
 
 def test_evaluating_builds_what_is_not_built(tmp_path: Path) -> None:
