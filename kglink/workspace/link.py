@@ -37,7 +37,7 @@ from kglink.records import (
 )
 from kglink.shown import ShownList
 from kglink.workspace.folder import check_answers, named
-from kglink.workspace.link_setup import Limits, token_search_of
+from kglink.workspace.link_setup import Limits, check_plugins, token_search_of
 from kglink.workspace.opened import Opened, make_room
 from kglink.workspace.outputs import export_links
 from kglink.workspace.spaces import answers, build_if_stale
@@ -114,6 +114,7 @@ def fresh_linker(
             if state == before:
                 return linker
     wait = opened.waits_for_vectors(wait)
+    check_plugins(opened.detector().link, opened.registry)
     build_if_stale(opened, wait=wait)
     with opened.lock:
         linker = opened.linker(kbs, limits=limits)

@@ -497,3 +497,25 @@ def test_other_settings_share_the_store(demo: Path) -> None:
             workspace.with_settings({"link.top_k": 0})
         with pytest.raises(UsageError, match=r"link\.tpo_k"):
             workspace.with_settings({"link.tpo_k": 1})
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--detector", "dictionery"], "unknown detector 'dictionery'"),
+        (["--set", "least=3"], "has no setting 'least'"),
+        (["--kb", "birdz"], "unknown KB 'birdz'"),
+    ],
+)
+def test_a_mistake_is_told_before_a_long_build(
+    kglink: Kglink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], said: str
+) -> None:
+    with Workspace.open(tmp_path, create=True) as workspace:
+        workspace.add_kb("birds", [Entity("h", "heron")])
+        for setting in ("detector", "reranker", "clusterer", "more_evidence"):
+            wrong = workspace.with_settings({f"link.{setting}": "no-such"})
+            with pytest.raises(UsageError, match=r"unknown .* 'no-such'"):
+                list(wrong.link("A heron."))
+    monkeypatch.chdir(tmp_path)
+    assert said in kglink("link", "-", *options, stdin="A heron.", code=2).err
+    assert not (tmp_path / "spaces" / "default" / "CURRENT").exists()
