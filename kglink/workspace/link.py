@@ -83,11 +83,10 @@ def link(
     is_one = isinstance(texts, str | bytes | TextInput) or not isinstance(texts, Iterable)
     given: Any = [texts] if is_one else texts
     inputs = (_text_input(number, text) for number, text in enumerate(given, 1))
+    kbs, types, under, not_under = map(named, (kbs, types, under, not_under))
     linker = fresh_linker(opened, kbs, opened.limits(types, under, not_under), wait=wait)
     asked = {"kbs": kbs, "types": types, "under": under, "not_under": not_under}
-    flags: dict[str, object] = {
-        f"link.{name}": named(value) for name, value in asked.items() if value
-    }
+    flags: dict[str, object] = {f"link.{name}": value for name, value in asked.items() if value}
     if threshold is not None:
         linker = linker.with_threshold(threshold)
         flags["link.threshold"] = threshold

@@ -122,8 +122,8 @@ def opened_output(opened: Opened, output: str | Path | TextIO) -> AbstractContex
     """What is written to: a file that is whole at the end, or one that is open for writing."""
     if isinstance(output, str | Path):
         return whole_file(opened, Path(output))
-    if not hasattr(output, "write"):
-        hint = "Name a file, or give one that is open for writing."
+    if not hasattr(output, "write") or isinstance(output, io.RawIOBase | io.BufferedIOBase):
+        hint = "Name a file, or give one that is open for writing text."
         raise UsageError(f"the output is of the type {type(output).__name__}", hint=hint)
     return nullcontext(output)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import json
 import os
 import re
@@ -173,6 +174,9 @@ WRONG_TYPES: list[tuple[Callable[[Any], object], str]] = [
     (lambda w: w.entities(None), "unknown KB None"),
     (lambda w: w.export(None, None), "unknown KB None"),
     (lambda w: w.export("encyclopedia", None), "the output is of the type NoneType"),
+    (lambda w: w.export("encyclopedia", io.BytesIO()), "the output is of the type BytesIO"),
+    (lambda w: w.correct("A heron.", 2.0, 7.0, None), "2.0 to 7.0 is no place in a text"),
+    (lambda w: w.finetune({"recipe": "small"}), "a fine-tuning is given by the type dict"),
     (lambda w: w.open(3), "the folder is of the type int"),
     (lambda w: w.add_entity("encyclopaedia", ENTITY("1", "T")), "unknown KB 'encyclopaedia'"),
     (lambda w: w.entity(None), "an entity is named by the type NoneType"),
