@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -71,7 +72,10 @@ def new(
     """Write the project of a new plugin: it works, and its tests pass."""
     project = write_project(name, vendor, kind, folder)
     note("made", f"{project}, which registers {vendor}/{name}")
-    note("next", f"cd {project} && pip install -e '.[dev]' && pytest && kglink plugins")
+    note(
+        "next",
+        f"cd {shlex.quote(str(project))} && pip install -e '.[dev]' && pytest && kglink plugins",
+    )
 
 
 class CommandGroup(TyperGroup):

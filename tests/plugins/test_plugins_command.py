@@ -51,14 +51,14 @@ def test_json_is_one_list(env: FakeEnvironment) -> None:
 
 
 def test_new_says_what_it_made_and_what_to_do_next(tmp_path: Path) -> None:
-    folder = tmp_path / "made"
+    folder = tmp_path / "made here"
     done = CliRunner().invoke(
         build_app(), ["plugins", "new", "wine", "--vendor", "acme", "--dir", str(folder)]
     )
     assert done.exit_code == 0
     assert done.stdout == ""
     assert "acme/wine" in done.stderr
-    assert f"cd {folder} && pip install -e '.[dev]' && pytest && kglink plugins" in done.stderr
+    assert f"cd '{folder}' && pip install -e '.[dev]' && pytest && kglink plugins" in done.stderr
     assert (folder / "kglink_wine" / "plugin.py").is_file()
 
 
