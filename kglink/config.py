@@ -17,7 +17,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from pathlib import Path
+from pathlib import Path, PurePath
 from textwrap import dedent
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -296,6 +296,11 @@ class ResolvedSettings:
 
     def changed(self, flags: Mapping[str, object]) -> ResolvedSettings:
         """The same with other values for some ``section.key``; None changes nothing."""
+        if not isinstance(flags, Mapping):
+            raise ConfigError(
+                f"settings are given by the type {type(flags).__name__}",
+                hint='Give them by their full names: {"link.top_k": 10}.',
+            )
         given = {name: (value, "flag") for name, value in flags.items() if value is not None}
         return self._with(given)
 
@@ -432,6 +437,8 @@ def _read_text(field: FieldInfo, text: str) -> object:
 def _checked(name: str, field: FieldInfo, value: object, origin: str) -> object:
     """Validate one value, so that an error can say which setting and where it came from."""
     annotate: Any = Annotated
+    if isinstance(value, PurePath) and field.annotation is str:
+        value = str(value)
     if isinstance(value, str) and str(field.annotation).startswith("tuple"):
         value = _read_text(field, value)  # one name need not be written as a list
     reason = "Input should not be true or false"

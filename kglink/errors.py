@@ -26,8 +26,10 @@ from __future__ import annotations
 
 import difflib
 import errno
+import sys
+import threading
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from typing import Literal
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -100,7 +102,7 @@ class PluginError(UsageError):
     """A plugin that cannot be registered, found or loaded."""
 
 
-def is_of_memory(error: Exception) -> bool:
+def is_of_memory(error: BaseException) -> bool:
     """Whether an error says that there is no memory left, by whichever library."""
     return isinstance(error, MemoryError) or any(words in str(error) for words in _NO_MEMORY)
 
@@ -121,12 +123,27 @@ def reason_of(error: BaseException) -> str:
 
 
 @contextmanager
-def errors_of(plugin: str) -> Iterator[None]:
-    """Whatever a plugin raises of its own becomes a `PluginError` that names it."""
-    try:
+def prints_aside() -> Iterator[None]:
+    """What is printed meanwhile goes to standard error, so that JSON stays JSON.
+
+    In the main thread alone: all threads have one `sys.stdout`.
+    """
+    if threading.current_thread() is not threading.main_thread():
         yield
-    except Exception as error:
-        if isinstance(error, KglinkError | OSError) or is_of_memory(error):
+        return
+    with redirect_stdout(sys.stderr):
+        yield
+
+
+@contextmanager
+def errors_of(plugin: str) -> Iterator[None]:
+    """Whatever a plugin raises of its own, and ``sys.exit``, becomes a `PluginError` naming it."""
+    try:
+        with prints_aside():
+            yield
+    except (Exception, SystemExit) as error:
+        known = isinstance(error, KglinkError | OSError)
+        if known or is_of_memory(error) or why_unwritten(error):
             raise
         hint = "This is a mistake of the plugin: --debug shows where."
         raise PluginError(f"{plugin} failed with {reason_of(error)}", hint=hint) from error

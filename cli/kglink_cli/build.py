@@ -76,6 +76,8 @@ def ensure_space(workspace: Workspace, *, wait: bool = True) -> None:
         if known and name not in (*known, SpaceSection().name):
             hint = f"`kglink build --space {name}` makes it."
             raise UnknownNameError("space", name, known, hint=hint)
+        for wanted in workspace.settings.link.kbs:
+            workspace.kb(wanted)  # an unknown one is told before a long build
         if any(kb.entities for kb in workspace.kbs()):
             note("space", "some KBs are not in it yet, or changed: building it now")
         began = time.monotonic()

@@ -148,8 +148,8 @@ def link(
     KBs that are new, and long to encode, are answered at once by their names alone; their vectors
     are made after the answers, and Ctrl-C keeps those that are made.
     """
-    from kglink.workspace.detectors import detector_settings
     from kglink.workspace.link import refuse_stages
+    from kglink.workspace.link_setup import check_plugins
     from kglink.workspace.texts import Part, TextReader
 
     streamed = lines and sources == [STDIN]
@@ -195,6 +195,7 @@ def link(
             marked=marked,
             part=None if part is None else Part.parse(part),
         )
+        check_plugins(workspace.detector().link, registry)
         ensure_space(workspace, wait=workspace.waits_for_vectors(wait))
         published = workspace.space()
         kbs = workspace.linked_kbs(published)
@@ -202,7 +203,6 @@ def link(
         tell_reranker(workspace)
         clustering = tell_clusterer(workspace)
         chosen = workspace.detector(published)
-        detector_settings(registry, chosen.link)  # a run whose mentions are given makes none
         if chosen.note:
             note("mentions", chosen.note)
         linker = workspace.linker(space=published)

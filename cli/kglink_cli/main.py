@@ -131,6 +131,8 @@ def _finish_output(*, is_told: bool = False) -> None:
 
     ``is_told``: an error of the system was told, and what fails here is the same once more.
     """
+    if sys.stdout.closed:  # by a plugin
+        return
     try:
         sys.stdout.flush()
     except OSError as error:
@@ -147,7 +149,8 @@ def _fail(error: Exception) -> NoReturn:
     if stop_came():
         _stopped()
     what, code = f"{type(error).__name__}: {error}", 1
-    message, hint = f"unexpected error: {what}", "This is a bug: --debug shows where."
+    whose = "".join(f" {note}" for note in getattr(error, "__notes__", ())[-1:])
+    message, hint = f"unexpected error: {what}", f"This is a bug{whose}: --debug shows where."
     if isinstance(error, KglinkError):
         message, hint, code = error.message, error.hint, error.exit_code
     elif isinstance(error, OSError):

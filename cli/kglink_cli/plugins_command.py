@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+import shlex
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +72,10 @@ def new(
     """Write the project of a new plugin: it works, and its tests pass."""
     project = write_project(name, vendor, kind, folder)
     note("made", f"{project}, which registers {vendor}/{name}")
-    note("next", f"cd {project} && pip install -e '.[dev]' && pytest && kglink plugins")
+    note(
+        "next",
+        f"cd {shlex.quote(str(project))} && pip install -e '.[dev]' && pytest && kglink plugins",
+    )
 
 
 class CommandGroup(TyperGroup):
@@ -127,7 +132,19 @@ def _commands_of(module: PluginModule) -> Mapping[str, Any]:
     app = typer.Typer()
     module.hooks("kglink.commands").call("register_commands", app=app)
     with guarded(module.provider, f"the commands of {module.provider} cannot be read"):
-        return typer.main.get_group(app).commands
+        commands = typer.main.get_group(app).commands
+    for command in commands.values():
+        command.invoke = partial(_invoked, module.provider, command.invoke)  # type: ignore[method-assign]  # of this one
+    return commands
+
+
+def _invoked(provider: Provider, invoke: Callable[[Any], Any], ctx: Any) -> Any:
+    """Run a command of a plugin; its errors note whose it is."""
+    try:
+        return invoke(ctx)
+    except Exception as error:
+        error.add_note(f"of {provider}")
+        raise
 
 
 #: The templates of a wheel lie in this package; those of a clone in the folder plugins/template.

@@ -8,7 +8,7 @@ from copy import copy
 from dataclasses import replace
 from functools import cache, lru_cache, partial
 from itertools import groupby, islice
-from numbers import Real
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from kglink.config import LinkSection
@@ -324,6 +324,11 @@ class Linker:
         """The mentions of a text in reading order: those that were given, else proposed ones."""
         given = source.spans is not None
         for span in spans:
+            if not (isinstance(span, Span) and isinstance(span.start + span.end, Integral)):
+                raise UsageError(
+                    f"text {source.id!r}: {span!r} is no Span of two whole numbers",
+                    hint="A mention that is known is a Span(start, end).",
+                )
             if not 0 <= span.start < span.end <= len(text):
                 raise UsageError(
                     f"text {source.id!r}: the span {span.start} to {span.end} is not inside the "
@@ -331,7 +336,9 @@ class Linker:
                     hint="Spans are half-open character offsets: 0 <= start < end <= length.",
                 )
         return [
-            MentionInText(text, span.start, span.end, source.id, span.score, given, span.name)
+            MentionInText(
+                text, int(span.start), int(span.end), source.id, span.score, given, span.name
+            )
             for span in sorted(spans, key=lambda span: (span.start, span.end))
         ]
 

@@ -249,9 +249,14 @@ def encoded(
     return Encoded(padded.view(texts, longest, -1), mask)
 
 
+def scorer_name(scorer: Scorer) -> str:
+    """What messages call a scorer."""
+    return f"scorer {type(scorer).__module__}.{type(scorer).__name__}"
+
+
 def scored(scorer: Scorer, mentions: Encoded, entities: Encoded) -> Tensor:
     """The scores of all mentions with all entities, by a scorer which may be anybody's."""
-    name = f"scorer {type(scorer).__name__}"
+    name = scorer_name(scorer)
     with errors_of(name):
         scores = scorer.score(mentions, entities)
         shape = tuple(scores.shape)

@@ -18,7 +18,7 @@ from scipy.sparse.csgraph import connected_components
 
 from kglink.arrays import BoolArray, DoubleArray, IntArray
 from kglink.config import OverlapSection
-from kglink.errors import PluginError
+from kglink.errors import PluginError, errors_of
 from kglink.overlap.model import OverlapModel
 from kglink.overlap.names import NamedPair, folded_names
 from kglink.overlap.scratch import ScratchPair, ScratchPairs
@@ -88,7 +88,8 @@ class Weighing:
         """Propose, weigh, and weigh again with what the first pass found."""
         for number, (name, evidence) in enumerate(self.evidence.items()):
             self.steps.begin(f"{name} looks for pairs")
-            self.scratch.propose(evidence.propose(self.kbs), number)
+            with errors_of(f"evidence {name!r}"):
+                self.scratch.propose(evidence.propose(self.kbs), number)
         self.scratch.propose(judged, JUDGED_BIT)
         self.tally.candidates = len(self.scratch)
         self.steps.begin("weighing", self.tally.candidates)
@@ -141,8 +142,9 @@ class Weighing:
             # The values of all evidence for each pair; some pairs are lacking a description.
             values: list[dict[str, float]] = [{} for _ in both]
             for name, one in chosen.items():
-                found = one.weigh(self.kbs, both)
-                _add_values(values, found, name)
+                with errors_of(f"evidence {name!r}"):
+                    found = one.weigh(self.kbs, both)
+                    _add_values(values, found, name)
                 if any(compress(found, lacking)):
                     self.tally.used_undescribed[name] = None
             self.scratch.put(self._put(known, values, second_pass), second=second_pass)
@@ -200,15 +202,19 @@ def _add_values(
         )
     for known, new in zip(values, found, strict=True):
         for name, value in new.items():
-            if not math.isfinite(value):
-                raise PluginError(f"evidence {evidence!r} gives {name!r} the value {value}")
+            rounded = round(float(value), DIGITS)
+            if not -1 <= rounded <= 1:  # not a number fails here too
+                raise PluginError(
+                    f"evidence {evidence!r} gives {name!r} the value {value}",
+                    hint="Values lie between -1 and 1.",
+                )
             if name in known:
                 raise PluginError(
                     f"evidence {evidence!r} gives a value {name!r}, which other evidence gives "
                     "as well",
                     hint="Leave one of the two out of overlap.evidence.",
                 )
-            known[name] = round(float(value), DIGITS)
+            known[name] = rounded
 
 
 #: Cells of the matrix that is solved exactly; beyond it pairs are taken greedily.

@@ -153,12 +153,18 @@ def offered(
                     hint=module.provider.remedy,
                 )
         except KglinkError as error:
-            reason = f"{module.provider} is left out: {error.message}. {error.hint}"
+            reason = f"{left_out(module.provider, error)} {error.hint}".rstrip()
             warnings.warn(reason, PluginWarning, stacklevel=3)
         else:
             found |= added
             brought_by |= dict.fromkeys(added, str(module.provider))
     return found
+
+
+def left_out(provider: Provider, error: KglinkError) -> str:
+    """A sentence: that a module is left out, and why; it names the module once."""
+    why = re.sub(f"^{re.escape(str(provider))}:? ", "", error.message)
+    return f"{provider} is left out: {why}."
 
 
 class PluginHooks:
@@ -270,7 +276,7 @@ def guarded(provider: Provider, failure: str, *, limited: bool = True) -> Iterat
             ) from error
 
 
-class _TooSlow(BaseException):
+class TooSlow(BaseException):
     """Not an `Exception`: the code that is too slow shall not catch it by the way."""
 
 
@@ -326,7 +332,7 @@ def _noticing_interrupts() -> Iterator[Callable[[], bool]]:
 
 @contextmanager
 def _time_limit(seconds: float) -> Iterator[None]:
-    """Raise `_TooSlow` in the block after some seconds, where the system can."""
+    """Raise `TooSlow` in the block after some seconds, where the system can."""
     if threading.current_thread() is not threading.main_thread() or not hasattr(
         signal, "setitimer"
     ):
@@ -334,7 +340,7 @@ def _time_limit(seconds: float) -> Iterator[None]:
         return
 
     def stop(number: int, frame: FrameType | None) -> NoReturn:
-        raise _TooSlow(f"it takes more than {seconds:g} seconds ({SECONDS_VARIABLE})")
+        raise TooSlow(f"it takes more than {seconds:g} seconds ({SECONDS_VARIABLE})")
 
     began = time.monotonic()
     before = signal.signal(signal.SIGALRM, stop)

@@ -27,6 +27,7 @@ from kglink.plugins.loading import (
     Provider,
     find_modules,
     guarded,
+    left_out,
 )
 from kglink.plugins.protocols import (
     CandidateEvidence,
@@ -324,9 +325,9 @@ class Registry:
             try:
                 self._admit(module)
             except KglinkError as error:
-                reason = f"{module.provider} is left out: {error.message}"
-                self._left_out.append(f"{reason}.")
-                warnings.warn(f"{reason}. {error.hint}", PluginWarning, stacklevel=3)
+                reason = left_out(module.provider, error)
+                self._left_out.append(reason)
+                warnings.warn(f"{reason} {error.hint}".rstrip(), PluginWarning, stacklevel=3)
 
     def _admit(self, module: PluginModule) -> None:
         """Import a module and take what it offers, all or nothing."""

@@ -6,10 +6,22 @@ Every step of linking reads the texts. The store checks names.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from numbers import Integral, Real
+from typing import Any, NamedTuple, get_args
 
-from kglink.errors import KglinkError, RecordError, SourceError, reason_of
-from kglink.records import Alias, CodeMapping, Document, Entity, Record
+from kglink.errors import KglinkError, RecordError, SourceError, prints_aside, reason_of
+from kglink.records import (
+    Alias,
+    AliasKind,
+    CodeMapping,
+    Document,
+    Entity,
+    EntityId,
+    Mention,
+    Record,
+    Split,
+    Verdict,
+)
 from kglink.sources.source import Source
 from kglink.sources.values import Problems, text_too_long
 
@@ -21,6 +33,11 @@ _TEXTS: Mapping[type[Record], Sequence[str]] = {
     Document: ("id", "text", "title"),
     CodeMapping: ("subject", "object", "predicate"),
 }
+
+#: What holds several values; a generator can be read only once.
+_SEVERAL = (tuple, list, set, frozenset)
+_NUMBER, _WHOLE = (int, float, Real), (int, Integral)
+_ALIAS_KINDS = get_args(AliasKind)
 
 
 def read_records(
@@ -35,7 +52,7 @@ def read_records(
     """
     number = 0
     try:
-        for number, record in enumerate(read(source, problems), 1):
+        for number, record in enumerate(_quietly(lambda: read(source, problems)), 1):
             if wrong := malformed(record):
                 where = f"{source.label}: record {number:,} of {reader}"
                 hint = f"This is a mistake of the reader. {wrong.fix}"
@@ -54,6 +71,19 @@ def read_records(
         ) from error
 
 
+def _quietly(records: Callable[[], Iterable[Record]]) -> Iterator[Record]:
+    """The records, each asked for while nothing is printed to standard output."""
+    with prints_aside():
+        rest = iter(records())
+    while True:
+        with prints_aside():
+            try:
+                record = next(rest)
+            except StopIteration:
+                return
+        yield record
+
+
 class Malformed(NamedTuple):
     """What is wrong with a record as a program made it, and how to mend that."""
 
@@ -70,26 +100,64 @@ def malformed(record: object) -> Malformed | None:
         if type(value := getattr(record, name)) is not str:
             fix = "Leave out what is not there." if value is None else "Write it as a str."
             return Malformed(f"the {name} is of the type {type(value).__name__}", fix)
-    return _malformed_parts(record) if isinstance(record, Entity) else None
+    if isinstance(record, Entity):
+        return _malformed_parts(record)
+    if isinstance(record, Document):
+        return _unknown("split", record.split, get_args(Split)) or _malformed_mentions(record)
+    assert isinstance(record, CodeMapping)  # noqa: S101 - the third kind
+    if not isinstance(record.confidence, _NUMBER):
+        return Malformed(f"the confidence is {record.confidence!r}", "Write it as a number.")
+    return _unknown("verdict", record.verdict, (None, *get_args(Verdict)))
+
+
+def _unknown(what: str, said: object, known: Sequence[str | None]) -> Malformed | None:
+    fix = f"There is: {', '.join(filter(None, known))}."
+    return None if said in known else Malformed(f"the {what} is {said!r}", fix)
+
+
+def _malformed_mentions(document: Document) -> Malformed | None:
+    mentions: Any = document.mentions
+    for one in mentions if isinstance(mentions, _SEVERAL) else [mentions]:
+        if type(one) is not Mention:
+            fix = "Write mentions as (Mention(start, end, surface),)."
+            return Malformed(f"a mention is of the type {type(one).__name__}", fix)
+        if not isinstance(one.start, _WHOLE) or not isinstance(one.end, _WHOLE):
+            return Malformed(f"the offsets of {one} are no whole numbers", "Count characters.")
+        if not type(one.surface) is type(one.type) is type(one.quality) is str:
+            return Malformed(f"a text of {one} is no str", "Leave out what is not there.")
+        gold: Any = () if one.gold is None else one.gold
+        if type(gold) not in _SEVERAL or not all(type(id_) is EntityId for id_ in gold):
+            fix = "Write it as (EntityId(kb, key),); () says that no entity is meant."
+            return Malformed(f"the gold of mention {one.surface!r} is {gold!r}", fix)
+    return None
 
 
 def _malformed_parts(entity: Entity) -> Malformed | None:
     of = f"of entity {entity.key!r}"
     for field in ("xrefs", "parents", "aliases"):
-        if isinstance(one := getattr(entity, field), str | None):
+        if not isinstance(one := getattr(entity, field), _SEVERAL):
             made = f"Alias({one!r})" if field == "aliases" else repr(one)
-            fix = f"Write it as ({made},)." if one else "Leave out what is not there."
+            fix = f"Write it as ({made},)." if isinstance(one, str) else "Write it as a tuple."
             return Malformed(f"the {field} {of} are of the type {type(one).__name__}", fix)
-    if not isinstance(entity.popularity, int | float):
+        if one and field != "aliases" and not all(type(text) is str for text in one):
+            return Malformed(f"the {field} {of} are {one!r}", "Write each as a str.")
+    if not isinstance(entity.popularity, _NUMBER):
         kind = type(entity.popularity).__name__
         return Malformed(f"the popularity {of} is of the type {kind}", "Write it as a number.")
-    for alias in entity.aliases:
-        if not isinstance(alias, Alias):
-            fix = f"Write it as Alias({alias!r}), in a tuple."
-            return Malformed(f"an alias {of} is of the type {type(alias).__name__}", fix)
-        if type(alias.surface) is not str:
-            kind = type(alias.surface).__name__
-            return Malformed(f"the surface of an alias {of} is of the type {kind}", "Leave it out.")
+    wrong = (_malformed_alias(alias, of) for alias in entity.aliases)
+    return next(filter(None, wrong), None)
+
+
+def _malformed_alias(alias: object, of: str) -> Malformed | None:
+    if not isinstance(alias, Alias):
+        fix = f"Write it as Alias({alias!r}), in a tuple."
+        return Malformed(f"an alias {of} is of the type {type(alias).__name__}", fix)
+    if type(alias.surface) is not str:
+        kind = type(alias.surface).__name__
+        return Malformed(f"the surface of an alias {of} is of the type {kind}", "Leave it out.")
+    if alias.kind not in _ALIAS_KINDS or not isinstance(alias.count, _WHOLE):
+        fix = f"The kind is one of {', '.join(_ALIAS_KINDS)}, the count a whole number."
+        return Malformed(f"{alias} {of} has no such kind or count", fix)
     return None
 
 

@@ -25,7 +25,7 @@ from kglink.space.index import (
     DEFAULT_INDEX,
     IndexChoice,
     chosen_index,
-    vector_batches,
+    write_index,
     write_version,
 )
 from kglink.space.layers import LayeredSegment, open_segment
@@ -235,9 +235,8 @@ class SpaceBuild:
                 link_or_copy(self.folder.published()[0] / INDEX_FILE, version / INDEX_FILE)
             elif spans:
                 self.progress(Progress("building the index"))
-                backend = self.backend_of(index.name, index.settings)
-                vectors = vector_batches(segments.values())
-                backend.build(vectors, self.model.dim).save(version / INDEX_FILE)
+                path, shape = version / INDEX_FILE, (spans[-1].stop, self.model.dim)
+                write_index(index, self.backend_of, path, segments.values(), shape)
                 file = file_info(version / INDEX_FILE)
             manifest = SpaceManifest(
                 name=self.folder.name,

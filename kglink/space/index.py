@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kglink.arrays import FloatArray
 from kglink.config import AUTO, SpaceSection
+from kglink.errors import PluginError, errors_of
 from kglink.files.manifest import file_info, library_versions, note_checked, now
 from kglink.space.folder import (
     INDEX_FILE,
@@ -27,7 +28,7 @@ from kglink.space.segment import Segment
 from kglink.space.space import BackendOf, no_vectors
 
 if TYPE_CHECKING:
-    from kglink.plugins import IndexBackend, VectorIndex
+    from kglink.plugins import VectorIndex
 
 #: What a new space gets where nothing is set.
 DEFAULT_INDEX = "kglink/flat"
@@ -100,16 +101,15 @@ def change_index(
 
     With ``keep_file`` the index stays the file that it is: only settings of searching differ.
     """
-    backend = backend_of(choice.name, choice.settings)
     with folder.writing():
         old, before = folder.published()
         began = time.perf_counter()
         with folder.new_version() as version:
             if keep_file:
                 shutil.copyfile(old / INDEX_FILE, version / INDEX_FILE)
+                open_index(choice, backend_of, version / INDEX_FILE, before.rows)
             else:
-                _built(backend, folder, before).save(version / INDEX_FILE)
-            backend.load(version / INDEX_FILE)  # What cannot be opened must not be published.
+                _built(choice, backend_of, version / INDEX_FILE, folder, before)
             seconds = time.perf_counter() - began
             manifest = before.model_copy(
                 update={
@@ -148,13 +148,11 @@ def trial_index(
 ) -> Iterator[TrialIndex]:
     """An index of the published vectors in a temporary file, opened as a published one is."""
     manifest = folder.published_manifest()
-    backend = backend_of(choice.name, choice.settings)
     with tempfile.TemporaryDirectory(prefix="kglink-index-") as scratch:
         path = Path(scratch) / INDEX_FILE
         began = time.perf_counter()
-        _built(backend, folder, manifest).save(path)
-        seconds = time.perf_counter() - began
-        yield TrialIndex(backend.load(path), path.stat().st_size, seconds)
+        index = _built(choice, backend_of, path, folder, manifest)
+        yield TrialIndex(index, path.stat().st_size, time.perf_counter() - began)
 
 
 def write_version(version: Path, manifest: SpaceManifest) -> None:
@@ -163,8 +161,41 @@ def write_version(version: Path, manifest: SpaceManifest) -> None:
     note_checked(version, index_files(manifest))
 
 
-def _built(backend: IndexBackend, folder: SpaceFolder, manifest: SpaceManifest) -> VectorIndex:
+def write_index(
+    choice: IndexChoice,
+    backend_of: BackendOf,
+    path: Path,
+    segments: Iterable[Segment],
+    shape: tuple[int, int],
+) -> VectorIndex:
+    """Write an index of so many rows of so many numbers, and open it as searches will."""
+    with errors_of(f"index back end {choice.name!r}"):
+        vectors = vector_batches(segments)
+        backend_of(choice.name, choice.settings).build(vectors, shape[1]).save(path)
+    return open_index(choice, backend_of, path, shape[0])
+
+
+def open_index(choice: IndexChoice, backend_of: BackendOf, path: Path, rows: int) -> VectorIndex:
+    """Open an index that is to be published; one that lacks rows must not be."""
+    with errors_of(f"index back end {choice.name!r}"):
+        index = backend_of(choice.name, choice.settings).load(path)
+        size = index.size
+    if size != rows:
+        raise PluginError(
+            f"index back end {choice.name!r} made an index of {size:,} rows of {rows:,}",
+            hint="An index holds the rows of all batches, in their order.",
+        )
+    return index
+
+
+def _built(
+    choice: IndexChoice,
+    backend_of: BackendOf,
+    path: Path,
+    folder: SpaceFolder,
+    manifest: SpaceManifest,
+) -> VectorIndex:
     if not manifest.rows:
         raise no_vectors(folder)
     segments = [open_segment(folder.segments / name) for name in manifest.segments.values()]
-    return backend.build(vector_batches(segments), manifest.model.dim)
+    return write_index(choice, backend_of, path, segments, (manifest.rows, manifest.model.dim))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kglink.arrays import FloatArray, IntArray
-from kglink.errors import DamagedSpaceError, SpaceError, UnknownNameError
+from kglink.errors import DamagedSpaceError, SpaceError, UnknownNameError, errors_of
 from kglink.files.digest import digest_of
 from kglink.files.manifest import check_files
 from kglink.plugins import NameRow, RowRange
@@ -29,7 +29,7 @@ from kglink.space.folder import (
 )
 from kglink.space.layers import LayeredSegment, open_segment
 from kglink.space.manifest import RowKind, RowSpan, SpaceManifest, space_errors
-from kglink.space.rescored import rescored
+from kglink.space.rescored import AskedIndex
 from kglink.space.segment import Segment
 
 if TYPE_CHECKING:
@@ -60,9 +60,10 @@ class Space:
         self._index: VectorIndex | None = None
         if manifest.index_file is not None:
             backend = backend_of(manifest.index, manifest.index_settings)
-            self._index = rescored(
-                backend.load(version / INDEX_FILE), partial(_vectors_of, manifest, self.segments)
-            )
+            with errors_of(f"index back end {manifest.index!r}"):
+                index = backend.load(version / INDEX_FILE)
+            vectors_of = partial(_vectors_of, manifest, self.segments)
+            self._index = AskedIndex(manifest.index, index, vectors_of)
         if (self._index.size if self._index else 0) != manifest.rows:
             raise DamagedSpaceError(f"{version / INDEX_FILE}: not the index of its segments")
 

@@ -104,7 +104,7 @@ def prepare_document(number: int, document: Document, split: str, longest_name: 
     ]
     mentions = [
         (
-            *(m.start, m.end, m.surface, m.type, m.quality),
+            *(int(m.start), int(m.end), m.surface, m.type, m.quality),
             UNKNOWN if m.gold is None else GIVEN if m.gold else NIL,
         )
         for m in document.mentions
@@ -182,9 +182,9 @@ def completed_names(entity: Entity) -> dict[tuple[str, AliasKind], int]:
     for alias in entity.aliases:
         name = (alias.surface, alias.kind)
         if name in names:
-            names[name] += alias.count
+            names[name] += int(alias.count)
         elif alias.surface and not alias.surface.isspace():
-            names[name] = alias.count
+            names[name] = int(alias.count)
     names[title] = names[title] or 1
     return names
 

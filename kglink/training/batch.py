@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from kglink.arrays import BoolArray, IntArray
-from kglink.models.tower import scored
+from kglink.errors import PluginError
+from kglink.models.tower import scored, scorer_name
 from kglink.plugins import Encoded, RowRange, Scorer
 from kglink.training.data import TrainingData
 from kglink.training.recipe import StageSection
@@ -191,6 +192,11 @@ def column_scores(scorer: Scorer, mentions: Encoded, entities: Encoded, columns:
         scores = scored(scorer, mentions, entities).gather(1, places.clamp(min=0))
     else:
         scores = own_scores(scorer, mentions, take(entities, places.clamp(min=0)))
+    if torch.is_grad_enabled() and mentions.states.requires_grad > scores.requires_grad:
+        raise PluginError(
+            f"{scorer_name(scorer)} gave scores without a gradient",
+            hint="A scorer makes them of the states by operations of torch, without detach.",
+        )
     return scores.masked_fill(masked, -torch.inf)
 
 

@@ -139,7 +139,11 @@ def _refusal(error: ErrorDetails, origin: str) -> KglinkError:
 def _whole(name: str, above: tuple[str, ...], known: Known) -> tuple[dict[str, Any], str]:
     """The values of a recipe over those that it extends, and where it comes from."""
     if name in above or len(above) > _MOST_PARENTS:
-        raise ConfigError(f"recipe {above[0]}: extends itself through {' and '.join(above[1:])}")
+        through = f" through {' and '.join(above[1:])}" if above[1:] else ""
+        raise ConfigError(
+            f"recipe {above[0]}: extends itself{through}",
+            hint="Name another recipe in extends, or none.",
+        )
     path = Path(name).expanduser()
     if path.suffix == _SUFFIX or (name not in known and path.is_file()):
         origin, raw = str(path), _read(path)
@@ -188,8 +192,9 @@ def _recipes_of(module: PluginModule) -> Known:
     def register(name: str, values: Mapping[str, Any]) -> None:
         if not isinstance(name, str) or not _OFFERED.fullmatch(name):
             raise PluginError(f"a recipe is named vendor/name, in lower case, and not {name!r}")
-        if not isinstance(values, Mapping):
-            raise PluginError(f"the recipe {name!r} is no table of values")
+        if not isinstance(values, Mapping) or name in found:
+            what = "is registered twice" if name in found else "is no table of values"
+            raise PluginError(f"the recipe {name!r} {what}")
         found[name] = values
 
     module.hooks("kglink.recipes").call("register_recipes", register=register)

@@ -18,6 +18,7 @@ from kglink.store.database import NEVER_STORED
 from kglink.store.document_reader import MentionsOf
 from kglink.store.ingest import check_kb_name
 from kglink.text.entity_text import shared_names
+from kglink.workspace.folder import check_answers
 from kglink.workspace.kbs import AddedKB, add_kb
 from kglink.workspace.opened import Opened
 from kglink.workspace.spaces import build_if_stale
@@ -105,6 +106,8 @@ def entities(opened: Opened, name: str, *, limit: int | None = None) -> list[Ent
     >>> [entity.title for entity in workspace.entities("birds", limit=1)]
     ['heron']
     """
+    if limit is not None:
+        check_answers(limit, "limit")
     return list(islice(opened.store.entities(name), limit))
 
 

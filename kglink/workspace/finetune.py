@@ -68,8 +68,7 @@ def finetune(workspace: Opened, job: FinetuneJob, progress: Tell) -> Finetuned:
     writes and publishes.
     """
     encoder = workspace.settings.encoder
-    if job.publish is not False:
-        _check_destination(workspace, job)
+    _check_destination(workspace, job)
     try:
         team = Team(encoder.device)
         tell = progress if team.is_first else lambda _: None
@@ -209,6 +208,13 @@ def _alone(
 
 def _check_destination(workspace: Opened, job: FinetuneJob) -> None:
     """Refuse what could not be published, before hours of training."""
+    if not isinstance(job, FinetuneJob):
+        raise UsageError(
+            f"a fine-tuning is given by the type {type(job).__name__}",
+            hint="Give a FinetuneJob: it has the recipe, the KBs and the documents.",
+        )
+    if job.publish is False:
+        return
     opened = workspace.with_settings({"space.name": job.space}) if job.space else workspace
     if not job.learns_pairs:
         return  # the space keeps the model that it has

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Iterable, Sequence
+from numbers import Integral
 from pathlib import Path
 from typing import TypeVar
 
@@ -136,10 +137,10 @@ def named(names: str | Iterable[str]) -> tuple[str, ...]:
     return (names,) if isinstance(names, str) else tuple(dict.fromkeys(names))
 
 
-def check_answers(k: object) -> None:
+def check_answers(k: object, what: str = "k") -> None:
     """Refuse what is no number of answers."""
-    if not isinstance(k, int) or k < 1:
-        raise UsageError(f"k = {k!r}: there is at least one answer", hint="Give a number.")
+    if not isinstance(k, Integral) or k < 1:
+        raise UsageError(f"{what} = {k!r}: there is at least one answer", hint="Give a number.")
 
 
 def check_known(what: str, value: str, known: Sequence[Known], *, hint: str = "") -> Known:

@@ -37,7 +37,7 @@ from kglink.records import (
 )
 from kglink.shown import ShownList
 from kglink.workspace.folder import check_answers, named
-from kglink.workspace.link_setup import Limits, token_search_of
+from kglink.workspace.link_setup import Limits, check_plugins, token_search_of
 from kglink.workspace.opened import Opened, make_room
 from kglink.workspace.outputs import export_links
 from kglink.workspace.spaces import answers, build_if_stale
@@ -83,11 +83,10 @@ def link(
     is_one = isinstance(texts, str | bytes | TextInput) or not isinstance(texts, Iterable)
     given: Any = [texts] if is_one else texts
     inputs = (_text_input(number, text) for number, text in enumerate(given, 1))
+    kbs, types, under, not_under = map(named, (kbs, types, under, not_under))
     linker = fresh_linker(opened, kbs, opened.limits(types, under, not_under), wait=wait)
     asked = {"kbs": kbs, "types": types, "under": under, "not_under": not_under}
-    flags: dict[str, object] = {
-        f"link.{name}": named(value) for name, value in asked.items() if value
-    }
+    flags: dict[str, object] = {f"link.{name}": value for name, value in asked.items() if value}
     if threshold is not None:
         linker = linker.with_threshold(threshold)
         flags["link.threshold"] = linker.threshold
@@ -114,6 +113,7 @@ def fresh_linker(
             if state == before:
                 return linker
     wait = opened.waits_for_vectors(wait)
+    check_plugins(opened.detector().link, opened.registry)
     build_if_stale(opened, wait=wait)
     with opened.lock:
         linker = opened.linker(kbs, limits=limits)
@@ -147,6 +147,9 @@ def _text_input(number: int, text: object) -> TextInput:
         elif isinstance(text, Iterable) and not isinstance(text, bytes):
             hint = "Give the texts of one column, as one list."
         raise UsageError(f"text {number:,} is of the type {type(text).__name__}", hint=hint)
+    if not isinstance(text.text, str):
+        what = f"the text of TextInput {text.id!r} is of the type {type(text.text).__name__}"
+        raise UsageError(what, hint="Decode bytes, and leave out what has no text.")
     return text
 
 

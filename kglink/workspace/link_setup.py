@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from kglink.config import LinkSection
-from kglink.errors import SpaceError, UnknownNameError, UsageError
+from kglink.errors import SpaceError, UnknownNameError, UsageError, errors_of
 from kglink.evaluation.annotated import annotation_of, merged_texts
 from kglink.linking.asked import AskedKind
 from kglink.linking.candidates import CandidateSearch
@@ -26,7 +26,7 @@ from kglink.linking.sameness import Counterparts
 from kglink.linking.scoring import SCORING_FILE, Scoring, keeping, read_scoring, write_scoring
 from kglink.linking.stages import Stage
 from kglink.models import Encoder
-from kglink.plugins import DefaultWeights, KeepsFiles, Registry
+from kglink.plugins import DefaultWeights, KeepsFiles, PluginSettings, Registry
 from kglink.records import Document, EntityId, OnProgress
 from kglink.space.folder import SpaceFolder
 from kglink.space.remembered import RememberedSurface, remembered_vectors
@@ -34,7 +34,12 @@ from kglink.space.space import Space, SpaceNames, limited_space
 from kglink.store import Store
 from kglink.store.entity_reader import WantedEntities
 from kglink.store.memory import PartOfMemory
-from kglink.workspace.detectors import NamesWithMemory, detectors_for, without_auto
+from kglink.workspace.detectors import (
+    NamesWithMemory,
+    detector_settings,
+    detectors_for,
+    without_auto,
+)
 
 if TYPE_CHECKING:
     from kglink.linking.fit import Rankings
@@ -237,20 +242,34 @@ def is_reranker_of_another_model(space: Space) -> bool:
     return weighed and read_scoring(place, space.manifest.model.fingerprint) is None
 
 
+def check_plugins(settings: LinkSection, registry: Registry) -> None:
+    """Refuse plugins, and settings of them, that do not exist: before a long build."""
+    detector_settings(registry, settings)
+    _evidence_settings(settings, registry)
+    if settings.reranker:
+        registry.settings_for("reranker", settings.reranker, settings.reranker_settings)
+    if settings.clusterer:
+        registry.settings_for("clusterer", settings.clusterer, settings.clusterer_settings)
+
+
+def _evidence_settings(settings: LinkSection, registry: Registry) -> dict[str, PluginSettings]:
+    names = [*registry.builtin_names("evidence"), *settings.more_evidence]
+    raw = settings.more_evidence_settings
+    return registry.settings_of_each("evidence", names, raw, "link.more_evidence_settings")
+
+
 def asked_kinds(settings: LinkSection, registry: Registry) -> list[AskedKind]:
     """The evidence of plugins that is weighed: the built-in kinds, and those of the settings."""
     if settings.found_by != "all":
         return []
-    names = [*registry.builtin_names("evidence"), *settings.more_evidence]
-    checked = registry.settings_of_each(
-        "evidence", names, settings.more_evidence_settings, "link.more_evidence_settings"
-    )
     made = []
-    for name, own in checked.items():
+    for name, own in _evidence_settings(settings, registry).items():
         plugin = registry.get("evidence", name)
         evidence = registry.create("evidence", name, own)
         shown = plugin.short_name if plugin.provider.builtin else plugin.name
-        kind = EvidenceKind(shown, plugin.summary, DefaultWeights(*evidence.weights))
+        with errors_of(f"the weights of {plugin.title}"):
+            weights = DefaultWeights(*map(float, evidence.weights))
+        kind = EvidenceKind(shown, plugin.summary, weights)
         made.append(AskedKind(kind, evidence))
     return made
 

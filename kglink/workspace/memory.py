@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
 from itertools import chain, islice
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -318,7 +319,8 @@ def correct_and_tell(
     learnt: bool,
 ) -> tuple[Correction, tuple[Correction, ...]]:
     """What is said now of a place, and what was said before of the places that it overlaps."""
-    if not 0 <= start < end <= len(text) or not text[start:end].strip():
+    counted = isinstance(start, Integral) and isinstance(end, Integral)
+    if not (counted and 0 <= start < end <= len(text) and text[start:end].strip()):
         raise UsageError(
             f"{start} to {end} is no place in a text of {len(text):,} characters",
             hint="Places are half-open character offsets, and hold a word at least.",
@@ -328,7 +330,9 @@ def correct_and_tell(
     gold: tuple[EntityId, ...] | None = () if is_mention else None
     if entity is not None:
         gold = (entity_of(opened, entity, examples=0).id,)
-    mention = Mention(start, end, text[start:end], gold, "" if is_mention else NOT_A_MENTION)
+    mention = Mention(
+        int(start), int(end), text[start:end], gold, "" if is_mention else NOT_A_MENTION
+    )
     key = text_digest(text)
     with _changing(opened):
         found = (one.mentions for one in corrected_documents(opened.store, key))

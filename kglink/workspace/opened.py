@@ -376,7 +376,7 @@ class Opened:
 
     def detector(self, space: Space | None = None) -> DetectorChoice:
         """The detectors of mentions that the settings mean, and where they come from."""
-        folder = (space or self.space()).folder
+        folder = space.folder if space else self.joint_space.folder
         return chosen_detector(folder, self.settings.link, self.settings.encoder)
 
 

@@ -67,20 +67,28 @@ def export_links(exporter: Exporter, documents: Iterable[LinkedDocument], out: T
     """Write links; an error of the exporter names it, one of linking stays as it is."""
     of_linking: list[Exception] = []
 
-    def given() -> Iterator[LinkedDocument]:
+    def linked() -> Iterator[LinkedDocument]:
         try:
             yield from documents
         except Exception as error:
             of_linking.append(error)
             raise
 
+    given, name = linked(), f"exporter {type(exporter).__module__}.{type(exporter).__name__}"
     try:
-        with errors_of(f"exporter {type(exporter).__name__}"):
-            exporter.export(given(), out)
+        with errors_of(name):
+            exporter.export(given, out)
+            unwritten = next(given, None)
     except PluginError:
-        if of_linking:
-            raise of_linking[0] from None
-        raise
+        if not of_linking:
+            raise
+    if of_linking:
+        raise of_linking[0]
+    if out.closed or unwritten:
+        raise PluginError(
+            f"{name} {'closed its output' if out.closed else 'left documents unwritten'}",
+            hint="An exporter writes all documents, and leaves the output open.",
+        )
 
 
 @contextmanager
@@ -114,8 +122,8 @@ def opened_output(opened: Opened, output: str | Path | TextIO) -> AbstractContex
     """What is written to: a file that is whole at the end, or one that is open for writing."""
     if isinstance(output, str | Path):
         return whole_file(opened, Path(output))
-    if not hasattr(output, "write"):
-        hint = "Name a file, or give one that is open for writing."
+    if not hasattr(output, "write") or isinstance(output, io.RawIOBase | io.BufferedIOBase):
+        hint = "Name a file, or give one that is open for writing text."
         raise UsageError(f"the output is of the type {type(output).__name__}", hint=hint)
     return nullcontext(output)
 

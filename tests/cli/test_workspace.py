@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import json
 import os
+import re
 import resource
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -26,7 +28,7 @@ from kglink.errors import (
     UnknownNameError,
     UsageError,
 )
-from kglink.records import Document, Entity, EntityId, Mention, TextInput
+from kglink.records import Alias, CodeMapping, Document, Entity, EntityId, Mention, Span, TextInput
 from kglink.space.build import SpaceBuild
 from kglink.training.job import FinetuneJob
 from kglink.workspace import Workspace, init_workspace
@@ -162,11 +164,19 @@ WRONG_TYPES: list[tuple[Callable[[Any], object], str]] = [
     (lambda w: [*w.link([["Rose"]])], "text 1 is of the type list"),
     (lambda w: [*w.link(["Rose", float("nan")])], "text 2 is of the type float"),
     (lambda w: [*w.link("Rose", 3)], "names are given by the type int"),
+    (lambda w: [*w.link([TextInput("a", b"Rose")])], "the text of TextInput 'a' is of the type by"),  # type: ignore[arg-type]  # wrong
+    (lambda w: [*w.link([TextInput("a", "Rose", ((0, 4),))])], r"\(0, 4\) is no Span of two"),  # type: ignore[arg-type]  # wrong
+    (lambda w: [*w.link([TextInput("a", "Rose", (Span(0, 4.0),))])], "is no Span of two"),  # type: ignore[arg-type]  # wrong
+    (lambda w: w.entities("encyclopedia", limit=-1), "limit = -1: there is"),
+    (lambda w: w.with_settings([("link.top_k", 3)]), "settings are given by the type list"),
     (lambda w: w.search(b"Rose"), "a search needs a text"),
     (lambda w: w.search("Rose", k="3"), "k = '3': there is"),
     (lambda w: w.entities(None), "unknown KB None"),
     (lambda w: w.export(None, None), "unknown KB None"),
     (lambda w: w.export("encyclopedia", None), "the output is of the type NoneType"),
+    (lambda w: w.export("encyclopedia", io.BytesIO()), "the output is of the type BytesIO"),
+    (lambda w: w.correct("A heron.", 2.0, 7.0, None), "2.0 to 7.0 is no place in a text"),
+    (lambda w: w.finetune({"recipe": "small"}), "a fine-tuning is given by the type dict"),
     (lambda w: w.open(3), "the folder is of the type int"),
     (lambda w: w.add_entity("encyclopaedia", ENTITY("1", "T")), "unknown KB 'encyclopaedia'"),
     (lambda w: w.entity(None), "an entity is named by the type NoneType"),
@@ -300,19 +310,50 @@ def test_records_in_memory_are_checked(tmp_path: Path) -> None:
             workspace.add_kb("x", [Entity("1", "T", aliases="U")])  # type: ignore[arg-type]  # wrong
         assert "Write it as (Alias('U'),)." in caught.value.hint
         odd: Any = ("x:1",)
-        for wrong in (
-            Entity("2", "T", popularity=10**400),
-            Entity("2", "T", xrefs=(7,)),  # type: ignore[arg-type]  # wrong
-            Document("2", "T", odd),
-            Document("2", "T", (Mention(0, 1, "T", gold=odd),)),
-            Document("2", "T", (Mention(0, 1, "T", type=None),)),  # type: ignore[arg-type]  # wrong
+        some: Any = (one for one in [Alias("U")])
+        none: Any = None
+        word: Any = "a lot"
+        for wrong, said in (
+            (Entity("2", "T", xrefs=(7,)), "the xrefs of entity '2' are (7,)"),  # type: ignore[arg-type]  # wrong
+            (Entity("2", "T", aliases=some), "the aliases of entity '2' are of the type generator"),
+            (Entity("2", "T", aliases=(Alias("U", word),)), "has no such kind or count"),
+            (Entity("2", "T", aliases=(Alias("U", count=word),)), "has no such kind or count"),
+            (Document("2", "T", odd), "a mention is of the type str"),
+            (Document("2", "T", none), "a mention is of the type NoneType"),
+            (Document("2", "T", (Mention(0, 1, "T", gold=odd),)), "the gold of mention 'T' is ("),
+            (Document("2", "T", (Mention(0, 1, "T", gold=word),)), "the gold of mention 'T' is 'a"),
+            (Document("2", "T", (Mention(0, 1, "T", type=none),)), "is no str"),
+            (Document("2", "T", (Mention(0, word, "T"),)), "are no whole numbers"),
+            (Document("2", "T", split=word), "the split is 'a lot'"),
+            (CodeMapping("a:1", "b:1", confidence=word), "the confidence is 'a lot'"),
+            (CodeMapping("a:1", "b:1", verdict=word), "the verdict is 'a lot'"),
         ):
-            with pytest.raises(SourceError, match="record 2 holds a value of a wrong type: "):
+            with pytest.raises(UsageError, match=f"record 2: .*{re.escape(said)}"):
                 workspace.add_kb("x", [Entity("1", "T"), wrong])
+        with pytest.raises(SourceError, match="record 2 holds a value of a wrong type: "):
+            workspace.add_kb("x", [Entity("1", "T"), Entity("2", "T", popularity=10**400)])
         with pytest.raises(UsageError, match="no record was given") as refused:
             workspace.add_kb("x", [])
         assert "file" not in refused.value.hint
         assert workspace.kbs() == []
+
+
+def test_numbers_of_arrays_are_numbers(tmp_path: Path) -> None:
+    count, popularity = cast("int", np.int64(3)), cast("float", np.float32(2))
+    entity = Entity("1", "T", popularity=popularity, aliases=(Alias("U", count=count),))
+    note = Document("1", "A T.", (Mention(cast("int", np.int32(2)), count, "T"),))
+    with Workspace.open(tmp_path, create=True) as workspace:
+        workspace.add_kb("x", [entity])
+        workspace.add_kb("notes", [note])
+        assert workspace.entities("x")[0].popularity == 2
+        assert workspace.kb("notes").mentions == 1
+        few = workspace.with_settings({"link.top_k": np.int64(1), "encoder.model": Path("minilm")})
+        place = Span(cast("int", np.int64(2)), count)
+        (document,) = few.link(
+            [TextInput("a", "A T.", (place,))], threshold=cast("float", np.float32(0.3))
+        )
+        assert json.dumps(document.as_json()["entities"]).startswith('[{"start": 2, "end": 3,')
+        assert [one.id.key for one in few.search("T", k=cast("int", np.int64(1)))] == ["1"]
 
 
 def test_evaluating_builds_what_is_not_built(tmp_path: Path) -> None:
@@ -460,3 +501,25 @@ def test_other_settings_share_the_store(demo: Path) -> None:
             workspace.with_settings({"link.top_k": 0})
         with pytest.raises(UsageError, match=r"link\.tpo_k"):
             workspace.with_settings({"link.tpo_k": 1})
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--detector", "dictionery"], "unknown detector 'dictionery'"),
+        (["--set", "least=3"], "has no setting 'least'"),
+        (["--kb", "birdz"], "unknown KB 'birdz'"),
+    ],
+)
+def test_a_mistake_is_told_before_a_long_build(
+    kglink: Kglink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], said: str
+) -> None:
+    with Workspace.open(tmp_path, create=True) as workspace:
+        workspace.add_kb("birds", [Entity("h", "heron")])
+        for setting in ("detector", "reranker", "clusterer", "more_evidence"):
+            wrong = workspace.with_settings({f"link.{setting}": "no-such"})
+            with pytest.raises(UsageError, match=r"unknown .* 'no-such'"):
+                list(wrong.link("A heron."))
+    monkeypatch.chdir(tmp_path)
+    assert said in kglink("link", "-", *options, stdin="A heron.", code=2).err
+    assert not (tmp_path / "spaces" / "default" / "CURRENT").exists()

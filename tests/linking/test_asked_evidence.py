@@ -161,3 +161,14 @@ def test_right_numbers_are_taken() -> None:
     (values,) = asked.values([MENTION])
     assert values.dtype == np.float32
     assert values.tolist() == [0.5, -1]
+
+
+def test_evidence_whose_weights_are_no_numbers_is_named(
+    demo: Path, kglink: Kglink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    code = EVIDENCE.replace("weights = ", "weights = None and ")
+    FakeEnvironment(tmp_path).install("acme", "1", code)
+    monkeypatch.setenv("KGLINK_LINK_MORE_EVIDENCE", "acme/in-the-sky")
+    ran = kglink("link", "-", stdin="Mercury.", code=2)
+    assert "the weights of evidence 'acme/in-the-sky' failed with TypeError" in ran.err

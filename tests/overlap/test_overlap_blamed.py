@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -75,6 +76,22 @@ class NotANumber(Neighbour):
         return [{"near": math.nan} for _ in pairs]
 
 
+class TooMuch(Neighbour):
+    def weigh(self, kbs: PairedKBs, pairs: Sequence[EntityPair]) -> list[Mapping[str, float]]:
+        return [{"near": 9.0} for _ in pairs]
+
+
+class Nothing(Neighbour):
+    def weigh(self, kbs: PairedKBs, pairs: Sequence[EntityPair]) -> Any:
+        return [None for _ in pairs]
+
+
+class Broken(Neighbour):
+    def propose(self, kbs: PairedKBs) -> Iterator[tuple[str, str]]:
+        yield "W1", "1"
+        raise ValueError("half way")
+
+
 class Twice(Neighbour):
     def weigh(self, kbs: PairedKBs, pairs: Sequence[EntityPair]) -> list[Mapping[str, float]]:
         return [{"name": 1.0} for _ in pairs]
@@ -85,6 +102,9 @@ class Twice(Neighbour):
     [
         (Short, "'bad' weighs 7 pairs and answers for 1"),
         (NotANumber, "'bad' gives 'near' the value nan"),
+        (TooMuch, "'bad' gives 'near' the value 9.0"),
+        (Nothing, "'bad' failed with AttributeError"),
+        (Broken, "'bad' failed with ValueError: half way"),
         (Twice, "'bad' gives a value 'name', which other evidence gives as well"),
     ],
 )

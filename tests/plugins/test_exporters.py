@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import TextIO
 
 import pytest
@@ -154,7 +155,24 @@ def test_who_fails_is_named_the_exporter_or_the_linking() -> None:
         raise ValueError("no exporter's affair")
         yield
 
-    with pytest.raises(PluginError, match="exporter Failing failed with ZeroDivisionError"):
+    class Careless:
+        def export(self, documents: Iterable[LinkedDocument], out: TextIO) -> None:
+            with suppress(ValueError):
+                next(iter(documents))
+
+    class Closing:
+        def export(self, documents: Iterable[LinkedDocument], out: TextIO) -> None:
+            with out:
+                out.writelines(document.id for document in documents)
+
+    failed = r"exporter test_exporters\.Failing failed with ZeroDivisionError"
+    with pytest.raises(PluginError, match=failed):
         export_links(Failing(), [], io.StringIO())
-    with pytest.raises(ValueError, match="no exporter's affair"):
-        export_links(Failing(), linking(), io.StringIO())
+    for exporter in (Failing(), Careless()):
+        with pytest.raises(ValueError, match="no exporter's affair"):
+            export_links(exporter, linking(), io.StringIO())
+    two = [LinkedDocument(id_, "", ()) for id_ in "ab"]
+    with pytest.raises(PluginError, match="Careless left documents unwritten"):
+        export_links(Careless(), two, io.StringIO())
+    with pytest.raises(PluginError, match="Closing closed its output"):
+        export_links(Closing(), two, io.StringIO())

@@ -170,6 +170,60 @@ def test_what_a_factory_and_a_sniff_print_breaks_no_output(
     assert (ran.out, "made" in ran.err) == ("1\n", True)
 
 
+USED = """
+    import re
+    from kglink.records import Document, Entity, Span
+
+    class Notes:
+        def __init__(self, settings):
+            pass
+
+        def read(self, source, problems):
+            print("hello from evil")
+            for line in source.lines(problems):
+                print("hello again")
+                yield Document(str(line.number), line.text)
+
+    class Words:
+        def __init__(self, settings, names):
+            pass
+
+        def detect(self, text):
+            print("hello from the detector")
+            {deed}
+            return [Span(one.start(), one.end()) for one in re.finditer("[A-Z][a-z]+", text)]
+
+    @hookimpl
+    def register_kbs(register):
+        register("evil/notes", Notes, summary="x", texts=True, sniff=lambda head: 0.0)
+
+    @hookimpl
+    def register_detectors(register):
+        register("evil/words", Words, summary="x")
+"""
+
+
+def test_what_it_prints_while_it_is_used_breaks_no_json(
+    kglink: Kglink, demo: Path, site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(site)
+    FakeEnvironment(site).install("evil", "1", USED.format(deed=""))
+    used = "--detector", "evil/words", "--input", "evil/notes"
+    ran = kglink("link", "-f", "json", "-", *used, stdin="Mercury.\n")
+    assert [one["text"] for one in json.loads(ran.out)[0]["entities"]] == ["Mercury"]
+    for word in ("from evil", "again", "from the detector"):
+        assert f"hello {word}" in ran.err
+
+
+def test_a_plugin_that_exits_while_it_is_used_ends_no_command_well(
+    kglink: Kglink, demo: Path, site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(site)
+    FakeEnvironment(site).install("evil", "1", USED.format(deed="raise SystemExit(0)"))
+    ran = kglink("link", "-", "--detector", "evil/words", stdin="Mercury.", code=2)
+    assert "detector 'evil/words' failed with SystemExit: 0" in told(ran)
+
+
 # ------------------------------------------------------------------ imported only when needed
 def leaves_a_mark(site: Path, group: str) -> Path:
     """A plugin that writes a file when it is imported; returns the file."""

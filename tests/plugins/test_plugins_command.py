@@ -51,14 +51,14 @@ def test_json_is_one_list(env: FakeEnvironment) -> None:
 
 
 def test_new_says_what_it_made_and_what_to_do_next(tmp_path: Path) -> None:
-    folder = tmp_path / "made"
+    folder = tmp_path / "made here"
     done = CliRunner().invoke(
         build_app(), ["plugins", "new", "wine", "--vendor", "acme", "--dir", str(folder)]
     )
     assert done.exit_code == 0
     assert done.stdout == ""
     assert "acme/wine" in done.stderr
-    assert f"cd {folder} && pip install -e '.[dev]' && pytest && kglink plugins" in done.stderr
+    assert f"cd '{folder}' && pip install -e '.[dev]' && pytest && kglink plugins" in done.stderr
     assert (folder / "kglink_wine" / "plugin.py").is_file()
 
 
@@ -84,3 +84,43 @@ def test_a_command_that_takes_the_name_of_another_is_left_out(
     ) in " ".join(told.err.split())
     assert "extra" not in told.out
     assert "not this one" not in kglink("recipes").out
+
+
+def test_an_error_of_a_command_names_whose_it_is(
+    kglink: Kglink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    code = """
+        @hookimpl
+        def register_commands(app):
+            @app.command("menu")
+            def menu():
+                print("soup")
+                raise ValueError("no spoon")
+    """
+    FakeEnvironment(tmp_path).install("acme", "1", code, group="kglink.commands")
+    ran = kglink("menu", code=1)
+    assert ran.out == "soup\n"
+    assert "unexpected error: ValueError: no spoon" in ran.err
+    assert "a bug of acme 1 (acme_plugin): --debug shows where" in " ".join(ran.err.split())
+
+
+@pytest.mark.filterwarnings("always::kglink.plugins.loading.PluginWarning")
+@pytest.mark.parametrize(
+    ("second", "why"),
+    [("register('acme/a', {})", "is registered twice"), ("register('acme/b', [1])", "is no table")],
+)
+def test_recipes_that_cannot_be_are_told(
+    kglink: Kglink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, second: str, why: str
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    code = f"""
+        @hookimpl
+        def register_recipes(register):
+            register("acme/a", {{"extends": "small"}})
+            {second}
+    """
+    FakeEnvironment(tmp_path).install("acme", "1", code, group="kglink.recipes")
+    ran = kglink("recipes")
+    assert why in " ".join(ran.err.split())
+    assert "acme/a" not in ran.out

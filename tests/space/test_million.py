@@ -14,7 +14,7 @@ import pytest
 from kglink.plugins import load_registry
 from kglink.records import Entity
 from kglink.space.index import LARGE_INDEX
-from kglink.space.rescored import rescored
+from kglink.space.rescored import AskedIndex
 from kglink.workspace import Workspace
 
 MANY = 1_000_000
@@ -85,7 +85,7 @@ def test_the_index_of_a_million_rows_finds_what_exact_search_finds() -> None:
     queries = rows[chance.integers(0, MANY, 64)]
     queries += 0.05 * chance.standard_normal(queries.shape, np.float32)
     backend = load_registry(only="builtin").create("index", *LARGE_INDEX)
-    index = rescored(backend.build([rows], 64), rows.__getitem__)
+    index = AskedIndex(LARGE_INDEX.name, backend.build([rows], 64), rows.__getitem__)
     scores, found = index.search(queries, 64)
     products = queries @ rows.T
     least = -np.sort(-np.partition(products, -64, axis=1)[:, -64:], axis=1)[:, 63:]

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
-from hash_spaces import HERON, MERCURY, backend_of, build, opened, source
-from kglink.errors import ConfigError, SpaceError
+from hash_spaces import HERON, MERCURY, backend_of, build, job, opened, source
+from kglink.config import SpaceSection
+from kglink.errors import ConfigError, PluginError, SpaceError
 from kglink.plugins import RowRange
 from kglink.records import Entity
 from kglink.space.folder import SpaceFolder
@@ -124,6 +126,57 @@ def test_a_space_that_may_not_be_written_is_told_before_an_index_is_built(
         with pytest.raises(SpaceError, match="space 'default' may not be written: "):
             as_a_plain_user(lambda: change_index(folder, FP16, backend_of))
         path.chmod(0o700)
+
+
+class Odd:
+    """An index, and its back end, that fails in one way; it answers with nothing."""
+
+    exact, oversampling = True, 1
+
+    def __init__(self, way: str, size: int = 0) -> None:
+        self.way, self.size = way, size
+
+    def build(self, batches: Iterable[FloatArray], dim: int) -> Odd:
+        if self.way == "building":
+            raise ValueError(self.way)
+        return Odd(self.way, sum(map(len, batches)) - (self.way == "one row less"))
+
+    def save(self, path: Path) -> None:
+        path.write_text(str(self.size))
+
+    def load(self, path: Path) -> Odd:
+        if self.way == "loading":
+            raise ValueError(self.way)
+        return Odd(self.way, int(path.read_text()))
+
+    def search(self, queries: FloatArray, k: int, ranges: object = None) -> tuple[Any, Any]:
+        if self.way == "searching":
+            raise ValueError(self.way)
+        rows = k - 1 if self.way == "shape" else k
+        score = np.nan if self.way == "not a number" else -np.inf
+        row = self.size if self.way == "rows" else -1
+        shape = len(queries), rows
+        return np.full(shape, score, np.float32), np.full(shape, row)
+
+
+@pytest.mark.parametrize("way", ["building", "loading", "one row less"])
+def test_a_back_end_that_fails_is_named_and_changes_nothing(folder: SpaceFolder, way: str) -> None:
+    before = folder.current
+    with pytest.raises(PluginError, match=r"index back end 'acme/odd' (failed with|made an index)"):
+        change_index(folder, IndexChoice("acme/odd", {}), lambda *_: Odd(way))
+    sources = [source("kb", *ENTITIES[:9], content="2")]
+    work = job(folder, sources, settings=SpaceSection(index="acme/odd"))
+    with pytest.raises(PluginError, match="'acme/odd'"):
+        replace(work, backend_of=lambda *_: Odd(way)).build()
+    assert folder.current == before
+
+
+@pytest.mark.parametrize("way", ["searching", "shape", "not a number", "rows"])
+def test_an_index_that_answers_wrongly_is_named(folder: SpaceFolder, way: str) -> None:
+    change_index(folder, IndexChoice("acme/odd", {}), lambda *_: Odd(way))
+    space = Space(folder, lambda *_: Odd(way))
+    with pytest.raises(PluginError, match=r"index back end 'acme/odd' (failed with|gave)"):
+        space.nearest(QUERIES, "kb", "text", 3)
 
 
 def test_a_trial_belongs_to_no_space(folder: SpaceFolder) -> None:

@@ -188,7 +188,7 @@ def test_a_recipe_of_ones_own_extends_another(tmp_path: Path) -> None:
         ("seed = 9999999999999999999", ConfigError, "seed = 9999999999999999999"),
         ("[train", ConfigError, "mine.toml"),
         ("extends = 'blink/nothing'", UnknownNameError, "which"),
-        ("extends = 'mine.toml'", ConfigError, "extends itself"),
+        ("extends = 'mine.toml'", ConfigError, "mine.toml: extends itself\n  Name another recipe"),
     ],
 )
 def test_a_bad_recipe_is_refused_in_words(
