@@ -2,8 +2,9 @@
 
 Retrieval gives the kinds that stand here; each kind of a plugin is one row more. The default
 weights, of a space that was not fitted, were chosen on the train documents of NCBI Disease and
-BC5CDR (gold spans, each of DOID, NCIT and HP for itself) and of the demo; those of a trained space
-by leaving one corpus out.
+BC5CDR (gold spans, each of DOID, NCIT and HP for itself) and of the demo, those of `alias`, `case`
+and `rarer` on raw dev abstracts and general texts as well; those of a trained space by leaving one
+corpus out.
 """
 
 from __future__ import annotations
@@ -49,12 +50,12 @@ RETRIEVED = (
     EvidenceKind(
         "case",
         "1 where that name is the mention to the letter, or in the capitals of a headline",
-        DefaultWeights(untrained=0.02),
+        DefaultWeights(untrained=0.15),
     ),
     EvidenceKind(
         "alias",
         "cosine of the vectors of the mention and of the candidate's nearest name",
-        DefaultWeights(untrained=0.58),
+        DefaultWeights(untrained=0.45),
     ),
     EvidenceKind(
         "context",
@@ -80,8 +81,8 @@ RETRIEVED = (
     EvidenceKind(
         "rarer",
         "by how much the candidate is less popular than another thing of this name: its share of "
-        "the latter's popularity, less 1; 0 where a KB says nothing of popularity (counts by names "
-        "alone: beside vectors it decides nothing better)",
+        "the latter's popularity, less 1; 0 where a KB says nothing of popularity",
+        DefaultWeights(untrained=0.04),
     ),
     EvidenceKind(
         "memory",
