@@ -33,7 +33,7 @@ from kglink.models.hardware import usable_cores
 from kglink.plugins import IndexBackend, RowRange, VectorIndex, load_registry
 from kglink.space.index import IndexChoice, trial_index
 from kglink.space.recall import measure_index
-from kglink.space.rescored import rescored
+from kglink.space.rescored import AskedIndex
 from kglink.workspace import Workspace
 from kglink.workspace.index import Value, index_queries, presets_of
 from kglink_plugins.indexes.flat import FlatBackend
@@ -98,7 +98,7 @@ def try_on_space(folder: Path, queries: int, wanted: list[str]) -> None:
                 choice = IndexChoice(preset.index, preset.settings)
                 with trial_index(space.folder, choice, backend_of) as trial:
                     print(f"\n{name}: built in {trial.seconds:.1f} s, {trial.bytes / 1e6:,.1f} MB")
-                    index = rescored(trial.index, space.vectors)
+                    index = AskedIndex(name, trial.index, space.vectors)
                     for part in measure_index(space, index, exact.index, asked):
                         shares = (f"R@{k} {share:.3f}" for k, share in part.recall.items())
                         print(f"{part.part.name:22}", *shares, f"{part.index.alone:.2f} ms alone")

@@ -30,7 +30,7 @@ import torch
 from kglink.models.loading import load_tokenizer, load_transformer
 from kglink.plugins import load_registry
 from kglink.space.index import LARGE_INDEX
-from kglink.space.rescored import rescored
+from kglink.space.rescored import AskedIndex
 from kglink.workspace import Workspace
 from kglink_plugins.indexes.rows import faiss
 
@@ -134,7 +134,9 @@ def measure(rows: Rows, queries: FloatArray, folder: Path) -> None:
     lists = faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)
     print(f"{len(rows):,} rows, {lists.nprobe} of {lists.nlist} lists: built in {built:,.0f} s, "
           f"{path.stat().st_size / 1e6:,.0f} MB, peak memory {peak:,.0f} MB")  # fmt: skip
-    index = rescored(backend.load(path), lambda wanted: rows[wanted].astype(np.float32))
+    index = AskedIndex(
+        LARGE_INDEX[0], backend.load(path), lambda wanted: rows[wanted].astype(np.float32)
+    )
     faiss.omp_set_num_threads(1)
     torch.set_num_threads(1)
     least, exact, exact_alone = exact_scores(rows, queries)

@@ -52,7 +52,9 @@ def read_records(
     """
     number = 0
     try:
-        for number, record in enumerate(_quietly(lambda: read(source, problems)), 1):
+        own = reader.startswith("kglink/")  # prints nothing
+        records = read(source, problems) if own else _quietly(lambda: read(source, problems))
+        for number, record in enumerate(records, 1):
             if wrong := malformed(record):
                 where = f"{source.label}: record {number:,} of {reader}"
                 hint = f"This is a mistake of the reader. {wrong.fix}"
