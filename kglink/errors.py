@@ -30,6 +30,7 @@ import sys
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, redirect_stdout
+from contextvars import ContextVar
 from typing import Literal
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -122,13 +123,17 @@ def reason_of(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}".removesuffix(": ")[:_MOST_REASON]
 
 
+#: Whether this is the command line, whose output and whose end are no plugin's.
+is_command: ContextVar[bool] = ContextVar("is_command", default=False)
+
+
 @contextmanager
 def prints_aside() -> Iterator[None]:
-    """What is printed meanwhile goes to standard error, so that JSON stays JSON.
+    """In a command what is printed meanwhile goes to standard error, so that JSON stays JSON.
 
     In the main thread alone: all threads have one `sys.stdout`.
     """
-    if threading.current_thread() is not threading.main_thread():
+    if not is_command.get() or threading.current_thread() is not threading.main_thread():
         yield
         return
     with redirect_stdout(sys.stderr):
@@ -137,13 +142,17 @@ def prints_aside() -> Iterator[None]:
 
 @contextmanager
 def errors_of(plugin: str) -> Iterator[None]:
-    """Whatever a plugin raises of its own, and ``sys.exit``, becomes a `PluginError` naming it."""
+    """Whatever a plugin raises of its own becomes a `PluginError` naming it.
+
+    In a command ``sys.exit`` does, too; elsewhere it may be a signal's, and ends the program.
+    """
     try:
         with prints_aside():
             yield
     except (Exception, SystemExit) as error:
+        ends = isinstance(error, SystemExit) and not is_command.get()
         known = isinstance(error, KglinkError | OSError)
-        if known or is_of_memory(error) or why_unwritten(error):
+        if ends or known or is_of_memory(error) or why_unwritten(error):
             raise
         hint = "This is a mistake of the plugin: --debug shows where."
         raise PluginError(f"{plugin} failed with {reason_of(error)}", hint=hint) from error

@@ -58,11 +58,11 @@ def build(
         print_json(report.manifest.model_dump(mode="json"))
 
 
-def ensure_space(workspace: Workspace, *, wait: bool = True) -> None:
+def ensure_space(workspace: Workspace, kbs: Sequence[str] = (), *, wait: bool = True) -> None:
     """Build the space where it is missing or older than the store, and say so.
 
-    Without ``wait``, new KBs need only their names in it. If there are other spaces, an unknown
-    name is an error, not a long build; `kglink build` makes new spaces.
+    Without ``wait``, new KBs need only their names in it. Unknown ``kbs`` are an error, not a long
+    build, and so is an unknown name where there are other spaces; `kglink build` makes new ones.
     """
     from kglink.workspace.spaces import answers
 
@@ -76,8 +76,8 @@ def ensure_space(workspace: Workspace, *, wait: bool = True) -> None:
         if known and name not in (*known, SpaceSection().name):
             hint = f"`kglink build --space {name}` makes it."
             raise UnknownNameError("space", name, known, hint=hint)
-        for wanted in workspace.settings.link.kbs:
-            workspace.kb(wanted)  # an unknown one is told before a long build
+        for wanted in kbs:
+            workspace.kb(wanted)
         if any(kb.entities for kb in workspace.kbs()):
             note("space", "some KBs are not in it yet, or changed: building it now")
         began = time.monotonic()

@@ -196,7 +196,7 @@ def link(
             part=None if part is None else Part.parse(part),
         )
         check_plugins(workspace.detector().link, registry)
-        ensure_space(workspace, wait=workspace.waits_for_vectors(wait))
+        ensure_space(workspace, settings.link.kbs, wait=workspace.waits_for_vectors(wait))
         published = workspace.space()
         kbs = workspace.linked_kbs(published)
         names_alone = tell_names_alone(workspace, published, kbs, "; --wait waits for the rest")

@@ -18,7 +18,14 @@ from typing import NoReturn, TextIO
 import typer
 from typer import Option
 
-from kglink.errors import RIGHTS, KglinkError, RunWarning, is_of_memory, why_unwritten
+from kglink.errors import (
+    RIGHTS,
+    KglinkError,
+    RunWarning,
+    is_command,
+    is_of_memory,
+    why_unwritten,
+)
 from kglink.plugins.loading import BUILTIN, ONLY_VARIABLE, PluginWarning
 from kglink.workspace.folder import WORKSPACE_VARIABLE
 from kglink_cli.commands import EXAMPLES, add_commands, epilog
@@ -62,6 +69,7 @@ _INTERRUPTED = 130
 
 def run() -> None:
     """Run the command line: an error is one message and an exit code, not a traceback."""
+    before = is_command.set(True)
     _prepare_output()
     heed_interrupts()
     guard_imports()
@@ -78,6 +86,7 @@ def run() -> None:
     except Exception as error:  # noqa: BLE001 - the last resort: a person reads this
         _fail(error)
     finally:
+        is_command.reset(before)
         forget_interrupts()
 
 
@@ -149,7 +158,8 @@ def _fail(error: Exception) -> NoReturn:
     if stop_came():
         _stopped()
     what, code = f"{type(error).__name__}: {error}", 1
-    whose = "".join(f" {note}" for note in getattr(error, "__notes__", ())[-1:])
+    notes = getattr(error, "__notes__", ())
+    whose = "".join(f" {note}" for note in notes if note.startswith("of "))
     message, hint = f"unexpected error: {what}", f"This is a bug{whose}: --debug shows where."
     if isinstance(error, KglinkError):
         message, hint, code = error.message, error.hint, error.exit_code

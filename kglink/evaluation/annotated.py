@@ -251,21 +251,20 @@ Place = tuple[str, int, int]
 
 def nil_places(store: Store, docs: str, kbs: Collection[str]) -> frozenset[Place]:
     """The mentions of a source of documents that are NIL because no KB has their golds."""
-    surfaces = {
-        (document.id, one.start, one.end): one.surface
-        for document in store.documents(docs, unresolved=True)
-        for one in document.mentions
-        if one.gold
-    }
     documents = list(store.documents(docs))
     types = linked_types(merged_texts(docs, documents), kbs)
-    wanted = (
+    wanted = {
         (document.id, one.start, one.end)
         for document in documents
         for one in united_mentions(document)  # a place of which something is known is not NIL
         if one.gold is None and one.type in types
-    )
-    folded = {at: fold(surfaces[at]) for at in wanted if at in surfaces}
+    }
+    folded = {
+        at: fold(one.surface)
+        for document in (store.documents(docs, unresolved=True) if wanted else ())
+        for one in document.mentions
+        if one.gold and (at := (document.id, one.start, one.end)) in wanted
+    }
     named = {name for kb in kbs for name in store.count_bearers(kb, folded.values())}
     return frozenset(at for at, name in folded.items() if name not in named)
 

@@ -324,7 +324,8 @@ class Linker:
         """The mentions of a text in reading order: those that were given, else proposed ones."""
         given = source.spans is not None
         for span in spans:
-            if not (isinstance(span, Span) and isinstance(span.start + span.end, Integral)):
+            ends = (span.start, span.end) if isinstance(span, Span) else (None,)
+            if not all(isinstance(one, Integral) for one in ends):
                 raise UsageError(
                     f"text {source.id!r}: {span!r} is no Span of two whole numbers",
                     hint="A mention that is known is a Span(start, end).",

@@ -89,7 +89,8 @@ def _in_usual_case(
             return lower
         if name:
             return name
-        other = word if not mixed and len(word) <= _UNKNOWN_SHORT_FORM else title
+        is_code = not mixed and (len(word) <= _UNKNOWN_SHORT_FORM or not word.isalpha())
+        other = word if is_code else title
         return lower if one_form(lower) in word_ranks() else other
 
     return _WORDS.sub(usual, line)

@@ -5,8 +5,8 @@ Every step of linking reads the texts. The store checks names.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from numbers import Integral, Real
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from numbers import Integral, Number
 from typing import Any, NamedTuple, get_args
 
 from kglink.errors import KglinkError, RecordError, SourceError, prints_aside, reason_of
@@ -34,9 +34,7 @@ _TEXTS: Mapping[type[Record], Sequence[str]] = {
     CodeMapping: ("subject", "object", "predicate"),
 }
 
-#: What holds several values; a generator can be read only once.
-_SEVERAL = (tuple, list, set, frozenset)
-_NUMBER, _WHOLE = (int, float, Real), (int, Integral)
+_NUMBER, _WHOLE = (int, float, Number), (int, Integral)
 _ALIAS_KINDS = get_args(AliasKind)
 
 
@@ -119,29 +117,34 @@ def _unknown(what: str, said: object, known: Sequence[str | None]) -> Malformed 
 
 def _malformed_mentions(document: Document) -> Malformed | None:
     mentions: Any = document.mentions
-    for one in mentions if isinstance(mentions, _SEVERAL) else [mentions]:
-        if type(one) is not Mention:
+    for one in mentions if _is_several(mentions) else [mentions]:
+        if not isinstance(one, Mention):
             fix = "Write mentions as (Mention(start, end, surface),)."
             return Malformed(f"a mention is of the type {type(one).__name__}", fix)
         if not isinstance(one.start, _WHOLE) or not isinstance(one.end, _WHOLE):
             return Malformed(f"the offsets of {one} are no whole numbers", "Count characters.")
-        if not type(one.surface) is type(one.type) is type(one.quality) is str:
-            return Malformed(f"a text of {one} is no str", "Leave out what is not there.")
+        if not all(isinstance(text, str) for text in (one.surface, one.type, one.quality)):
+            return Malformed(f"surface, type or quality of {one} is no str", "Write each as a str.")
         gold: Any = () if one.gold is None else one.gold
-        if type(gold) not in _SEVERAL or not all(type(id_) is EntityId for id_ in gold):
+        if not (_is_several(gold) and all(isinstance(id_, EntityId) for id_ in gold)):
             fix = "Write it as (EntityId(kb, key),); () says that no entity is meant."
             return Malformed(f"the gold of mention {one.surface!r} is {gold!r}", fix)
     return None
 
 
+def _is_several(value: object) -> bool:
+    """Whether it holds several values; a generator can be read only once."""
+    return isinstance(value, Collection) and not isinstance(value, str | bytes)
+
+
 def _malformed_parts(entity: Entity) -> Malformed | None:
     of = f"of entity {entity.key!r}"
     for field in ("xrefs", "parents", "aliases"):
-        if not isinstance(one := getattr(entity, field), _SEVERAL):
+        if not _is_several(one := getattr(entity, field)):
             made = f"Alias({one!r})" if field == "aliases" else repr(one)
             fix = f"Write it as ({made},)." if isinstance(one, str) else "Write it as a tuple."
             return Malformed(f"the {field} {of} are of the type {type(one).__name__}", fix)
-        if one and field != "aliases" and not all(type(text) is str for text in one):
+        if one and field != "aliases" and not all(isinstance(text, str) for text in one):
             return Malformed(f"the {field} {of} are {one!r}", "Write each as a str.")
     if not isinstance(entity.popularity, _NUMBER):
         kind = type(entity.popularity).__name__
@@ -157,8 +160,8 @@ def _malformed_alias(alias: object, of: str) -> Malformed | None:
     if type(alias.surface) is not str:
         kind = type(alias.surface).__name__
         return Malformed(f"the surface of an alias {of} is of the type {kind}", "Leave it out.")
-    if alias.kind not in _ALIAS_KINDS or not isinstance(alias.count, _WHOLE):
-        fix = f"The kind is one of {', '.join(_ALIAS_KINDS)}, the count a whole number."
+    if alias.kind not in _ALIAS_KINDS or not isinstance(alias.count, _NUMBER):
+        fix = f"The kind is one of {', '.join(_ALIAS_KINDS)}, the count a number."
         return Malformed(f"{alias} {of} has no such kind or count", fix)
     return None
 

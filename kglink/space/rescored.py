@@ -73,10 +73,12 @@ class AskedIndex:
                 what = f"scores and rows of the shapes {scores.shape} and {rows.shape}"
             elif np.isnan(scores).any():
                 what = "scores that are no numbers"
-            elif rows.dtype.kind != "i" or np.any((rows < -1) | (rows >= self.size)):
+            elif rows.dtype.kind not in "iu":
+                what = f"row numbers of the type {rows.dtype}"
+            elif np.any((rows < -1) | (rows >= self.size)):
                 what = f"rows of {self.size:,} that are not there"
             else:
-                return scores, rows
+                return scores, rows.astype(np.int64, copy=False)
         raise PluginError(
             f"{self._name} gave {what} to {len(queries)} queries with k = {k}",
             hint="A search gives scores and row numbers of the shape (n, k), -1 where fewer exist.",

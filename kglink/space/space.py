@@ -60,10 +60,10 @@ class Space:
         self._index: VectorIndex | None = None
         if manifest.index_file is not None:
             backend = backend_of(manifest.index, manifest.index_settings)
+            vectors_of = partial(_vectors_of, manifest, self.segments)
             with errors_of(f"index back end {manifest.index!r}"):
                 index = backend.load(version / INDEX_FILE)
-            vectors_of = partial(_vectors_of, manifest, self.segments)
-            self._index = AskedIndex(manifest.index, index, vectors_of)
+                self._index = AskedIndex(manifest.index, index, vectors_of)
         if (self._index.size if self._index else 0) != manifest.rows:
             raise DamagedSpaceError(f"{version / INDEX_FILE}: not the index of its segments")
 

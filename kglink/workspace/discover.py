@@ -267,7 +267,7 @@ def _without_refused(
 def drop_emptied(opened: Opened, kb: str) -> None:
     """Remove a KB that no source made, once all that it held was taken back."""
     left = opened.store.kb(kb)
-    if left.adapter == IN_MEMORY and not left.entities + left.documents:
+    if left.adapter == IN_MEMORY and not left.entities + left.documents + left.mappings:
         opened.store.remove_kb(kb)
 
 

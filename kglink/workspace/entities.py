@@ -106,7 +106,7 @@ def entities(opened: Opened, name: str, *, limit: int | None = None) -> list[Ent
     >>> [entity.title for entity in workspace.entities("birds", limit=1)]
     ['heron']
     """
-    if limit is not None:
+    if limit:
         check_answers(limit, "limit")
     return list(islice(opened.store.entities(name), limit))
 

@@ -253,6 +253,8 @@ def check_plugins(settings: LinkSection, registry: Registry) -> None:
 
 
 def _evidence_settings(settings: LinkSection, registry: Registry) -> dict[str, PluginSettings]:
+    if settings.found_by != "all":
+        return {}
     names = [*registry.builtin_names("evidence"), *settings.more_evidence]
     raw = settings.more_evidence_settings
     return registry.settings_of_each("evidence", names, raw, "link.more_evidence_settings")
@@ -260,8 +262,6 @@ def _evidence_settings(settings: LinkSection, registry: Registry) -> dict[str, P
 
 def asked_kinds(settings: LinkSection, registry: Registry) -> list[AskedKind]:
     """The evidence of plugins that is weighed: the built-in kinds, and those of the settings."""
-    if settings.found_by != "all":
-        return []
     made = []
     for name, own in _evidence_settings(settings, registry).items():
         plugin = registry.get("evidence", name)

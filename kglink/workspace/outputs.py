@@ -65,12 +65,12 @@ def checked_output(opened: Opened, path: Path) -> Path:
 
 def export_links(exporter: Exporter, documents: Iterable[LinkedDocument], out: TextIO) -> None:
     """Write links; an error of the exporter names it, one of linking stays as it is."""
-    of_linking: list[Exception] = []
+    of_linking: list[BaseException] = []
 
     def linked() -> Iterator[LinkedDocument]:
         try:
             yield from documents
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             of_linking.append(error)
             raise
 
@@ -84,7 +84,7 @@ def export_links(exporter: Exporter, documents: Iterable[LinkedDocument], out: T
             raise
     if of_linking:
         raise of_linking[0]
-    if out.closed or unwritten:
+    if out.closed or unwritten is not None:
         raise PluginError(
             f"{name} {'closed its output' if out.closed else 'left documents unwritten'}",
             hint="An exporter writes all documents, and leaves the output open.",

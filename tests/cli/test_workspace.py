@@ -167,6 +167,7 @@ WRONG_TYPES: list[tuple[Callable[[Any], object], str]] = [
     (lambda w: [*w.link([TextInput("a", b"Rose")])], "the text of TextInput 'a' is of the type by"),  # type: ignore[arg-type]  # wrong
     (lambda w: [*w.link([TextInput("a", "Rose", ((0, 4),))])], r"\(0, 4\) is no Span of two"),  # type: ignore[arg-type]  # wrong
     (lambda w: [*w.link([TextInput("a", "Rose", (Span(0, 4.0),))])], "is no Span of two"),  # type: ignore[arg-type]  # wrong
+    (lambda w: [*w.link([TextInput("a", "Rose", (Span(None, 4),))])], "is no Span of two"),  # type: ignore[arg-type]  # wrong
     (lambda w: w.entities("encyclopedia", limit=-1), "limit = -1: there is"),
     (lambda w: w.with_settings([("link.top_k", 3)]), "settings are given by the type list"),
     (lambda w: w.search(b"Rose"), "a search needs a text"),

@@ -10,11 +10,13 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from conftest import Kglink, Ran
 
 from fake_distributions import FakeEnvironment
+from kglink.errors import errors_of
 from kglink.plugins import PluginWarning, load_registry
 from kglink.sources import SourceHead
 from kglink.workspace import init_workspace
@@ -222,6 +224,18 @@ def test_a_plugin_that_exits_while_it_is_used_ends_no_command_well(
     FakeEnvironment(site).install("evil", "1", USED.format(deed="raise SystemExit(0)"))
     ran = kglink("link", "-", "--detector", "evil/words", stdin="Mercury.", code=2)
     assert "detector 'evil/words' failed with SystemExit: 0" in told(ran)
+
+
+def test_in_a_program_output_and_end_are_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    """The end may be that of a signal, which a plugin's code is in by chance."""
+
+    def is_stopped() -> NoReturn:
+        sys.stdout.write("mine\n")
+        sys.exit(3)
+
+    with pytest.raises(SystemExit), errors_of("detector 'kglink/dictionary'"):
+        is_stopped()
+    assert capsys.readouterr().out == "mine\n"
 
 
 # ------------------------------------------------------------------ imported only when needed

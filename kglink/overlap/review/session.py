@@ -75,13 +75,12 @@ class Review:
         self.journal.add(entry)
         self._carry_out(entry)
 
-    def undo(self) -> Overlap | None:
-        """Take the last answer back, whenever it was given; the pair, if it is there, is next."""
+    def undo(self) -> bool:
+        """Take the last answer back, if there is one; the pair, if it is there, is next."""
         last = self.journal.undo()
-        if last is None:
-            return None
-        self._carry_out(replace(last, undone=True))
-        return self._known.get(last.pair)
+        if last is not None:
+            self._carry_out(replace(last, undone=True))
+        return last is not None
 
     def table(self) -> ReviewTable:
         """The verdicts on the pairs that were drawn."""
