@@ -124,7 +124,8 @@ class NameDetector:
         """``words``: how many the names of each KB have."""
         self._exact = DictionaryDetector(lexicon, guard, has=has)
         own, known = [words[kb] for kb in lexicon.kbs], sum(words.values())
-        self._variants = VariantFinder(lexicon.variants, language, own, known, self._is_gone)
+        is_gone = self._is_gone if has else None
+        self._variants = VariantFinder(lexicon.variants, language, own, known, is_gone)
         self._names, self._folded, self._has = lexicon.surfaces, lexicon.keys, has
         self._articled = lexicon.articled
         self.weigh(weights)
@@ -140,7 +141,7 @@ class NameDetector:
 
     def _is_gone(self, name: int, surface: str) -> bool:
         """Whether nothing has a compiled name any more, nor the words that stand for it."""
-        known = self._has is None or name < 0 or self._bears(fold(self._names.restore_key(name)))
+        known = name < 0 or self._bears(fold(self._names.restore_key(name)))
         return not (known or self._bears(fold(surface)))
 
     def _is_name(self, surface: str) -> bool:

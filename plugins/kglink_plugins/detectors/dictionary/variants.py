@@ -75,8 +75,8 @@ _SMALL = 0.1
 _OF_A_PLACE = re.compile(r"-(?:based|backed|born|controlled|held|occupied|owned)\b")
 
 
-#: Whether a name, by its id, and some words that stand for it are of nothing any more.
-IsGone = Callable[[int, str], bool]
+#: Whether a name, by its id, and some words that stand for it are of nothing any more; None: none.
+IsGone = Callable[[int, str], bool] | None
 
 
 class Hit(NamedTuple):
@@ -211,14 +211,12 @@ class VariantFinder:
             language = language_of(text[words.starts[0] : words.ends[-1]])
         heeded = _function_words(language)
         hashes, misspelt = self._hashes(text, words, ENDINGS.get(language, ()))
+        gone, ids, starts, ends = self._is_gone, self._bags.bag_names, words.starts, words.ends
         hits = [
             hit
             for hit in (*self._runs(words, hashes), *self._pairs(words, heeded))
             if _says_something(hit, words.forms[hit.first : hit.stop], heeded)
-            and not self._is_gone(
-                int(self._bags.bag_names[hit.bag]),
-                text[words.starts[hit.first] : words.ends[hit.stop - 1]],
-            )
+            and not (gone and gone(int(ids[hit.bag]), text[starts[hit.first] : ends[hit.stop - 1]]))
             and not (
                 (hit.stop - hit.first == 1 and not hit.kind & (WHOLE | JOINED))
                 and misspelt[hit.first]
