@@ -27,6 +27,7 @@ from kglink.space.space import Space
 from kglink.store import Store
 from kglink.text.entity_text import entity_text
 from kglink.training.documents import sources_of_documents
+from kglink.training.run import recalls_of_epoch
 from kglink.workspace.evaluate import error_analysis
 from kglink.workspace.folder import MAP_ENTITIES, named
 from kglink.workspace.joint_space import encoder_of
@@ -135,6 +136,9 @@ def _judged_documents(
 def _of_folder(run: WorkspaceRun) -> dict[str, Any]:
     settings, report, lines = run.info.settings, run.info.report, run.curve.lines()
     losses = [line for line in lines if "loss" in line]
+    judged = [line for line in lines if "mean" in line]
+    first = recalls_of_epoch(run.info.folder, judged[0]["stage"], 0) if judged else None
+    before = report.before if report else first
     return {
         **run.as_json(),
         "docs": list(settings.docs),
@@ -145,14 +149,14 @@ def _of_folder(run: WorkspaceRun) -> dict[str, Any]:
         "seconds": report.seconds if report else None,
         "stages": [dict(one) for one in report.stages] if report else [],
         "notes": list(report.notes) if report else [],
-        "before": dict(report.before) if report and report.before else None,
+        "before": dict(before) if before else None,
+        # Before the end of its first epoch a run knows no other recall than that of before.
+        "recalls": run.info.recalls if report or judged[1:] else None,
         "losses": {
             stage: _thinned([line for line in losses if line["stage"] == stage])
             for stage in dict.fromkeys(line["stage"] for line in losses)
         },
-        "epochs": [
-            {key: line[key] for key in _OF_EPOCH if key in line} for line in lines if "mean" in line
-        ],
+        "epochs": [{key: line[key] for key in _OF_EPOCH if key in line} for line in judged],
         **dict.fromkeys(("space", "retrieval", "end_to_end", "errors")),
         "cases": [],
         "map": None,

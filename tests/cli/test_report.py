@@ -155,6 +155,22 @@ def test_a_run_without_a_space_shows_its_training(found: Shape) -> None:
     assert "gives it one" not in detector
 
 
+def test_what_a_stopped_run_began_with_is_not_what_it_learnt(folder: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(folder, copy)
+    run = copy / "runs" / "run-2"
+    (run / "report.json").unlink()
+    curve = run / "curve.jsonl"
+    curve.write_text("".join(curve.read_text().splitlines(keepends=True)[:2]))
+    with Workspace.open(copy, flags=CPU) as workspace:
+        report = workspace.report("run-2")
+        assert report["runs"][0]["before"] == workspace.run("run-2").info.recalls
+    assert report["runs"][0]["recalls"] is None
+    (kb, *_, joint, judged) = tables_of(report)["training"].rows
+    assert [one != "-" for one in kb[3:]] == [True, False] * 3
+    assert (joint[1], judged[1]) == ("[joint]", "[judged joint]")
+
+
 def test_a_report_of_runs_without_a_space_names_no_split(folder: Path) -> None:
     with Workspace.open(folder, flags=CPU) as workspace:
         report = workspace.report("run-2")

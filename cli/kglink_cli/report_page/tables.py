@@ -144,13 +144,14 @@ def _training(report: Shape) -> Table:
     ks: tuple[str, ...] = ("R@1", "R@8", "R@64")
     for run in report["runs"]:
         before, after = run["before"] or {}, run["recalls"] or {}
-        for pool in [*after.get("kb", {}), *POOLS]:
+        judged = after or before
+        for pool in [*judged.get("kb", {}), *POOLS]:
             one, other = (
                 side.get("kb", {}).get(pool) or side.get(pool) or {} for side in (before, after)
             )
-            if other:
+            if one or other:
                 shown = [Figure(side[k]) if k in side else "-" for k in ks for side in (one, other)]
-                count = after.get("mentions", {}).get(pool, "")
+                count = judged.get("mentions", {}).get(pool, "")
                 rows.append([run["name"], POOLS.get(pool, pool), count, *shown])
     columns = [f"{k} {when}" for k in ks for when in ("before", "after")]
     title = "Before and after training: the mentions held back, by vectors alone"
