@@ -27,8 +27,8 @@ from kglink.processor import cpu_flags
 from kglink.space.folder import SpaceFolder, space_names
 from kglink.store.kbs import IN_MEMORY
 from kglink.workspace.folder import (
+    JOBS_FOLDER,
     SCRATCH_FOLDER,
-    SERVED_FOLDERS,
     SPACES_FOLDER,
     find_workspace,
     folder_size,
@@ -196,7 +196,7 @@ def _scratch_checks(opened: Opened) -> Iterator[Check]:
     """What adapters keep of runs that are not done: of one that runs now, or of a stopped one."""
     root = opened.folder / SCRATCH_FOLDER
     found = root.iterdir() if root.is_dir() else ()
-    folders = sorted(one for one in found if one.is_dir() and one.name not in SERVED_FOLDERS)
+    folders = sorted(one for one in found if one.is_dir() and one.name != JOBS_FOLDER)
     if not folders:
         return
     unfinished = [

@@ -24,8 +24,8 @@ RUNS_FOLDER = "runs"
 REVIEWS_FOLDER = "reviews"
 #: Where adapters keep what must outlive an interruption; a folder for each unfinished job.
 SCRATCH_FOLDER = ".scratch"
-#: What lies in it of servers: jobs that they go on with, and pages.
-SERVED_FOLDERS = frozenset({"jobs", "reports"})
+#: What lies in it of servers: jobs that they go on with.
+JOBS_FOLDER = "jobs"
 #: Vectors of texts that overlaps were looked for with, a file for each encoder.
 VECTORS_FOLDER = "vectors"
 #: Ranks of mentions that tables of papers are made of, a folder for each space.

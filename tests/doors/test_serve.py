@@ -374,3 +374,10 @@ def test_spaces_runs_and_their_reports(tmp_path: Path) -> None:
         for bad in ("/runs/nobody", "/reports/..%2f..%2fkglink.toml", "/reports/nobody"):
             assert server.ask("GET", bad).status == 404
         assert server.ask("POST", "/jobs", {"kind": "report", "run": "nobody"}).status == 404
+        with Workspace.open(folder, flags=cpu) as workspace:
+            workspace.delete_space("small")
+            workspace.delete_run("first")
+            fresh = FinetuneJob(("atlas",), ("saga",), run="first", what="linker", changes=changes,
+                                recipe="default", device="cpu", publish=False)  # fmt: skip
+            workspace.finetune(fresh)
+        assert server.ask("GET", "/reports/first").status == 404  # it was of another run

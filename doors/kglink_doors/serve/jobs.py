@@ -21,7 +21,7 @@ from typing import Any, Literal
 from kglink import Progress, Workspace
 from kglink.errors import KglinkError, UnknownNameError
 from kglink.files.atomic import LockedError, file_lock, write_atomically
-from kglink.workspace.folder import SCRATCH_FOLDER
+from kglink.workspace.folder import JOBS_FOLDER, RUNS_FOLDER, SCRATCH_FOLDER
 from kglink.workspace.kbs import AddedKB
 from kglink_cli.report_page.page import page_of
 from kglink_doors.serve.errors import BusyError, error_shape, logged_crash, patiently
@@ -106,15 +106,14 @@ def _work(workspace: Workspace, job: Job) -> object:
             return {"encoded_rows": built.encoded_rows, "version": workspace.space().version}
 
     run = options["run"]
-    path = report_path(workspace, run)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, page_of(workspace.report(run, progress=job.tell)))
+    page = page_of(workspace.report(run, progress=job.tell))
+    write_atomically(report_path(workspace, run), page)
     return {"page": f"/reports/{run}"}
 
 
 def report_path(workspace: Workspace, run: str) -> Path:
-    """Where the page that reports on a run lies."""
-    return workspace.folder / SCRATCH_FOLDER / "reports" / f"{run}.html"
+    """Where the page that reports on a run lies: it goes with the run."""
+    return workspace.folder / RUNS_FOLDER / run / "report.html"
 
 
 class Jobs:
@@ -122,7 +121,7 @@ class Jobs:
 
     def __init__(self, workspace: Workspace, *, read_only: bool) -> None:
         self._workspace = workspace
-        self._folder = workspace.folder / SCRATCH_FOLDER / "jobs"
+        self._folder = workspace.folder / SCRATCH_FOLDER / JOBS_FOLDER
         self._jobs: OrderedDict[str, Job] = OrderedDict()
         self._changed = threading.Condition()
         self._ending = False
