@@ -26,7 +26,7 @@ from kglink.training.job import FinetuneJob
 from kglink.workspace import Workspace, init_workspace
 from kglink.workspace.report import project, turned_onto
 from kglink_cli.report_page.page import page_of
-from kglink_cli.report_page.plots import plots_of
+from kglink_cli.report_page.plots import Series, line_chart, plots_of
 from kglink_cli.report_page.tables import tables_of
 from training_world import SMALL, fill, world_of, write_world_model
 
@@ -256,6 +256,14 @@ def test_hostile_texts_stay_text(found: Shape) -> None:
     assert text.count("</script>") == 2
     for drawing in plots_of(held):
         parse(drawing.svg(alone=True))
+
+
+@pytest.mark.parametrize(("end", "axis"), [(0.71, 0.6), (0.55, 0.5), (0.41, 0)])
+def test_an_axis_begins_below_all_intervals(end: float, axis: float) -> None:
+    series = Series("doid", [(1, 0.8)], [(end, 0.9)])
+    drawn = line_chart("recall", "Recall", ("k", "share"), [series]).svg(alone=False)
+    axes = [float(tick) for tick in re.findall(r'text-anchor="end"[^>]*>([\d.]+)<', drawn)]
+    assert min(axes) == axis
 
 
 def test_what_a_threshold_keeps_is_drawn(found: Shape) -> None:

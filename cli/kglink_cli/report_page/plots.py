@@ -59,6 +59,7 @@ def line_chart(
     """
     xs = [x for one in series for x, _ in one.points]
     ys = [y for one in series for _, y in one.points]
+    ends = [end for one in series for around in one.intervals for end in around]
     legend = [one.name for one in series if one.name]
     low, high = 0.0, 1.0 if shares else max(ys, default=1.0) * 1.06 or 1.0
     first, last = (min(xs, default=1.0) if logarithmic else 0.0), max(xs, default=1.0)
@@ -66,7 +67,9 @@ def line_chart(
     left, right, bottom = _LEFT, WIDTH - _RIGHT, drawing.height - _BOTTOM
     if diagonal:
         last, left, right = 1.0, (WIDTH - bottom + top) / 2, (WIDTH + bottom - top) / 2
-    elif shares and (least := min(ys, default=0.0)) >= 0.5:  # all are high: from a round value
+    elif (
+        shares and (least := min([*ys, *ends], default=0.0)) >= 0.5
+    ):  # all are high: from a round value
         low = math.floor(least * 10 - 0.5) / 10
     scale: Callable[[float], float] = math.log2 if logarithmic else float
     reach = (scale(last) - scale(first)) or 1.0
@@ -96,8 +99,8 @@ def line_chart(
     for at, one in enumerate(series):
         aside = 3.0 * (at - (len(series) - 1) / 2)  # intervals side by side, not one on the other
         for (x, _), around in zip(one.points, one.intervals, strict=False):
-            ends = [place(x, max(low, end)) for end in around]
-            drawing.line([(across + aside, y) for across, y in ends], _style(at)[0], 1)
+            reached = [place(x, end) for end in around]
+            drawing.line([(across + aside, y) for across, y in reached], _style(at)[0], 1)
         _draw_series(drawing, one, place, *_style(at))
     drawing.words((left + right) / 2, bottom + 38, axes[0], "middle", "soft")
     drawing.words(left - 44, (top + bottom) / 2, axes[1], "middle", "soft", turned=True)
