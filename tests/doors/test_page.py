@@ -231,6 +231,7 @@ def test_upload_a_kb(page: Any, tmp_path: Path) -> None:
     page.set_input_files("#kb-file", path)
     page.click("#upload-form button")
     page.wait_for_selector("#jobs >> text=add-kb birds: done")
+    assert "+1 ~0 -0 =0 entities; columns: id is key; name is title" in page.inner_text("#jobs")
     assert "birds" in page.inner_text("#kb-table")
     page.click("nav a:has-text('Link')")
     link(page, "A quetzal sang.")
@@ -242,6 +243,36 @@ def test_upload_a_kb(page: Any, tmp_path: Path) -> None:
     page.set_input_files("#kb-file", bad)
     page.click("#upload-form button")
     page.wait_for_selector("#jobs >> text=add-kb bad: failed")
+    latin = tmp_path / "latin.csv"
+    latin.write_bytes("id,name\ng,Gr\xe8be\n".encode("cp1252"))
+    page.fill("#kb-name", "latin")
+    page.set_input_files("#kb-file", latin)
+    page.click("#upload-form button")
+    page.wait_for_selector("#jobs >> text=&encoding=cp1252")
+    page.fill("#kb-more", "&encoding=cp1252")
+    page.click("#upload-form button")
+    page.wait_for_selector("#jobs >> text=add-kb latin: done")
+    assert page.input_value("#kb-more") == ""
+
+
+def test_a_page_that_outlives_the_server_goes_on(browser: Any, server: Server) -> None:
+    job = {"kind": "build", "state": "running", "step": "encoding", "done": 1, "total": 2}
+    done = {**job, "state": "done", "answer": {"encoded_rows": 1234}}
+    told = [[job], None, [done]]  # None: no answer
+
+    def answer(route: Any) -> None:
+        jobs = told.pop(0) if len(told) > 1 else told[0]
+        route.abort() if jobs is None else route.fulfill(json=jobs)
+
+    context = browser.new_context()
+    page = context.new_page()
+    page.route("**/jobs", answer)
+    page.goto(f"{server.url}/#kbs")
+    page.wait_for_selector("#jobs progress")
+    page.wait_for_selector("#status:has-text('The server does not answer.')")
+    page.wait_for_selector("#jobs >> text=1,234 vectors encoded")
+    assert page.inner_text("#status") == ""
+    context.close()
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(360, "dark"), (1200, "light"), (600, "light")])

@@ -21,6 +21,7 @@
     const at = Math.max(0, kbNames.indexOf(kb));
     return `c${at % 7} u${at % 4}`;
   };
+  const whole = (value) => value.toLocaleString("en");
   const percent = (value) => (value === null ? "" : `${Math.round(value * 100)}%`);
 
   // --------------------------------------------------------------------------- the server
@@ -31,6 +32,7 @@
       dialog.addEventListener("close", () => resolve($("token").value), { once: true });
       dialog.showModal();
     });
+  const LOST = "The server does not answer.";
   const ask = async (method, path, body, type = "application/json") => {
     const headers = token ? { Authorization: `Bearer ${token}` } : {};
     const isFile = body instanceof Blob;
@@ -39,7 +41,7 @@
     try {
       answer = await fetch(path, { method, headers, body: body === undefined || isFile ? body : JSON.stringify(body) });
     } catch {
-      throw new Error("The server does not answer.");
+      throw new Error(LOST);
     }
     if (answer.status === 401) {
       token = await askToken();
@@ -444,7 +446,7 @@
   const showKbs = async () => {
     const kbs = await ask("GET", "/kbs");
     kbNames = kbs.filter((one) => one.entities).map((one) => one.name);
-    const number = (value) => make("td", {}, value.toLocaleString("en"));
+    const number = (value) => make("td", {}, whole(value));
     const learn = (one) => (one.documents ? button("Learn", () => start({ kind: "learn", kb: one.name }), { "aria-label": `Learn from ${one.name}` }) : null);
     $("kb-table").replaceChildren(
       make("thead", {}, make("tr", {}, ...["KB", "entities", "documents", "revision", ""].map((name) => make("th", { scope: "col" }, name)))),
@@ -463,7 +465,7 @@
   const showRuns = async () => {
     const [spaces, runs] = [await ask("GET", "/spaces"), await ask("GET", "/runs")];
     $("spaces").replaceChildren(
-      ...spaces.map((one) => make("li", {}, make("strong", {}, one.name), make("small", {}, ` ${one.entities.toLocaleString("en")} entities of ${one.kbs.length} KBs`))),
+      ...spaces.map((one) => make("li", {}, make("strong", {}, one.name), make("small", {}, ` ${whole(one.entities)} entities of ${one.kbs.length} KBs`))),
     );
     const item = (one) => {
       const address = `/reports/${encodeURIComponent(one.name)}`;
@@ -473,24 +475,45 @@
         make("a", { href: file, download: `${one.name}.html` }).click();
         URL.revokeObjectURL(file);
       };
-      const shown = one.report
-        ? token ? button("Save its report", save) : make("a", { href: address, target: "_blank" }, "Report")
-        : button("Make its report", () => start({ kind: "report", run: one.name }), { "aria-label": `Make the report of ${one.name}` });
-      return make("li", {}, make("p", { class: "row" }, make("strong", {}, one.name), make("small", {}, `${one.recipe}, ${one.sources}, ${one.state}`), shown));
+      const shown = token ? button("Save its report", save) : make("a", { href: address, target: "_blank" }, "Report");
+      const again = one.report ? "Make it anew" : "Make its report"; // spaces and KBs may have changed since
+      const made = button(again, () => start({ kind: "report", run: one.name }), { "aria-label": `${again}: ${one.name}` });
+      return make("li", {}, make("p", { class: "row" }, make("strong", {}, one.name), make("small", {}, `${one.recipe}, ${one.sources}, ${one.state}`), one.report ? shown : null, made));
     };
     $("runs").replaceChildren(...runs.map(item));
+  };
+  const outcome = ({ kind, answer }) => {
+    if (kind === "learn") return `${whole(answer.surfaces)} surfaces`;
+    if (kind === "build") return `${whole(answer.encoded_rows)} vectors encoded`;
+    if (kind === "overlaps") return answer.map(({ left, right, kept }) => `${left}-${right}: ${whole(kept)} pairs`).join(", ");
+    if (kind === "report") return "";
+    const { added, changed, removed, unchanged, documents, mentions, golds, gold_unresolved: unknown } = answer;
+    const noted = Object.entries({ ...answer.notes, ...answer.left_out, ...answer.mended }).map((pair) => pair.join(": "));
+    return [
+      `+${whole(added)} ~${whole(changed)} -${whole(removed)} =${whole(unchanged)} entities`,
+      documents ? `${whole(documents)} documents, ${whole(mentions)} mentions` : "",
+      unknown ? `${whole(unknown)} of ${whole(golds)} golds are in no KB` : "",
+      ...noted,
+    ].filter(Boolean).join("; ");
   };
   let watching = 0;
   const showJobs = async () => {
     clearTimeout(watching);
-    const jobs = await ask("GET", "/jobs");
+    let jobs;
+    try {
+      jobs = await ask("GET", "/jobs");
+    } catch (error) { // it may be starting anew, and then goes on with its jobs
+      if (!$("view-kbs").hidden) watching = setTimeout(() => run(showJobs), 2000);
+      throw error;
+    }
+    if (status.textContent === LOST) tell("");
     const item = (one) => {
       const live = one.state === "running" || one.state === "waiting";
-      const failed = one.state === "failed" ? `${one.answer.error}. ${one.answer.fix}` : "";
+      const said = one.state === "failed" ? `${one.answer.error}. ${one.answer.fix}` : one.state === "done" ? outcome(one) : "";
       const bar = live ? make("progress", { "aria-label": one.step || one.kind, ...(one.total ? { max: one.total, value: one.done } : {}) }) : null;
       return make(
         "li", {}, make("p", {}, `${one.kind}${one.kb ? ` ${one.kb}` : ""}: ${one.state} ${live ? one.step : ""}`), bar,
-        failed ? make("p", { class: "soft" }, failed) : null,
+        said ? make("p", { class: "soft" }, said) : null,
         live ? button("Cancel", async () => { await ask("DELETE", `/jobs/${one.id}`); await showJobs(); }) : null,
       );
     };
@@ -509,8 +532,10 @@
     const [file] = $("kb-file").files;
     const query = new URLSearchParams({ file: file.name });
     for (const kb of $("kb-links").value.split(/[\s,]+/).filter(Boolean)) query.append("links_to", kb);
+    for (const [name, value] of new URLSearchParams($("kb-more").value)) query.append(name, value);
     tell("Uploading ...");
     await ask("PUT", `/kbs/${encodeURIComponent($("kb-name").value)}?${query}`, file);
+    $("kb-more").value = ""; // it is of this file
     tell("Uploaded; it is read now.");
     await showJobs();
   });
