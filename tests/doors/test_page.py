@@ -29,6 +29,7 @@ def server(demo_master: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
     shutil.copytree(demo_master, folder)
     with Workspace.open(folder) as workspace:
         workspace.add_entity("lanternfall", Entity("evil", HOSTILE, f"</script>{HOSTILE}"))
+        workspace.add_entity("lanternfall", Entity("long", "x" * 400, "Long."))
         workspace.build_if_stale()
     with serving(folder) as running:
         yield running
@@ -285,10 +286,16 @@ def test_nothing_overflows(browser: Any, server: Server, width: int, scheme: str
     link(page, TEXT)
     page.click("#linked .m")
     page.wait_for_selector("#mention li")
-    for view in ("link", "search", "review", "corrections", "kbs"):
+    for view in ("link", "search", "search=lanternfall:long", "review", "corrections", "kbs"):
         page.goto(f"{server.url}/#{view}")
         page.wait_for_timeout(300)
         assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.goto(f"{server.url}/#link")
+    link(page, f"The {'x' * 400} rose.")
+    page.fill("#missed", "x" * 400)
+    page.press("#missed", "Enter")
+    page.wait_for_selector("#mention li")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
     context.close()
 
 

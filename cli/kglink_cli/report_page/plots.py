@@ -67,9 +67,7 @@ def line_chart(
     left, right, bottom = _LEFT, WIDTH - _RIGHT, drawing.height - _BOTTOM
     if diagonal:
         last, left, right = 1.0, (WIDTH - bottom + top) / 2, (WIDTH + bottom - top) / 2
-    elif (
-        shares and (least := min([*ys, *ends], default=0.0)) >= 0.5
-    ):  # all are high: from a round value
+    elif shares and (least := min([*ys, *ends], default=0.0)) >= 0.5:  # from a round value
         low = math.floor(least * 10 - 0.5) / 10
     scale: Callable[[float], float] = math.log2 if logarithmic else float
     reach = (scale(last) - scale(first)) or 1.0

@@ -512,7 +512,7 @@
       const said = one.state === "failed" ? `${one.answer.error}. ${one.answer.fix}` : one.state === "done" ? outcome(one) : "";
       const bar = live ? make("progress", { "aria-label": one.step || one.kind, ...(one.total ? { max: one.total, value: one.done } : {}) }) : null;
       return make(
-        "li", {}, make("p", {}, `${one.kind}${one.kb ? ` ${one.kb}` : ""}: ${one.state} ${live ? one.step : ""}`), bar,
+        "li", {}, make("p", {}, `${one.kind} ${one.kb || one.run || ""}`.trim(), `: ${one.state} ${live ? one.step : ""}`), bar,
         said ? make("p", { class: "soft" }, said) : null,
         live ? button("Cancel", async () => { await ask("DELETE", `/jobs/${one.id}`); await showJobs(); }) : null,
       );
