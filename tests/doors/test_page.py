@@ -276,6 +276,26 @@ def test_a_page_that_outlives_the_server_goes_on(browser: Any, server: Server) -
     context.close()
 
 
+def test_discoveries_wait_before_those_that_were_answered(browser: Any, server: Server) -> None:
+    def found(route: Any) -> None:
+        route.fulfill(json=[
+            {"id": f"new-{at}", "title": f"Thing {at}", "mentions": 2, "examples": [],
+             "answer": "accept" if at < 60 else None}
+            for at in range(70)
+        ])  # fmt: skip
+
+    context = browser.new_context()
+    page = context.new_page()
+    page.route("**/discoveries", found)
+    page.goto(f"{server.url}/#review")
+    page.wait_for_selector("#discoveries >> text=Thing 69")
+    told = page.inner_text("#discoveries")
+    assert told.index("Thing 69") < told.index("Thing 0")
+    assert "Take back" in told
+    assert "50 of 70: the others follow" in told
+    context.close()
+
+
 @pytest.mark.parametrize(("width", "scheme"), [(360, "dark"), (1200, "light"), (600, "light")])
 def test_nothing_overflows(browser: Any, server: Server, width: int, scheme: str) -> None:
     """A phone, and a desktop at 200% zoom: half as wide."""

@@ -198,6 +198,13 @@ def test_verdicts_and_a_new_entity(server: Server) -> None:
     assert server.ask("POST", "/overlaps", {**sides, "verdict": "wrong"}).status == 200
     wrong = server.ask("GET", "/overlaps?verdict=wrong").json
     assert [one["left"]["id"] for one in wrong] == [sides["left"]]
+    assert server.ask("GET", "/overlaps?verdict=stale").json == []
+    kb, key = sides["left"].split(":")
+    update = json.dumps({"id": key, "title": pair["left"]["title"], "description": "Another."})
+    job = server.ask("PUT", f"/kbs/{kb}?file=new.jsonl&merge=true", update.encode()).json
+    assert server.job(job["id"])["state"] == "done"
+    (stale,) = server.ask("GET", "/overlaps?verdict=stale").json
+    assert (stale["left"]["id"], stale["verdict"]) == (sides["left"], "wrong")
     assert server.ask("POST", "/overlaps", {**sides, "verdict": None}).status == 200
     assert server.ask("GET", "/overlaps?verdict=wrong").json == []
     new = {"key": "vane", "title": "Osric Vane", "description": "A keeper.", "aliases": ["O. Vane"]}

@@ -21,6 +21,7 @@ from kglink.sources.encoding import checked_encoding
 from kglink.store.ingest import check_kb_name
 from kglink.workspace.kbs import checked_resolve
 from kglink.workspace.memory import correct_and_tell
+from kglink.workspace.overlaps import VERDICTS
 from kglink_cli.session import parse_options
 from kglink_doors.serve.answers import Body, Here, Names, json_response, raw_body
 from kglink_doors.serve.errors import TakenError, patiently
@@ -125,11 +126,12 @@ def add_entity(kb: str, new: NewEntity, here: Here) -> Response:
 @router.get("/overlaps", tags=["overlaps"])
 def overlaps(
     here: Here,
-    verdict: Literal["correct", "wrong", "unclear", "unjudged"] = "unjudged",
+    verdict: Literal["correct", "wrong", "unclear", "unjudged", "stale"] = "unjudged",
     limit: int = Query(10, ge=1, le=100),
 ) -> Response:
-    """Pairs of entities that may be one thing, the least sure first."""
-    found = here.workspace.overlaps(verdicts=[verdict])
+    """Pairs that may be one thing, the least sure first; `stale`: judged as they were before."""
+    stale = verdict == "stale"
+    found = here.workspace.overlaps(verdicts=VERDICTS if stale else [verdict], stale=stale)
     chosen = heapq.nsmallest(limit, found, key=lambda one: abs(one.probability - 0.5))
     ids = [side for one in chosen for side in (one.left, one.right)]
     known = here.workspace.store.get_entities(ids)

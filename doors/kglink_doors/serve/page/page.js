@@ -353,6 +353,7 @@
   let pairs = [];
   const judged = [];
   const showPair = async () => {
+    if (!pairs.length) pairs = await ask("GET", "/overlaps?verdict=stale&limit=20"); // asked once more
     if (!pairs.length) pairs = await ask("GET", "/overlaps?limit=20");
     const one = pairs[0];
     if (!one) {
@@ -363,7 +364,7 @@
     const say = (key, text) => button(text, verdicts[key]);
     $("pair").replaceChildren(
       make("div", { class: "sides" }, side(one.left), side(one.right)),
-      make("p", { class: "soft" }, `${percent(one.probability)} probable`),
+      make("p", { class: "soft" }, `${percent(one.probability)} probable`, one.verdict ? `; ${one.verdict} when they were described otherwise` : ""),
       make("p", { class: "row" }, say("y", "Same (y)"), say("n", "Different (n)"), say("u", "Unclear (u)"), say("z", "Take back (z)")),
     );
   };
@@ -392,7 +393,7 @@
       tell("Nothing was answered here yet.");
       return;
     }
-    await ask("POST", "/overlaps", { left: one.left.id, right: one.right.id, verdict: null });
+    await ask("POST", "/overlaps", { left: one.left.id, right: one.right.id, verdict: one.verdict });
     pairs.unshift(one);
     tell("Taken back.");
     await showPair();
@@ -411,13 +412,18 @@
       await ask("POST", `/discoveries/${encodeURIComponent(id)}`, { answer });
       await showDiscoveries();
     };
+    const judged = found.filter((one) => one.answer);
+    const shown = [...found.filter((one) => !one.answer), ...judged].slice(0, 50);
+    const answers = (one) => (one.answer ? [["Take back", null]] : [["Accept", "accept"], ["Reject", "reject"]]);
     $("discoveries").replaceChildren(
-      ...found.slice(0, 50).map((one) =>
+      ...shown.map((one) =>
         make(
           "li", {}, make("strong", {}, one.title), make("small", {}, ` ${one.mentions} mentions${one.answer ? `, ${one.answer}` : ""}`),
-          make("p", { class: "row" }, button("Accept", say(one.id, "accept")), button("Reject", say(one.id, "reject"))),
+          make("p", { class: "soft" }, one.examples[0]?.sentence ?? ""),
+          make("p", { class: "row" }, ...answers(one).map(([text, answer]) => button(text, say(one.id, answer), { "aria-label": `${text}: ${one.title}` }))),
         ),
       ),
+      shown.length < found.length ? `${shown.length} of ${whole(found.length)}: the others follow when these are answered.` : "",
     );
   };
 
