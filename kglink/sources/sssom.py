@@ -66,8 +66,9 @@ class SssomReader:
         for line in self._source.lines(self._problems):
             if not line.text.strip():
                 continue
-            if line.text.startswith("#") and not columns:
-                map_depth = self._read_head(line.text[1:], map_depth)
+            head = "" if columns else unquoted(line.text)  # a spreadsheet quotes it
+            if head.startswith("#"):
+                map_depth = self._read_head(head[1:], map_depth)
                 continue
             place = self._source.where(line.number)
             cells = line.text.split("\t")
@@ -108,7 +109,7 @@ class SssomReader:
 def first_columns(head: SourceHead) -> set[str]:
     """What the first row of a table says."""
     text = head.head.decode("utf-8-sig", errors="replace")
-    rows = (line for line in text.split("\n") if line.strip() and not line.startswith("#"))
+    rows = (line for line in text.split("\n") if line.strip() and not line.startswith(("#", '"#')))
     return set(map(unquoted, next(rows, "").split("\t")))
 
 

@@ -84,13 +84,18 @@ def test_what_all_rows_share_may_stand_in_the_head() -> None:
         ),
         (
             "Left\tRight\tVerdict\n1\tx\twrong\n2\ty\tunclear\n3\tz\t\n",
-            [("1", "x", "wrong"), ("2", "y", "unclear"), ("3", "z", "correct")],
+            [("1", "x", "wrong"), ("2", "y", "unclear")],
         ),
         ('"a ""b"""\tx\n', [('a "b"', "x", "correct")]),
         (
-            "left\tright\tverdict\n#1\tx\twrong\n# a remark\n2\ty\t\n",
+            "left\tright\tverdict\n#1\tx\twrong\n# a remark\n2\ty\tcorrect\n",
             [("#1", "x", "wrong"), ("2", "y", "correct")],
         ),
+        (
+            'sep=;\r\nverdict;title;left;right\r\nWRONG;"a; b";1;x\r\n;c;2;y\r\n;;;\r\n',
+            [("1", "x", "wrong")],
+        ),
+        ('left,title,right\n1,"a, ""b""",x\n', [("1", "x", "correct")]),
     ],
 )  # fmt: skip
 def test_plain_lists(text: str, expected: list[tuple[str, str, str]]) -> None:
@@ -104,6 +109,13 @@ def test_a_head_as_sssom_py_writes_it_has_prefixes_and_values() -> None:
     pairs = listed(sssom(row("a:1", "b:2"), head="".join(f"# {one}\n" for one in head.split("\n"))))
     assert [(one.left_kb, one.right_kb) for one in pairs] == [("x", "y")]
     assert pairs.prefixes == {"a": "http://x/a_", "b": "http://x/b_"}
+
+
+def test_a_head_that_a_spreadsheet_has_quoted_is_a_head() -> None:
+    table = sssom(row("a:1", "b:2"), head='#curie_map:\t\t\n"#  ""a"": ""http://x/a_"""\t\t\n')
+    pairs = listed(table, "pairs.tsv")
+    assert [(one.left, one.right) for one in pairs] == [("a:1", "b:2")]
+    assert pairs.prefixes == {"a": "http://x/a_"}
 
 
 @pytest.mark.parametrize("space", ["", " "])
@@ -145,7 +157,7 @@ def test_a_list_that_is_none(text: str, file: str, error: type[KglinkError], mes
         list(listed(text, file))
 
 
-@given(data=st.text('leftrigh_idsubjcpa:1\t\n#" ', max_size=120))
+@given(data=st.text('leftrigh_idsubjcpa:1\t\n\r;,#" ', max_size=120))
 def test_only_our_own_errors_come_out(data: str) -> None:
     for file in ("x.tsv", "x.sssom.tsv"):
         for text in (data, sssom(data), "left\tright\n" + data):

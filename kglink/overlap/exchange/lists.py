@@ -9,6 +9,7 @@ The names of KBs do not stand alone: other tools take ``hp`` for another spellin
 
 from __future__ import annotations
 
+import csv
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -132,6 +133,8 @@ HEADERS = (
     ("subject", "object"),
     ("source", "target"),
 )
+#: How lines begin that are no rows of a plain table: remarks, and how Excel names the delimiter.
+_NO_ROWS = ("#", "sep=")
 #: How a table of ours names the tool that made a row.
 TOOL = "kglink"
 MANUAL = "semapv:ManualMappingCuration"
@@ -186,7 +189,49 @@ class PairList:
                     kb_of(said("object_source")),
                 )
         else:
-            yield from _table(self.source)
+            yield from self._table()
+
+    def _table(self) -> Iterator[ListedPair]:
+        """The paper's table, or two columns; a column ``verdict`` may say what each pair is."""
+        source = self.source
+        read = source.lines(Problems(how_to_skip=""))
+        lines: Iterator[Line] = (line for line in read if line.text.strip())
+        first = next((line for line in lines if not line.text.startswith(_NO_ROWS)), None)
+        if first is None:
+            raise SourceError(f"{source.label} holds no pairs", hint=_FORMATS)
+        delimiter = next((sign for sign in "\t;," if sign in first.text), "\t")
+        cells = _cells(first, delimiter)
+        names = [cell.lower() for cell in cells]
+        ends = next((pair for pair in HEADERS if set(pair) <= set(names)), None)
+        columns = {name: at for at, name in reversed([*enumerate(names)])}
+        if ends is None:
+            lines = chain([first], lines)
+            cells = cells[:2]
+            names, ends, columns = [], ("left", "right"), {"left": 0, "right": 1}
+        for line in lines:
+            place = source.where(line.number)
+            row = _cells(line, delimiter)
+            is_remark = line.text.startswith("#") and len(row) != len(cells)  # else it is a key
+            if is_remark or not any(row):
+                continue
+            if not names and len(row) != 2:
+                raise RecordError(
+                    f"{len(row)} columns without a header", where=place, hint=_FORMATS
+                )
+            if names and len(row) != len(cells):
+                raise RecordError(
+                    f"a row of {len(row)} cells under a header of {len(cells)}",
+                    where=place,
+                    hint="Cells are separated as in the first row, and hold no line breaks.",
+                )
+            left, right = (row[columns[end]] for end in ends)
+            if not (left and right):
+                raise RecordError("an empty id", where=place, hint="Each row names two entities.")
+            said = row[columns["verdict"]].lower() if "verdict" in columns else "correct"
+            if said:
+                yield ListedPair(place, left, right, _verdict(said, place))
+            else:
+                self.left_out["rows without a verdict"] += 1
 
     def _unusable(self, row: SssomRow, tool: str) -> str:
         """Why a row is no verdict; empty where it is one."""
@@ -210,44 +255,7 @@ def _is_sssom(source: Source) -> bool:
     return not columns.isdisjoint(NEEDED) or (columns == {""} and b"curie_map:" in head.head)
 
 
-def _table(source: Source) -> Iterator[ListedPair]:
-    """The paper's table, or two columns; a column ``verdict`` may say what each pair is."""
-    read = source.lines(Problems(how_to_skip=""))
-    lines: Iterator[Line] = (line for line in read if line.text.strip())
-    first = next((line for line in lines if not line.text.startswith("#")), None)
-    if first is None:
-        raise SourceError(f"{source.label} holds no pairs", hint=_FORMATS)
-    cells = _cells(first)
-    names = [cell.lower() for cell in cells]
-    ends = next((pair for pair in HEADERS if set(pair) <= set(names)), None)
-    columns = {name: at for at, name in reversed([*enumerate(names)])}
-    if ends is None:
-        lines = chain([first], lines)
-        cells = cells[:2]
-        names, ends, columns = [], ("left", "right"), {"left": 0, "right": 1}
-    for line in lines:
-        place = source.where(line.number)
-        row = _cells(line)
-        if line.text.startswith("#") and len(row) != len(cells):  # else it is a key that begins so
-            continue
-        if not names and len(row) != 2:
-            raise RecordError(f"{len(row)} columns without a header", where=place, hint=_FORMATS)
-        if names and len(row) != len(cells):
-            raise RecordError(
-                f"a row of {len(row)} cells under a header of {len(cells)}",
-                where=place,
-                hint="Cells are separated by tabs and hold neither tabs nor line breaks.",
-            )
-        left, right = (row[columns[end]] for end in ends)
-        if not (left and right):
-            raise RecordError("an empty id", where=place, hint="Each row names two entities.")
-        said = row[columns["verdict"]] if "verdict" in columns else ""
-        yield ListedPair(place, left, right, _verdict(said, place))
-
-
 def _verdict(said: str, place: str) -> Verdict:
-    if not said:
-        return "correct"
     if said not in get_args(Verdict):
         known = ", ".join(get_args(Verdict))
         shown = printable(said, MOST_SHOWN)
@@ -255,11 +263,17 @@ def _verdict(said: str, place: str) -> Verdict:
     return cast("Verdict", said)
 
 
-def _cells(line: Line) -> Sequence[str]:
-    return [unquoted(cell) for cell in line.text.split("\t")]
+def _cells(line: Line, delimiter: str) -> Sequence[str]:
+    if delimiter == "\t":  # a quote in a cell may be a sign like any other
+        return [unquoted(cell) for cell in line.text.split("\t")]
+    try:
+        return [cell.strip() for cell in next(csv.reader([line.text], delimiter=delimiter))]
+    except csv.Error:  # it is told as a row of one cell
+        return [line.text]
 
 
 _FORMATS = (
     "A list of pairs is an SSSOM table, a table with the columns kg1_id and kg2_id, a table "
-    "with the columns left, right and verdict, or two columns of ids with a tab between them."
+    "with the columns left, right and verdict, or two columns of ids, with tabs, semicolons or "
+    "commas between them."
 )
