@@ -31,6 +31,8 @@ from kglink.workspace import Workspace
 from kglink.workspace.link import found_shape
 from kglink_cli.console import counted
 from kglink_doors.serve.errors import (
+    Real,
+    Whole,
     crash_shape,
     error_shape,
     first_error,
@@ -69,7 +71,7 @@ Names = Annotated[tuple[Name, ...], Field(max_length=100)]
 KBs = Annotated[Names, Field(description="Only these KBs, by the names of list_kbs. Empty: all.")]
 Types = Annotated[Names, Field(description="Only entities of these types. Empty: all.")]
 Threshold = Annotated[
-    float | None,
+    Real | None,
     Field(ge=0, le=1, description="Least confidence of a link. Leave it out for the fitted one."),
 ]
 Answer = Annotated[CallToolResult, dict[str, Any]]
@@ -224,7 +226,7 @@ class Tools:
         query: Annotated[Text, Field(description="A name, or a description in words.")],
         kbs: KBs = (),
         types: Types = (),
-        k: Annotated[int, Field(ge=1, le=MOST_FOUND, description="How many.")] = 10,
+        k: Annotated[Whole, Field(ge=1, le=MOST_FOUND, description="How many.")] = 10,
     ) -> Answer:
         """Find entities by a name or by a description, best first.
 

@@ -22,7 +22,14 @@ from kglink.sources import Problems, Source, read_records
 from kglink.text.printable import printable_json
 from kglink.workspace.link import found_shape
 from kglink_doors.serve.batches import LinkOptions
-from kglink_doors.serve.errors import error_shape, first_error, parsed, refuse_many_places
+from kglink_doors.serve.errors import (
+    Real,
+    Whole,
+    error_shape,
+    first_error,
+    parsed,
+    refuse_many_places,
+)
 from kglink_doors.serve.guard import Refused, while_there
 from kglink_doors.serve.served import Served, known_parameters, served
 
@@ -43,8 +50,8 @@ _EXAMPLE: JsonValue = {"text": "A heron stood on Skerrow Light.", "kbs": [], "th
 class Place(BaseModel):
     """A mention that is given: ``text[start:end]``, in code points."""
 
-    start: int
-    end: int
+    start: Whole
+    end: Whole
 
 
 class Text(BaseModel):
@@ -81,7 +88,7 @@ class ToLink(Body):
     types: OneOrMore = []
     under: OneOrMore = []
     not_under: OneOrMore = []
-    threshold: float | None = Field(None, ge=0, le=1)
+    threshold: Real | None = Field(None, ge=0, le=1)
     explain: bool = False
 
     def inputs(self) -> list[TextInput]:
@@ -102,8 +109,8 @@ class ToExplain(Body):
 
     text: str
     surface: str = ""
-    start: int | None = None
-    end: int | None = None
+    start: Whole | None = None
+    end: Whole | None = None
     kbs: OneOrMore = []
 
 
@@ -114,7 +121,7 @@ class ToResolve(Body):
     context: dict[str, list[str | None] | str] | list[str | None] = {}
     kbs: OneOrMore = []
     types: OneOrMore = []
-    threshold: float | None = Field(None, ge=0, le=1)
+    threshold: Real | None = Field(None, ge=0, le=1)
 
 
 def raw_body(media_type: str) -> dict[str, object]:
