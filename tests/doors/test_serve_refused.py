@@ -120,6 +120,8 @@ def test_what_an_attacker_tried(server: Server) -> None:
         ("GET", "/search?q=x&k=0", None, 422, "k"),
         ("GET", "/search?q=x&kb=lanternfall", None, 400, "'kb'"),
         ("POST", "/link?kbs=lanternfall", {"text": "x"}, 400, "'kbs'"),
+        ("POST", "/link/lines?kbs=nobody", b'{"text": "x"}', 404, "nobody"),
+        ("POST", "/link/lines?under=nobody", b'{"text": "x"}', 400, "'nobody' names no entity"),
         ("GET", "/nowhere", None, 404, "/nowhere"),
         ("DELETE", "/link", None, 405, "DELETE"),
         ("GET", "/jobs/nothing", None, 404, "nothing"),

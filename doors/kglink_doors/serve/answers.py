@@ -171,6 +171,8 @@ async def link_lines(
     that is no text, or cannot be linked, is answered by `{"error", "fix"}`.
     """
     options = LinkOptions(tuple(kbs), tuple(types), tuple(under), tuple(not_under), threshold)
+    # What no line can be asked is told once.
+    await here.in_time(lambda: here.workspace.link([], **options._asdict(), wait=False))
     answers = _line_answers(request, here, options, explain=explain)
     return _WhileItReads(answers, media_type="application/x-ndjson")
 
