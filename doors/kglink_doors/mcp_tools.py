@@ -272,13 +272,17 @@ class Tools:
         self,
         text: Text,
         surface: Annotated[Name, Field(description="The words of the mention, as in the text.")],
+        kbs: KBs = (),
+        types: Types = (),
+        threshold: Threshold = None,
     ) -> Answer:
         """Why a mention is linked as it is: candidates with their evidence, and what decided.
 
         Use it to check an answer that surprises, or that is not sure.
         """
         refuse_many_places(text, surface, "Send only the sentences that matter.")
-        found = self._workspace.explain(text, surface=surface, wait=False)
+        limits: dict[str, Any] = {"types": types, "threshold": threshold, "wait": False}
+        found = self._workspace.explain(text, surface=surface, kbs=kbs, **limits)
         shape = _cut({"mentions": [one.as_json() for one in found]})
         lines = (
             "\n".join([f"[{link.start}:{link.end}] {link.surface}", *one.verdict()])

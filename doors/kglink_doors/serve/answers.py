@@ -112,6 +112,10 @@ class ToExplain(Body):
     start: Whole | None = None
     end: Whole | None = None
     kbs: OneOrMore = []
+    types: OneOrMore = []
+    under: OneOrMore = []
+    not_under: OneOrMore = []
+    threshold: Real | None = Field(None, ge=0, le=1)
 
 
 class ToResolve(Body):
@@ -250,9 +254,8 @@ async def explain(body: ToExplain, here: Here) -> Response:
     refuse_many_places(body.text, surface, 'Name one by "start" and "end".')
 
     def answer() -> Response:
-        found = here.workspace.explain(
-            body.text, surface=body.surface, span=span, kbs=body.kbs, wait=False
-        )
+        asked = body.model_dump(exclude={"text", "start", "end"})
+        found = here.workspace.explain(body.text, span=span, wait=False, **asked)
         return json_response([one.as_json() for one in found])
 
     return await here.in_time(answer)
