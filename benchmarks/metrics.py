@@ -43,7 +43,7 @@ class Lists:
     def __init__(self, rng: random.Random) -> None:
         keys = [str(at) for at in range(50_000)]
         self.lists = [
-            [Candidate(EntityId(KBS[at % 2], key), key, 1.0) for at, key in enumerate(drawn)]
+            tuple(Candidate(EntityId(KBS[at % 2], key), key, 1.0) for at, key in enumerate(drawn))
             for drawn in (rng.sample(keys, 2 * DEPTH) for _ in range(LISTS))
         ]
         self._next = 0
@@ -52,10 +52,11 @@ class Lists:
         """None is left out."""
         return False
 
-    def joint(self, mentions: Sequence[MentionInText], *, limit: int) -> list[list[Candidate]]:
+    def joint(self, mentions: Sequence[MentionInText], *, limit: int) -> list[Ranking]:
         """The next lists."""
         self._next += len(mentions)
-        return [self.lists[at % LISTS] for at in range(self._next - len(mentions), self._next)]
+        first = self._next - len(mentions)
+        return [Ranking(one, self.lists[at % LISTS]) for at, one in enumerate(mentions, first)]
 
     def described(self, rankings: Sequence[Ranking]) -> list[Ranking]:
         """As they are."""

@@ -12,6 +12,7 @@ import typer
 from typer import Argument, Option
 
 from kglink.errors import UsageError
+from kglink.sources import Problems
 from kglink.text.printable import printable
 from kglink_cli import shared
 from kglink_cli.build import ensure_space, tell_names_alone
@@ -131,7 +132,11 @@ def explain(
     surface: str = Option("", "--surface", "-s", help="The mention's words, wherever they stand."),
     span: str = Option("", help="The mention's characters: START:END, from 0."),
     kb: shared.KBNames = None,
+    types: shared.Types = None,
+    under: shared.Under = None,
+    not_under: shared.NotUnder = None,
     top_k: shared.TopK = None,
+    threshold: float | None = Option(None, help="Least probability of a link."),
     rerank: shared.Rerank = None,
     encoding: shared.Encoding = None,
     space: shared.SpaceName = None,
@@ -152,14 +157,17 @@ def explain(
             f"{text!r} is a file, not a text", hint=f"kglink explain - < {shlex.quote(text)}"
         )
     flags = {
+        **limit_flags(types, under, not_under),
         "link.top_k": top_k,
+        "link.threshold": threshold,
         "link.rerank_top": rerank,
         "ingest.encoding": encoding,
         "space.name": space,
     }
     with open_workspace(context, flags) as workspace:
         # Standard input is read as `kglink link` reads it: the offsets are the same.
-        texts = [one.text for one in workspace.texts("-")] if text == "-" else [text]
+        read = workspace.texts("-", problems=Problems(how_to_skip="")) if text == "-" else ()
+        texts = [one.text for one in read] if text == "-" else [text]
         if len(texts) != 1:
             raise UsageError(f"standard input holds {len(texts):,} texts", hint="Give it one.")
         ensure_space(workspace)

@@ -31,6 +31,8 @@ from kglink.workspace import Workspace
 from kglink.workspace.link import found_shape
 from kglink_cli.console import counted
 from kglink_doors.serve.errors import (
+    Real,
+    Whole,
     crash_shape,
     error_shape,
     first_error,
@@ -69,7 +71,7 @@ Names = Annotated[tuple[Name, ...], Field(max_length=100)]
 KBs = Annotated[Names, Field(description="Only these KBs, by the names of list_kbs. Empty: all.")]
 Types = Annotated[Names, Field(description="Only entities of these types. Empty: all.")]
 Threshold = Annotated[
-    float | None,
+    Real | None,
     Field(ge=0, le=1, description="Least confidence of a link. Leave it out for the fitted one."),
 ]
 Answer = Annotated[CallToolResult, dict[str, Any]]
@@ -224,7 +226,7 @@ class Tools:
         query: Annotated[Text, Field(description="A name, or a description in words.")],
         kbs: KBs = (),
         types: Types = (),
-        k: Annotated[int, Field(ge=1, le=MOST_FOUND, description="How many.")] = 10,
+        k: Annotated[Whole, Field(ge=1, le=MOST_FOUND, description="How many.")] = 10,
     ) -> Answer:
         """Find entities by a name or by a description, best first.
 
@@ -270,13 +272,17 @@ class Tools:
         self,
         text: Text,
         surface: Annotated[Name, Field(description="The words of the mention, as in the text.")],
+        kbs: KBs = (),
+        types: Types = (),
+        threshold: Threshold = None,
     ) -> Answer:
         """Why a mention is linked as it is: candidates with their evidence, and what decided.
 
         Use it to check an answer that surprises, or that is not sure.
         """
         refuse_many_places(text, surface, "Send only the sentences that matter.")
-        found = self._workspace.explain(text, surface=surface, wait=False)
+        limits: dict[str, Any] = {"types": types, "threshold": threshold, "wait": False}
+        found = self._workspace.explain(text, surface=surface, kbs=kbs, **limits)
         shape = _cut({"mentions": [one.as_json() for one in found]})
         lines = (
             "\n".join([f"[{link.start}:{link.end}] {link.surface}", *one.verdict()])

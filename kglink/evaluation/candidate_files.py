@@ -216,9 +216,9 @@ def listed_by(
     judged = ((document, one, place) for place, document, one in judged_places(documents, kbs))
     for batch in whole_documents(judged, lambda one: id(one[0])):
         lists = linker.joint([in_text(document, one) for document, one, _ in batch], limit=k)
-        for (_, one, place), candidates in zip(batch, lists, strict=True):
-            ids = tuple(candidate.id for candidate in candidates)
-            scores = tuple(round(candidate.score, 5) for candidate in candidates)
+        for (_, one, place), found in zip(batch, lists, strict=True):
+            ids = tuple(candidate.id for candidate in found.candidates)
+            scores = tuple(round(candidate.score, 5) for candidate in found.candidates)
             yield Found(place, one, Listed(ids, scores))
 
 
@@ -443,10 +443,11 @@ class ListedRanker:
         """Whether an entity cannot be an answer: a file limits nothing."""
         return False
 
-    def joint(self, mentions: Sequence[MentionInText], *, limit: int) -> list[list[Candidate]]:
+    def joint(self, mentions: Sequence[MentionInText], *, limit: int) -> list[Ranking]:
         """The candidates of each mention in the order of the file, ``limit`` of each KB at most."""
-        found: list[list[Candidate]] = [[] for _ in mentions]
-        for mention, chosen in zip(mentions, found, strict=True):
+        found: list[Ranking] = []
+        for mention in mentions:
+            chosen: list[Candidate] = []
             listed, counts = self._listed[mention], Counter[str]()
             for at, one in enumerate(listed.ids):
                 counts[one.kb] += 1
@@ -454,6 +455,7 @@ class ListedRanker:
                     # Where there are no scores, the rank stands for one.
                     score = listed.scores[at] if listed.scores else 1 / (at + 1)
                     chosen.append(Candidate(one, "", score))
+            found.append(Ranking(mention, tuple(chosen)))
         return found
 
     def described(self, rankings: Sequence[Ranking]) -> list[Ranking]:

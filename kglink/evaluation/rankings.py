@@ -89,7 +89,7 @@ class Ranker(Protocol):
         """Whether an entity cannot be an answer."""
         ...
 
-    def joint(self, mentions: Sequence[MentionInText], *, limit: int) -> list[list[Candidate]]:
+    def joint(self, mentions: Sequence[MentionInText], *, limit: int) -> list[Ranking]:
         """The candidates of each mention, all KBs in one list, ``limit`` of each at most."""
         ...
 
@@ -125,17 +125,16 @@ class _Pool(NamedTuple):
 
 
 class _Judged(NamedTuple):
-    """A mention as retrieved, with its pools and all its candidates."""
+    """A mention as retrieved, with all its candidates and its pools."""
 
     ranked: RankedMention
-    asked: MentionInText
-    candidates: Sequence[Candidate]
+    found: Ranking
     pools: list[_Pool]
 
     def heads(self, given: int) -> dict[str, Ranking]:
         """For each pool the first candidates."""
-        return {one.name: Ranking(self.asked, one.first(self.candidates, given))
-                for one in self.pools}  # fmt: skip
+        mention, candidates = self.found.mention, self.found.candidates
+        return {one.name: Ranking(mention, one.first(candidates, given)) for one in self.pools}
 
     def reranked(self, orders: Mapping[_Head, Ranking], given: int) -> RankedMention:
         """The mention in the order of stages; what these were not given keeps its place."""
@@ -191,7 +190,7 @@ def rank_mentions(
             same = counterparts(golds) if counterparts else {}
             known = entities(golds) if entities else {}
             asked = [in_text(document, mention) for document, mention, _ in batch]
-            found = zip(batch, asked, ranker.joint(asked, limit=max(depth, given)), strict=True)
+            found = zip(batch, ranker.joint(asked, limit=max(depth, given)), strict=True)
             waiting.append([_judged(docs, *one, kbs, depth, same, known) for one in found])
             yield ranker.described(list(heads_of(waiting[-1]).values()))
 
@@ -205,15 +204,14 @@ def rank_mentions(
 def _judged(
     docs: str,
     place: _Place,
-    asked: MentionInText,
-    candidates: Sequence[Candidate],
+    found: Ranking,
     kbs: Sequence[str],
     depth: int,
     same: Mapping[EntityId, Sequence[EntityId]],
     known: Mapping[EntityId, Entity],
 ) -> _Judged:
     """A mention with its pools, as retrieved: each KB with gold, all KBs, all KBs with gold."""
-    document, mention, gold = place
+    (document, mention, gold), candidates = place, found.candidates
     others = {other for one in gold for other in same.get(one, ())}
     domains = {Domain(one.kb, known[one].type) for one in gold if one in known}
     with_gold = {one.kb for one in gold}
@@ -222,7 +220,8 @@ def _judged(
     pools += [joint, _Pool(JUDGED_JOINT, frozenset(with_gold.intersection(kbs)), gold | others)]
     ranks = {pool.name: pool.rank_in(candidates, depth) for pool in pools}
     ranked = RankedMention(
-        *(docs, document.id, mention.start, mention.end, asked.surface),
+        *(docs, document.id, mention.start, mention.end),
+        document.text[mention.start : mention.end],
         ranks=ranks,
         reranked=ranks,
         with_counterpart=any(other.kb in kbs and other not in gold for other in others),
@@ -232,4 +231,4 @@ def _judged(
         gold=tuple(sorted(gold)),
         candidates=joint.first(candidates, depth),
     )
-    return _Judged(ranked, asked, candidates, pools)
+    return _Judged(ranked, found, pools)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from copy import copy
+from dataclasses import replace
 from functools import cache, partial
 from itertools import chain, permutations
 from typing import TYPE_CHECKING
@@ -25,12 +26,14 @@ from kglink.linking.reading import MentionReader
 from kglink.linking.sameness import Counterparts, Sameness
 from kglink.linking.scoring import Scoring
 from kglink.linking.subject import Fields, spoken_of
+from kglink.linking.usual_case import in_usual_case
 from kglink.records import Candidate, MentionInText, Ranking
 from kglink.space.remembered import RememberedVectors
 from kglink.space.segment import Segment
 from kglink.space.space import Space
 from kglink.space.words import MEASURES
 from kglink.text.fold import fold
+from kglink.text.plain import with_common_signs
 
 if TYPE_CHECKING:
     from kglink.store import Store
@@ -114,6 +117,15 @@ class CandidateSearch:
         segments = [self.space.segments[kb] for kb in kbs]
         found = (one.surfaces.take(one.names.exact(fold(word))) for one in segments)
         return frozenset(chain.from_iterable(found))
+
+    def as_read(self, mentions: Sequence[MentionInText], kbs: Sequence[str]) -> list[MentionInText]:
+        """Given mentions in their texts as these are read for some KBs."""
+        spellings = cache(partial(self.spellings, kbs=kbs))
+        texts = {
+            text: in_usual_case(with_common_signs(text), spellings)
+            for text in {one.text for one in mentions}
+        }
+        return [replace(one, text=texts[one.text]) for one in mentions]
 
     def find(
         self, mentions: Sequence[MentionInText], kbs: Sequence[str], *, limit: int | None = None

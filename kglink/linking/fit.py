@@ -281,7 +281,8 @@ def judged_rankings(
         asking = search.with_memory(memory_without(part))
         for first in range(0, len(own), _BATCH):
             batch = own[first : first + _BATCH]
-            answers = asking.find([mention for _, mention, _ in batch], kbs, limit=depth)
+            read = asking.as_read([mention for _, mention, _ in batch], kbs)
+            answers = asking.find(read, kbs, limit=depth)
             for (_, mention, gold), by_kb in zip(batch, answers, strict=True):
                 wanted = {one.kb for one in gold} or kbs
                 for place, kb in enumerate(kbs):

@@ -276,10 +276,9 @@ class Linker:
         """For each mention and each KB the scored candidates, best first, not yet described."""
         return self._search.find(mentions, self._kbs, limit=limit)
 
-    def joint(self, mentions: Sequence[MentionInText], *, limit: int) -> list[list[Candidate]]:
-        """For each mention the scored candidates of all KBs in one list, ``limit`` of each."""
-        found = self.candidates(mentions, limit=limit)
-        return [joint_ranking(by_kb, self._kbs) for by_kb in found]
+    def joint(self, mentions: Sequence[MentionInText], *, limit: int) -> list[Ranking]:
+        """Given mentions, as they are read, with the candidates of all KBs, ``limit`` of each."""
+        return self._candidates(self._search.as_read(mentions, self._kbs), limit)
 
     @property
     def mention_vectors(self) -> MentionVectors:
@@ -360,10 +359,9 @@ class Linker:
         spans = proposals(text, self.detectors)
         return self._candidates(self._mentions(TextInput("", text), text, spans))
 
-    def _candidates(self, mentions: Sequence[MentionInText]) -> list[Ranking]:
+    def _candidates(self, mentions: Sequence[MentionInText], limit: int = 0) -> list[Ranking]:
         """The candidates of all KBs in one list for each mention."""
-        limit = max(self._depth, LEAST_RIVALS)
-        found = self._search.find(mentions, self._kbs, limit=limit)
+        found = self.candidates(mentions, limit=limit or max(self._depth, LEAST_RIVALS))
         return [
             Ranking(mention, tuple(joint_ranking(by_kb, self._kbs)))
             for mention, by_kb in zip(mentions, found, strict=True)

@@ -290,16 +290,16 @@ class Registry:
         Third parties are asked where kglink has no adapter for a file and its name has an ending
         that speaks of more than plain text.
         """
-        own = [self._plugins["kb", name] for name in self.text_adapters()]
-        if name := self._surest_text(own, head):
+        if name := self.surest(self.text_adapters(), head):
             return name
         if PurePath(head.name).suffix.lower() in _PLAIN_ENDINGS:
             return PLAIN_TEXT
         others = [one for one in self.plugins("kb") if one.texts and not one.provider.builtin]
-        return self._surest_text(others, head) or PLAIN_TEXT
+        return self.surest([one.name for one in others], head) or PLAIN_TEXT
 
-    def _surest_text(self, plugins: Iterable[Plugin], head: SourceHead) -> str:
-        """The surest of some adapters, if any is more sure than not."""
+    def surest(self, names: Iterable[str], head: SourceHead) -> str:
+        """The adapter that is surest of a source, if any of these is more sure than not."""
+        plugins = [self._plugins["kb", name] for name in names]
         said = [(self._confidence(one, one.sniff, head), one.name) for one in plugins if one.sniff]
         best = max(said, default=(0.0, ""))
         return best[1] if best[0] >= _SURE else ""

@@ -17,7 +17,6 @@ from kglink.evaluation.candidate_files import judged_places, read_candidates
 from kglink.evaluation.rankings import in_text
 from kglink.linking.describe import as_candidate, described
 from kglink.linking.fit import FOLDS, JudgedMention, fold_of, judged_mentions
-from kglink.linking.kinds import joint_ranking
 from kglink.linking.pipeline import BATCH_MENTIONS, Linker, whole_documents
 from kglink.linking.scoring import read_scoring
 from kglink.models.head_folder import RERANKER
@@ -453,11 +452,12 @@ def _with_candidates(
 
     If none is right, a right entity of the store is added, placed last.
     """
-    answers = linker.candidates([one.mention for one in batch], limit=depth)
     rankings = []
-    for (_, mention, gold), by_kb in zip(batch, answers, strict=True):
-        judged = [kb for kb in kbs if not gold or any(one.kb == kb for one in gold)]
-        rankings.append(Ranking(mention, tuple(joint_ranking(by_kb, judged)[:depth])))
+    found = linker.joint([one.mention for one in batch], limit=depth)
+    for ranking, (_, _, gold) in zip(found, batch, strict=True):
+        judged = {one.kb for one in gold} or kbs
+        own = [one for one in ranking.candidates if one.id.kb in judged]
+        rankings.append(replace(ranking, candidates=tuple(own[:depth])))
     not_found = [
         [] if any(found.id in one.gold for found in ranking.candidates) else sorted(one.gold)[:1]
         for ranking, one in zip(rankings, batch, strict=True)

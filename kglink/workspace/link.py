@@ -213,13 +213,17 @@ def explain(
     surface: str = "",
     span: tuple[int, int] | None = None,
     kbs: str | Sequence[str] = (),
+    types: str | Sequence[str] = (),
+    under: str | Sequence[str] = (),
+    not_under: str | Sequence[str] = (),
+    threshold: float | None = None,
     wait: bool = True,
 ) -> list[Explanation]:
     """Why mentions of a text are linked as they are.
 
     The mention is at ``span``, or wherever ``surface`` stands; of neither, all that the detector
     finds. What it finds there is answered as when the text is linked, anything else as a given
-    mention. A space that is missing or older than the store is built first.
+    mention. The rest is as `link` has it.
     """
     stands = re.finditer(re.escape(surface), text) if surface else ()
     places = [(span[0], span[1])] if span else [one.span() for one in stands]
@@ -227,7 +231,9 @@ def explain(
         raise UsageError(
             f"{surface!r} does not stand in the text", hint="A surface is written as in the text."
         )
-    linker = fresh_linker(opened, kbs, wait=wait)
+    linker = fresh_linker(opened, kbs, opened.limits(types, under, not_under), wait=wait)
+    if threshold is not None:
+        linker = linker.with_threshold(threshold)
     (document,) = linker.link([TextInput("", text)])
     found = {(one.start, one.end): one for one in document.links}
     links = dict(found)

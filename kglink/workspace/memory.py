@@ -238,10 +238,7 @@ def kept_clusterer_choice(opened: Opened) -> ClustererChoice | None:
 def _known(linker: Linker, judged: Sequence[JudgedMention], depth: int) -> Iterator[KnownMention]:
     """Mentions with the candidates that a clusterer is given."""
     for batch in whole_documents(judged, lambda one: one.mention.text):
-        found = linker.joint([one.mention for one in batch], limit=depth)
-        rankings = linker.described(
-            [Ranking(one.mention, tuple(own)) for one, own in zip(batch, found, strict=True)]
-        )
+        rankings = linker.described(linker.joint([one.mention for one in batch], limit=depth))
         for stage in linker.stages:
             rankings = stage.rank(rankings)
         for ranking, one in zip(rankings, batch, strict=True):

@@ -19,6 +19,8 @@ from kglink.sources.encoding import convert, wide_encoding
 from kglink.workspace.opened import Opened
 
 DOCUMENTS = "kglink/documents"
+#: Annotated texts in formats that say at their beginning what they are.
+_CORPORA = ("kglink/bioc", "kglink/labelstudio", "kglink/nif", "kglink/pubtator")
 _JSON_NAMES = (".jsonl", ".ndjson", ".json")
 
 
@@ -178,6 +180,8 @@ class TextReader:
     def _name_of(self, source: Source) -> str:
         if self._adapter != AUTO:
             return self._adapter
+        if not self._marked and (corpus := self._registry.surest(_CORPORA, source.head)):
+            return corpus
         # JSON with one document a line; prose may begin with a bracket too.
         name, head = source.head.name, source.head.head
         is_record = name == "-" and head.lstrip()[:1] == b"{" and b'"text"' in head
@@ -199,7 +203,7 @@ class TextReader:
         if self._adapter != AUTO:
             self._settings_of(self._adapter)
             return
-        names = [DOCUMENTS, *self._registry.text_adapters()]
+        names = [DOCUMENTS, *_CORPORA, *self._registry.text_adapters()]
         each = (self._registry.get("kb", one).settings for one in names)
         known = {key for one in each for key in setting_keys(one)}
         for key in self._settings.keys() - known:

@@ -54,6 +54,21 @@ def test_each_file_of_a_folder_is_read_as_its_format_wants(
     assert "Turner" in with_code[0]["text"]
 
 
+def test_annotated_texts_are_known_by_their_beginning(
+    kglink: Kglink, demo: Path, tmp_path: Path
+) -> None:
+    note, made = tmp_path / "note.txt", tmp_path / "made"
+    note.write_text("Heron counts the lamps.", encoding="utf-8")
+    made.mkdir()
+    for name in ("a.pubtator", "b.nif", "c.bioc", "d.jsonl"):
+        kglink("link", note, "-f", name[2:], "-o", made / name)
+    texts = linked(kglink, made)
+    assert [one["id"] for one in texts] == ["note.txt"] * 4
+    assert all(one["meta"]["mentions"] == "given" for one in texts)
+    (marked,) = linked(kglink, made / "a.pubtator", "--marked")
+    assert marked["text"].startswith("note.txt|t|")
+
+
 def test_a_file_that_is_no_text_is_refused_by_name_and_named_in_a_folder(
     kglink: Kglink, demo: Path, folder: Path
 ) -> None:

@@ -110,6 +110,7 @@ REFUSED: tuple[tuple[str, dict[str, Any]], ...] = (
     ("link_text", {"text": TEXT, "thresold": 1}),
     ("resolve", {"name": " "}),
     ("explain", {"text": "heron " * 101, "surface": "heron"}),
+    ("search_entities", {"query": "heron", "k": True}),
 )
 
 
@@ -223,6 +224,7 @@ def test_what_is_refused_says_what_to_do(told: Mapping[str, Any]) -> None:
     assert lines[5].startswith("unknown argument of link_text 'thresold'\nFix: ")
     assert lines[6].startswith("the name is empty\nFix: ")
     assert lines[7].startswith("'heron' stands at more than 100 places\nFix: ")
+    assert lines[8].startswith("k: true and false are no numbers\nFix: ")
     assert "unknown entity 'birds:x'" in told["missing resource"]
 
 

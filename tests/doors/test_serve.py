@@ -139,6 +139,8 @@ def test_reading(server: Server) -> None:
     assert len(server.ask("GET", "/kbs/lanternfall?limit=7").json["first"]) == 7
     often = {"text": "heron " * 101, "surface": "heron", "start": 0, "end": 5}
     assert len(server.ask("POST", "/explain", often).json) == 1
+    limits = {"under": ["encyclopedia:nothing"], "threshold": 1}
+    assert server.ask("POST", "/explain", {"text": TEXT, **limits}).status == 400
     why = server.ask("POST", "/explain", {"text": TEXT, "surface": "heron"}).json
     assert why[0]["text"] == "heron"
     assert why[0]["weights"]

@@ -103,6 +103,23 @@ def test_words_that_are_found_are_explained_as_they_are_linked(demo: Path, kglin
     assert not missed["found"]
 
 
+@pytest.mark.parametrize(
+    "more", [("--type", "planet"), ("--threshold", ".99"), ("--kb", "encyclopedia")]
+)
+def test_what_limits_links_limits_their_explanations(
+    demo: Path, kglink: Kglink, more: tuple[str, str]
+) -> None:
+    text = "Juno Halley saw Mercury and the Orion Light."
+    plain = json.loads(kglink("explain", text, "--json").out)
+    told = json.loads(kglink("explain", text, "--json", *more).out)
+    (document,) = json.loads(kglink("link", "-", "--json", "--explain", *more, stdin=text).out)
+    assert [one["candidates"] for one in told] == [
+        one["candidates"] for one in document["entities"]
+    ]
+    assert [one["nil"] for one in told] == [one["nil"] for one in document["entities"]]
+    assert told != plain
+
+
 def test_where_there_is_no_mention(demo: Path, kglink: Kglink) -> None:
     assert "does not stand in the text" in kglink("explain", "a", "--surface", "b", code=2).err
     assert "START:END" in kglink("explain", "a", "--span", "b", code=2).err
@@ -130,6 +147,9 @@ def test_standard_input_is_read_as_texts_that_are_linked_are(demo: Path, kglink:
         places = [(one["start"], one["end"], one["text"]) for one in document["entities"]]
         assert places
         assert [(one["start"], one["end"], one["text"]) for one in told] == places
+    told = kglink("explain", "-", stdin=b'{"text": 7}', code=1).err
+    assert "text is the number 7" in told
+    assert "--on-error" not in told
     two = b'{"text": "Heron"}\n{"text": "Juno"}\n'
     assert "holds 2 texts" in kglink("explain", "-", stdin=two, code=2).err
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import io
+import json
 from pathlib import Path
 
 import pytest
 
+from kglink.evaluation.rankings import RankedMention
+from kglink.linking.fit import judged_rankings
 from kglink.linking.usual_case import in_usual_case
-from kglink.records import Document, Entity, EntityId, Mention
+from kglink.records import Document, Entity, EntityId, Mention, Span, TextInput
 from kglink.workspace import Workspace
 
 NAMES = (
@@ -86,3 +90,31 @@ def test_in_whatever_case_the_same_words_are_learnt_as_no_names(
         workspace.learn("docs")
         learnt = {one.folded for one in workspace.store.all_meanings()}
         assert learnt == {"asturias", "cook", "dog"}  # a part of Port Selwyn has a capital
+
+
+@pytest.mark.parametrize("case", [str, str.upper, str.lower, str.title])
+def test_given_places_are_judged_and_fitted_as_they_are_linked(
+    tmp_path: Path, case: type[str]
+) -> None:
+    text, gold = case(TEXT), (EntityId("kb", "l"),)
+    at = text.lower().index("light")
+    mention = Mention(at, at + 5, text[at : at + 5], gold)
+    with Workspace.open(tmp_path / "w", create=True, flags={"space.name": "names"}) as workspace:
+        workspace.add_kb("kb", [Entity("l", "light"), Entity("b", "Light"), Entity("s", "LIGHT")])
+        workspace.add_kb("notes", [Document("1", text, (mention,))], links_to=["kb"])
+        workspace.build()
+        given = TextInput("1", text, (Span(mention.start, mention.end),))
+        (linked,) = workspace.link([given])
+        ranked: list[RankedMention] = []
+        workspace.evaluate("notes", each=ranked.append)
+        assert ranked[0].surface == linked.links[0].surface == case("light")
+        there = [(one.id, one.score) for one in ranked[0].candidates]
+        assert there == [(one.id, one.score) for one in linked.links[0].candidates]
+        listed = io.StringIO()
+        workspace.write_candidates("notes", listed)
+        assert json.loads(listed.getvalue())["candidates"] == [str(one) for one, _ in there]
+        search = workspace.link_setup().search()
+        documents = list(workspace.store.documents("notes"))
+        fitted = judged_rankings(search, documents, ["kb"], lambda _: None)
+        evidence = [one.evidence for one in ranked[0].candidates]
+        assert fitted.evidence.tolist() == [list(one.values()) for one in evidence]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from kglink.linking.kinds import joint_ranking
 from kglink.linking.pipeline import Linker
 from kglink.linking.stages import Stage
 from kglink.records import Candidate, Document, EntityId, Mention, MentionInText, Ranking
@@ -35,11 +36,13 @@ class HandMade(Linker):
         """None."""
         return False
 
-    def candidates(
-        self, mentions: Sequence[MentionInText], *, limit: int
-    ) -> list[dict[str, list[Candidate]]]:
-        """The candidates of each KB."""
-        return [self._of_kbs(mention.surface, limit) for mention in mentions]
+    def joint(self, mentions: Sequence[MentionInText], *, limit: int) -> list[Ranking]:
+        """The candidates of all KBs."""
+        found = (self._of_kbs(one.surface, limit) for one in mentions)
+        return [
+            Ranking(one, tuple(joint_ranking(by_kb, self._kbs)))
+            for one, by_kb in zip(mentions, found, strict=True)
+        ]
 
     def described(self, rankings: Sequence[Ranking]) -> list[Ranking]:
         """As they are."""

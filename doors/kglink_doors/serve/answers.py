@@ -22,7 +22,14 @@ from kglink.sources import Problems, Source, read_records
 from kglink.text.printable import printable_json
 from kglink.workspace.link import found_shape
 from kglink_doors.serve.batches import LinkOptions
-from kglink_doors.serve.errors import error_shape, first_error, parsed, refuse_many_places
+from kglink_doors.serve.errors import (
+    Real,
+    Whole,
+    error_shape,
+    first_error,
+    parsed,
+    refuse_many_places,
+)
 from kglink_doors.serve.guard import Refused, while_there
 from kglink_doors.serve.served import Served, known_parameters, served
 
@@ -43,8 +50,8 @@ _EXAMPLE: JsonValue = {"text": "A heron stood on Skerrow Light.", "kbs": [], "th
 class Place(BaseModel):
     """A mention that is given: ``text[start:end]``, in code points."""
 
-    start: int
-    end: int
+    start: Whole
+    end: Whole
 
 
 class Text(BaseModel):
@@ -81,7 +88,7 @@ class ToLink(Body):
     types: OneOrMore = []
     under: OneOrMore = []
     not_under: OneOrMore = []
-    threshold: float | None = Field(None, ge=0, le=1)
+    threshold: Real | None = Field(None, ge=0, le=1)
     explain: bool = False
 
     def inputs(self) -> list[TextInput]:
@@ -102,9 +109,13 @@ class ToExplain(Body):
 
     text: str
     surface: str = ""
-    start: int | None = None
-    end: int | None = None
+    start: Whole | None = None
+    end: Whole | None = None
     kbs: OneOrMore = []
+    types: OneOrMore = []
+    under: OneOrMore = []
+    not_under: OneOrMore = []
+    threshold: Real | None = Field(None, ge=0, le=1)
 
 
 class ToResolve(Body):
@@ -114,7 +125,7 @@ class ToResolve(Body):
     context: dict[str, list[str | None] | str] | list[str | None] = {}
     kbs: OneOrMore = []
     types: OneOrMore = []
-    threshold: float | None = Field(None, ge=0, le=1)
+    threshold: Real | None = Field(None, ge=0, le=1)
 
 
 def raw_body(media_type: str) -> dict[str, object]:
@@ -164,6 +175,8 @@ async def link_lines(
     that is no text, or cannot be linked, is answered by `{"error", "fix"}`.
     """
     options = LinkOptions(tuple(kbs), tuple(types), tuple(under), tuple(not_under), threshold)
+    # What no line can be asked is told once.
+    await here.in_time(lambda: here.workspace.link([], **options._asdict(), wait=False))
     answers = _line_answers(request, here, options, explain=explain)
     return _WhileItReads(answers, media_type="application/x-ndjson")
 
@@ -241,9 +254,8 @@ async def explain(body: ToExplain, here: Here) -> Response:
     refuse_many_places(body.text, surface, 'Name one by "start" and "end".')
 
     def answer() -> Response:
-        found = here.workspace.explain(
-            body.text, surface=body.surface, span=span, kbs=body.kbs, wait=False
-        )
+        asked = body.model_dump(exclude={"text", "start", "end"})
+        found = here.workspace.explain(body.text, span=span, wait=False, **asked)
         return json_response([one.as_json() for one in found])
 
     return await here.in_time(answer)

@@ -24,7 +24,7 @@ from kglink.workspace.memory import correct_and_tell
 from kglink.workspace.overlaps import VERDICTS
 from kglink_cli.session import parse_options
 from kglink_doors.serve.answers import Body, Here, Names, json_response, raw_body
-from kglink_doors.serve.errors import TakenError, patiently
+from kglink_doors.serve.errors import TakenError, Whole, patiently
 from kglink_doors.serve.jobs import Job, report_path
 from kglink_doors.serve.served import known_parameters
 
@@ -37,8 +37,8 @@ class Said(Body):
     """What a place of a text means: an entity, nothing that a KB has, or no mention at all."""
 
     text: str
-    start: int
-    end: int
+    start: Whole
+    end: Whole
     entity: str | None = None
     mention: bool = True
 

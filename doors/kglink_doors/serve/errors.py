@@ -9,8 +9,10 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
+from pydantic import BeforeValidator
+from pydantic_core import PydanticCustomError
 from sqlalchemy.exc import SQLAlchemyError
 
 from kglink.errors import (
@@ -32,6 +34,17 @@ from kglink.text.printable import printable_line
 if TYPE_CHECKING:
     from fastapi.exceptions import RequestValidationError
     from pydantic import ValidationError
+
+
+def _number(given: object) -> object:
+    if isinstance(given, bool):
+        raise PydanticCustomError("number", "true and false are no numbers")
+    return given
+
+
+#: Numbers of JSON, in which Python would take true for 1.
+Whole = Annotated[int, BeforeValidator(_number)]
+Real = Annotated[float, BeforeValidator(_number)]
 
 
 class BusyError(KglinkError):

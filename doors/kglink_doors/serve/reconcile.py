@@ -22,7 +22,7 @@ from kglink.linking.scoring import Scoring
 from kglink.workspace.link import fresh_linker
 from kglink_doors.serve.answers import Here, json_response
 from kglink_doors.serve.batches import BATCH_TEXTS, LinkOptions
-from kglink_doors.serve.errors import first_error, parsed
+from kglink_doors.serve.errors import Whole, first_error, parsed
 
 router = APIRouter(tags=["reconciliation"])
 VERSION = "0.2"
@@ -55,7 +55,7 @@ class Cell(BaseModel):
 
     query: str = Field("", max_length=10_000)
     type: str | list[str] | None = None
-    limit: int = Field(5, ge=0)
+    limit: Whole = Field(5, ge=0)
     properties: list[Property] = Field([], max_length=100)
 
     @model_validator(mode="before")
