@@ -160,6 +160,7 @@ class CandidateSearch:
             tables[kb] = [
                 self._with_context(one, at, batch, segment) for at, one in enumerate(found)
             ]
+        _level_common(list(tables.values()))
         self._add_counterparts(batch, tables)
         if len(kbs) > 1 and self.scoring.counts("subject"):
             tables, places = self._with_subject(mentions, tables, places)
@@ -377,6 +378,19 @@ class CandidateSearch:
                     values[counts] = scores
         named = found.evidence["exact"] * values
         return found.having(context=values, named_context=named)
+
+
+def _level_common(columns: Sequence[list[Found]]) -> None:
+    """Let counted uses decide between things of one KB alone: other KBs count less, or not at all.
+
+    The most used thing of a name is as common in every KB that has the name.
+    """
+    for at, row in enumerate(zip(*columns, strict=True)):
+        most = [one.evidence["common"].max(initial=0) for one in row]
+        for column, one, own in zip(columns, row, most, strict=True):
+            if one.is_named and own < max(most):
+                common = one.evidence["common"] + one.evidence["exact"] * (max(most) - own)
+                column[at] = one.having(common=common)
 
 
 def _numbered(keys: Iterable[Hashable]) -> tuple[list[int], list[int]]:

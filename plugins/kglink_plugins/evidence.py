@@ -120,8 +120,8 @@ def best_candidates(
 ) -> Iterator[tuple[frozenset[str], Candidate, float]]:
     """The words of each different surface with its first ``depth`` candidates of each KB.
 
-    With their scores in relation to the KB's best one, in the order of the words: that of the
-    mentions changes nothing.
+    With their scores in relation to the best one of all KBs: one that has nothing of the name says
+    little. In the order of the words: that of the mentions changes nothing.
     """
     best: dict[frozenset[str], dict[str, list[Candidate]]] = {}
     for ranking in sorted(
@@ -135,10 +135,11 @@ def best_candidates(
                 if len(own) < depth:
                     own.append(one)
     for words in sorted(best, key=sorted):
-        for candidates in best[words].values():
-            first = max(candidates[0].score, 0.1)
+        by_kb = best[words]
+        first = max((own[0].score for own in by_kb.values()), default=1.0)
+        for candidates in by_kb.values():
             for one in candidates:
-                yield words, one, min(max(one.score / first, 0.0), 1.0)
+                yield words, one, min(max(one.score / max(first, 0.1), 0.0), 1.0)
 
 
 def strongest(

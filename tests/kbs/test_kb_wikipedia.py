@@ -93,6 +93,16 @@ def test_of_several_scripts_the_first_is_read() -> None:
     assert Alias("乙", "anchor") in entities(found)["2"].aliases
 
 
+def test_what_a_link_to_a_section_says_is_no_name_of_the_page() -> None:
+    text = "Do [[Quests#B82|the saury hunt]] with [[Jun&#39;you|Junyo]]."
+    pages = page(1, "A", text), page(2, "Quests", "b"), page(3, "Jun'you", "c")
+    found = read(export(*pages), documents=10)
+    assert [one.surface for one in documents(found)["1"].mentions] == ["Junyo"]
+    assert entities(found)["2"].aliases == ()
+    assert entities(found)["2"].popularity == 1
+    assert entities(found)["3"].aliases == (Alias("Junyo", "anchor"),)
+
+
 def test_the_second_product_is_texts_with_their_links_as_gold() -> None:
     found = documents(read(SAMPLE, documents=100))
     lantern, ada = (

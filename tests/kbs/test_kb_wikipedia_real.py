@@ -94,5 +94,6 @@ def _oracle_links(text: str, titles: Titles) -> list[tuple[str, str]]:
         target = titles.target(title.strip())
         if target.kind == "article" and "\n" not in title:
             label = "" if link.text is None else "|" + prepared(str(link.text))
-            links.append((target.title, shown_text(title, label, "")))
+            shown = "" if "#" in title.replace("&#", "") else shown_text(title, label, "")
+            links.append((target.title, shown))
     return links

@@ -104,7 +104,7 @@ def test_clean_text(wikitext: str, text: str) -> None:
         ("[[cat]]s and [[Dog|dogs]]", [("cats", "Cat"), ("dogs", "Dog")]),
         ("[[Paris (France)|]]", [("Paris", "Paris (France)")]),
         ("[[Austin, Texas|]]", [("Austin", "Austin, Texas")]),
-        ("[[A#B|c]] [[#Here]] [[A_b  c]]", [("c", "A"), ("A_b c", "A b c")]),
+        ("[[A#B|c]] [[#Here]] [[A_b  c]]", [("A_b c", "A b c")]),
         ("[[A|b''c'' &amp; <b>d</b>]]", [("bc & d", "A")]),
         ("[[A|&lt;b&gt;]] [[A|&#91;&#91;x]]", [("<b>", "A"), ("[[x", "A")]),
         ("[[A|b [c] d]]", [("b [c] d", "A")]),

@@ -131,6 +131,18 @@ def test_common_is_the_share_of_counted_uses(workspace: Workspace) -> None:
     assert found["egret"]["common"] == 0
 
 
+def test_common_says_nothing_between_kbs(tmp_path: Path) -> None:
+    # An encyclopedia whose links nobody counted is no less meant than a wiki that counts them.
+    nairobi = (Alias("Nairobi", "anchor", 81),)
+    flags = {"space.name": "names", "link.found_by": "names"}
+    with Workspace.open(tmp_path, create=True, flags=flags) as opened:
+        opened.add_kb("series", [Entity("agent", "Agatha", aliases=nairobi)])
+        opened.add_kb("atlas", [Entity("city", "Nairobi"), Entity("other", "Nairobi County")])
+        (link,) = next(iter(opened.link(["They flew to Nairobi."]))).links
+    told = {one.id.key: one.evidence["common"] for one in link.candidates}
+    assert told == pytest.approx({"agent": 0.8, "city": 0.8, "other": 0}, abs=1e-3)
+
+
 def test_rarer_is_how_far_a_thing_lies_behind_another_of_its_name(workspace: Workspace) -> None:
     # Nine and four, each counted once more, so that nothing is divided by zero.
     found = evidence(workspace, "Heron")

@@ -106,6 +106,15 @@ def test_what_another_mention_means_is_likely_meant_again() -> None:
     assert made("document").values([BREAST, OVARIAN])[0] == pytest.approx([0, 0.3 / 0.9])
 
 
+def test_a_kb_that_lacks_another_mention_says_little_of_it() -> None:
+    # The wiki has no Seattle; the nearest of its ships is hardly meant by that.
+    seattle = mention("ovarian cancer", candidate("Seattle", score=0.8),
+                      candidate("ship", score=0.2, kb="wiki"))  # fmt: skip
+    washington = mention("Breast cancer", candidate("city", score=0.7),
+                         candidate("ship", score=0.7, kb="wiki"))  # fmt: skip
+    assert made("document").values([washington, seattle])[0] == pytest.approx([0, 0.2 / 0.8])
+
+
 def test_the_broader_of_two_mentions() -> None:
     breast, _, cancer = made("broader").values([BREAST, OVARIAN, CANCER])
     assert cancer == [0, 1]  # the parent of "breast" and of "ovarian"

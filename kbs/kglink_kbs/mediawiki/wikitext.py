@@ -66,6 +66,8 @@ def _is_end(text: str, found: re.Match[str]) -> bool:
 
 #: Runs that never give back what they took: no input makes the search slower than linear.
 _TARGET = r"[^\[\]|\n\x02-\x04]*+"
+#: The section that a link leads to: "Quests#B82", but not "Jun&#39;you".
+_SECTION = re.compile("(?<!&)#")
 #: The text of a link; single brackets are part of it.
 _LABEL = r"[^\[\]]*+(?:(?:\[(?!\[)|\](?!\]))[^\[\]]*+)*+"
 
@@ -92,13 +94,14 @@ def link_pattern(language: str) -> re.Pattern[str]:
 def find_links(text: str, titles: Titles, pattern: re.Pattern[str]) -> Iterator[tuple[str, str]]:
     """The full title and the shown text of every link to an article in ``text``.
 
-    The shown text is empty where it is too long for a name.
+    The shown text is empty where it is too long for a name, and where it names a section.
     It is `prepared`: what is no wikitext is taken out of it.
     """
     for raw, label, trail in pattern.findall(text):
         if title := titles.target(raw).title:
             shown = shown_text(raw, label, trail)
-            yield title, shown if len(shown) <= MOST_ANCHOR else ""
+            is_name = len(shown) <= MOST_ANCHOR and not _SECTION.search(raw)
+            yield title, shown if is_name else ""
 
 
 def shown_text(raw: str, label: str, trail: str) -> str:
@@ -236,7 +239,7 @@ def _mark_links(text: str, titles: Titles, pattern: re.Pattern[str]) -> tuple[st
         if "\x02" in label:  # a link in a link: the inner one counts
             return label[1:] + trail
         shown = _safe(shown_text(raw, label, trail))
-        if not shown or kind != "article":
+        if not shown or kind != "article" or _SECTION.search(raw):
             return shown
         targets.append(title)
         return f"\x02{len(targets) - 1}\x04{shown}\x03"
