@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -103,7 +102,7 @@ class ScratchPairs:
             self._db.execute("CREATE INDEX IF NOT EXISTS by_right ON pairs (right)")
         self._weighed = True
 
-    @contextlib.contextmanager
+    @contextmanager
     def _writing(self) -> Iterator[None]:
         """One transaction for all rows; a failure is one clear error."""
         try:
@@ -174,7 +173,6 @@ class VectorCache:
         self._path = path
         self._dim = dim
         self._encode = encode
-        self._opened: sqlite3.Connection | None = None
 
     def vectors(self, texts: Sequence[str]) -> FloatArray:
         """The unit vector of each text."""
@@ -200,22 +198,22 @@ class VectorCache:
     def _known(self, hashes: Sequence[int]) -> dict[int, bytes]:
         query = _FIND, (json.dumps(hashes), 2 * self._dim)
         try:
-            return dict(self._file().execute(*query))
+            with self._file() as file:
+                return dict(file.execute(*query))
         except sqlite3.OperationalError:
             raise
         except sqlite3.DatabaseError:  # damaged: what it held is encoded anew
-            self._opened = None
             self._path.unlink()
-            return dict(self._file().execute(*query))
+            with self._file() as file:
+                return dict(file.execute(*query))
 
-    def _file(self) -> sqlite3.Connection:
-        """The file, made at its first use."""
-        if self._opened is None:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            file = sqlite3.connect(self._path, timeout=_WAIT_SECONDS)
+    @contextmanager
+    def _file(self) -> Iterator[sqlite3.Connection]:
+        """The file, made at its first use; what is written is kept if nothing fails."""
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        with closing(sqlite3.connect(self._path, timeout=_WAIT_SECONDS)) as file, file:
             file.executescript(_VECTORS)
-            self._opened = file
-        return self._opened
+            yield file
 
     @contextmanager
     def _failures_told(self) -> Iterator[None]:

@@ -163,9 +163,8 @@ class SQLite(Backend):
         try:
             with tempfile.TemporaryDirectory(prefix=".kglink-", dir=self.path.parent) as folder:
                 draft = Path(folder) / "new.db"
-                fresh = sqlite3.connect(draft)
-                fresh.execute("PRAGMA journal_mode = WAL")
-                fresh.close()
+                with contextlib.closing(sqlite3.connect(draft)) as fresh:
+                    fresh.execute("PRAGMA journal_mode = WAL")
                 try:
                     os.link(draft, self.path)
                 except FileExistsError:  # another process was faster
@@ -202,9 +201,13 @@ class SQLite(Backend):
         # A path may hold the characters that a URL gives a meaning.
         where = f"file:{quote(str(self.path))}{mode}"
         connection = sqlite3.connect(where, uri=True, timeout=BUSY_SECONDS, check_same_thread=False)
-        self.tune(connection)
-        if not self.read_only:
-            connection.execute("PRAGMA journal_mode = WAL")
+        try:
+            self.tune(connection)
+            if not self.read_only:
+                connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.Error:
+            connection.close()
+            raise
         return connection
 
     @staticmethod

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ pytest_plugins = ["cluster_fixtures"]
 
 def rows_of(workspace: Path) -> list[str]:
     """All rows of all tables, without times and what a store draws for itself."""
-    with sqlite3.connect(workspace / "kglink.db") as store:
+    with closing(sqlite3.connect(workspace / "kglink.db")) as store:
         lines = [line for line in store.iterdump() if line.startswith("INSERT INTO")]
     rows = (re.sub(r"'\d{4}-\d\d-\d\dT[^']*'", "?", line) for line in lines)
     return [row for row in rows if '"store_state"' not in row]
