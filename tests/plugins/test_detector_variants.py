@@ -272,9 +272,6 @@ def test_neighbours_say_whether_a_word_is_a_part_of_a_longer_name() -> None:
     of = "the University of Iowa"
     assert (facts(of, "Iowa")[0].of_before, facts(of, "University")[0].of_after) == (1, 1)
     assert facts("the people of Iowa", "Iowa")[0].of_before == 0
-    assert facts("It fell. People of Iowa rose.", "Iowa")[0].of_before == 0.5
-    # All nouns of German have capitals.
-    assert facts("Das ist der Kanzler Evans und nicht die Stadt.", "Evans")[0].capital_before == 0
 
 
 @pytest.mark.parametrize(
@@ -519,9 +516,6 @@ def test_a_word_is_short_for_a_name_that_stands_before_it() -> None:
     assert finds[text.index("Heron slept")] == "Isolde Heron"
     assert text.index("heron flew") not in finds
     assert "Heron" not in taken_for("Later the Heron slept.", *names)
-    # What a hyphen joins is one word, if it has capitals.
-    text = "Mary Ann-Lloyd sat. Then Ann-Lloyd spoke."
-    assert taken_for(text, "Mary Ann-Lloyd")["Ann-Lloyd"] == "Mary Ann-Lloyd"
 
 
 def test_a_sentences_capital_makes_no_short_form_of_a_word_that_has_none_elsewhere() -> None:

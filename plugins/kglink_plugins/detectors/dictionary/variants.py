@@ -139,8 +139,7 @@ class Facts(NamedTuple):
     capital_after: float
     """The same after it: "[Robert P]. Anderson"."""
     of_before: float
-    """It has a capital, and so has the word that "of" joins it to: "University of [Iowa]"; one
-    half, where the beginning of a sentence may have given it: "Shares of [Intel]"."""
+    """It has a capital, and so has the word that "of" joins it to: "University of [Iowa]"."""
     of_after: float
     """The same behind it: "[University] of Iowa"."""
     stranger: float
@@ -237,8 +236,7 @@ class VariantFinder:
 
         wholes = [(hit.first, hit.stop) for hit in hits if hit.kind & WHOLE and not is_bridged(hit)]
         longest = _longest(wholes, len(words.forms))
-        # All nouns of German have capitals: "Kanzler [Bismarck]".
-        is_name = _names_of_text(text, words, heeded) if language != "de" else [False] * len(starts)
+        is_name = _names_of_text(text, words, heeded)
         strangers = _strangers(text, words, inside, is_name)
         for hit in hits:
             start, end = words.starts[hit.first], words.ends[hit.stop - 1]
@@ -437,7 +435,9 @@ class VariantFinder:
             after=close[1],
             capital_before=named[0],
             capital_after=named[1],
-            of_before=_of_before(text, start) if capital > 0 else 0.0,
+            of_before=float(
+                capital > 0 and bool(OF_BEFORE.search(text, max(0, start - 40), start))
+            ),
             of_after=float(capital > 0 and bool(_OF_AFTER.match(text, end))),
             stranger=max(0.0, 1 - 2 * few) if is_stranger else 0.0,
             glued=float(
@@ -484,41 +484,28 @@ def _with_short_forms(
     "Cancer" after a heading with "Breast Cancer", where a sentence gives the word its capital and
     the text has it in lower case as well.
     """
-    last_of = _joined_words(text, words)
-    named: dict[bytes, Hit] = {}
+    named: dict[int, Hit] = {}
     for hit in hits:
-        if hit.kind & WHOLE and last_of[hit.first] < hit.stop - 1 == last_of[hit.stop - 1]:
-            tail = last_of.index(hit.stop - 1)
-            for first, stop in ((hit.first, last_of[hit.first] + 1), (tail, hit.stop)):
-                named.setdefault(hashes[first:stop].tobytes(), hit)
+        if hit.kind & WHOLE and hit.stop - hit.first > 1:
+            for at in (hit.first, hit.stop - 1):
+                named.setdefault(int(hashes[at]), hit)
     if not named:
         return list(hits)
     lower = {value for value, is_capital in zip(hashes.tolist(), words.capital, strict=True)
              if not is_capital}  # fmt: skip
     short: dict[int, Hit] = {}
-    for at in range(len(hashes)):
-        stop = last_of[at] + 1
-        full = named.get(hashes[at:stop].tobytes())
+    for at, value in enumerate(hashes.tolist()):
+        full = named.get(value)
         if (
             full
             and at >= full.stop
-            and not (at and last_of[at - 1] == last_of[at])
             and at not in inside
             and words.capital[at]
-            and not (int(hashes[at]) in lower and begins_sentence(text, words.starts[at]))
+            and not (value in lower and begins_sentence(text, words.starts[at]))
         ):
-            short[at] = Hit(at, stop, full.bag, SHORT)
+            short[at] = Hit(at, at + 1, full.bag, SHORT)
     kept = [hit for hit in hits if not (hit.first in short and hit.kind & PART == hit.kind)]
     return [*kept, *short.values()]
-
-
-def _joined_words(text: str, words: TextWords) -> list[int]:
-    """For each word the last one that hyphens before capitals join to it: "[Gordon-Levitt]"."""
-    last = list(range(len(words.starts)))
-    for at in reversed(last[:-1]):
-        if text[words.ends[at] : words.starts[at + 1]] == "-" and words.capital[at + 1]:
-            last[at] = last[at + 1]
-    return last
 
 
 def _names_of_text(text: str, words: TextWords, heeded: frozenset[str]) -> list[bool]:
@@ -581,12 +568,6 @@ def _is_one_name(surface: str) -> bool:
 def _few(words: int) -> float:
     """How few words the names of a KB have: 1 of none to 0 of a million."""
     return max(0.0, 1 - math.log10(max(2, words)) / 6)
-
-
-def _of_before(text: str, start: int) -> float:
-    """How surely "of" joins what begins here to a name; see `Facts.of_before`."""
-    before = OF_BEFORE.search(text, max(0, start - 40), start)
-    return _capital(text, before[0], before.start()) if before else 0.0
 
 
 def _in_capitals(surface: str) -> float:
