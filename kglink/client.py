@@ -96,7 +96,11 @@ class Client:
         return found
 
     def explain(self, text: str, **options: object) -> list[dict[str, Any]]:
-        """Why mentions of a text are linked as they are; ``surface`` or ``start`` and ``end``."""
+        """Why mentions of a text are linked as they are: all, or those that the options name.
+
+        They are ``surface``, or ``start`` and ``end``; ``kbs``, ``types``, ``under``, ``not_under``
+        and ``threshold`` as for links.
+        """
         return self._list("POST", "/explain", {"text": text, **options})
 
     def search(

@@ -59,7 +59,7 @@ _DEEPEST = 300
 #: What XML cannot hold, even by its number.
 _NOT_IN_XML = re.compile("[\x01-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 _FIRST_TAG = re.compile(rb"<[A-Za-z][^\s>]*")
-_IN_XML = re.compile(rb"<(?:source|document)[\s>]")
+_IN_XML = re.compile(rb"<(?:source|passage)[\s>]")
 _IN_JSON = re.compile(rb'\s*[\[{].*?"passages"\s*:\s*\[', re.DOTALL)
 HINT = (
     "BioC has a <collection> of <document>s, each with <passage>s; in JSON: documents, passages, "

@@ -19,8 +19,13 @@ from kglink.sources.encoding import convert, wide_encoding
 from kglink.workspace.opened import Opened
 
 DOCUMENTS = "kglink/documents"
-#: Annotated texts in formats that say at their beginning what they are.
-_CORPORA = ("kglink/bioc", "kglink/labelstudio", "kglink/nif", "kglink/pubtator")
+#: Formats of annotated texts that say at their beginning what they are, and how their files end.
+_CORPORA = {
+    "kglink/bioc": (".bioc", ".json", ".xml"),
+    "kglink/labelstudio": (".json",),
+    "kglink/nif": (".nif", ".nt", ".ttl"),
+    "kglink/pubtator": ("",),
+}
 _JSON_NAMES = (".jsonl", ".ndjson", ".json")
 
 
@@ -180,12 +185,16 @@ class TextReader:
     def _name_of(self, source: Source) -> str:
         if self._adapter != AUTO:
             return self._adapter
-        if not self._marked and (corpus := self._registry.surest(_CORPORA, source.head)):
-            return corpus
         # JSON with one document a line; prose may begin with a bracket too.
-        name, head = source.head.name, source.head.head
+        name, head = source.head.name.lower(), source.head.head
         is_record = name == "-" and head.lstrip()[:1] == b"{" and b'"text"' in head
-        if name.lower().endswith(_JSON_NAMES) or is_record:
+        is_json = name.endswith(_JSON_NAMES) or is_record
+        if is_json and self._registry.surest([DOCUMENTS], source.head):
+            return DOCUMENTS
+        corpora = [one for one, ends in _CORPORA.items() if name.endswith(ends)]
+        if not self._marked and (corpus := self._registry.surest(corpora, source.head)):
+            return corpus
+        if is_json:
             return DOCUMENTS
         return PLAIN_TEXT if self._marked else self._registry.guess_text(source.head)
 

@@ -69,6 +69,26 @@ def test_annotated_texts_are_known_by_their_beginning(
     assert marked["text"].startswith("note.txt|t|")
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.md", "NIF begins so:\n\n@prefix nif: <http://persistence.uni-leipzig.org/nlp2rdf/"
+                 "ontologies/nif-core#> .\n\nHeron counts."),
+        ("b.txt", "BioC has a <collection> of <document> and <passage> elements. Heron counts."),
+        ("c.xml", "<!-- 1 --><collection><document><title>Heron</title></document></collection>"),
+        ("d.jsonl", '{"id": "1", "text": "Heron counts.", "annotations": [], "data": {"y": 1}}'),
+        ("e.json", '[{"id": "1", "text": "Heron.", "annotations": [{"start": 0, "end": 5}], '
+                   '"data": {}}]'),
+    ],
+)  # fmt: skip
+def test_a_text_that_looks_like_an_annotated_one_is_a_text(
+    kglink: Kglink, demo: Path, tmp_path: Path, name: str, text: str
+) -> None:
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    (read,) = linked(kglink, tmp_path / name)
+    assert "Heron" in read["text"]
+
+
 def test_a_file_that_is_no_text_is_refused_by_name_and_named_in_a_folder(
     kglink: Kglink, demo: Path, folder: Path
 ) -> None:

@@ -96,6 +96,8 @@ def test_what_all_rows_share_may_stand_in_the_head() -> None:
             [("1", "x", "wrong")],
         ),
         ('left,title,right\n1,"a, ""b""",x\n', [("1", "x", "correct")]),
+        ('"# made, by us"\nleft,right\n# in May, by hand\n# b,\n1,x\n', [("1", "x", "correct")]),
+        ("sep=1\tx\n", [("sep=1", "x", "correct")]),
     ],
 )  # fmt: skip
 def test_plain_lists(text: str, expected: list[tuple[str, str, str]]) -> None:

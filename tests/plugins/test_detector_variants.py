@@ -271,6 +271,7 @@ def test_neighbours_say_whether_a_word_is_a_part_of_a_longer_name() -> None:
     assert facts("In Ohio they won.", "Ohio")[0].capital_before == 0
     of = "the University of Iowa"
     assert (facts(of, "Iowa")[0].of_before, facts(of, "University")[0].of_after) == (1, 1)
+    assert facts("It fell. People of Iowa rose.", "Iowa")[0].of_before == 0.5
     assert facts("the people of Iowa", "Iowa")[0].of_before == 0
 
 

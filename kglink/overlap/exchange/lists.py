@@ -133,8 +133,8 @@ HEADERS = (
     ("subject", "object"),
     ("source", "target"),
 )
-#: How lines begin that are no rows of a plain table: remarks, and how Excel names the delimiter.
-_NO_ROWS = ("#", "sep=")
+#: Lines that are no rows of a plain table: remarks, and how Excel names the delimiter.
+_NO_ROW = re.compile('"?(?:#|sep=.[;,]*"?$)')
 #: How a table of ours names the tool that made a row.
 TOOL = "kglink"
 MANUAL = "semapv:ManualMappingCuration"
@@ -196,7 +196,7 @@ class PairList:
         source = self.source
         read = source.lines(Problems(how_to_skip=""))
         lines: Iterator[Line] = (line for line in read if line.text.strip())
-        first = next((line for line in lines if not line.text.startswith(_NO_ROWS)), None)
+        first = next((line for line in lines if not _NO_ROW.match(line.text.rstrip())), None)
         if first is None:
             raise SourceError(f"{source.label} holds no pairs", hint=_FORMATS)
         delimiter = next((sign for sign in "\t;," if sign in first.text), "\t")
@@ -211,8 +211,10 @@ class PairList:
         for line in lines:
             place = source.where(line.number)
             row = _cells(line, delimiter)
-            is_remark = line.text.startswith("#") and len(row) != len(cells)  # else it is a key
-            if is_remark or not any(row):
+            is_key = (
+                len(row) == len(cells) and all(row) and (delimiter == "\t" or " " not in row[0])
+            )
+            if not any(row) or (row[0].startswith("#") and not is_key):
                 continue
             if not names and len(row) != 2:
                 raise RecordError(

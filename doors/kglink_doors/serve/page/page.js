@@ -393,8 +393,9 @@
       tell("Nothing was answered here yet.");
       return;
     }
-    await ask("POST", "/overlaps", { left: one.left.id, right: one.right.id, verdict: one.verdict });
-    pairs.unshift(one);
+    // A verdict of before was on another description: the pair waits again.
+    await ask("POST", "/overlaps", { left: one.left.id, right: one.right.id, verdict: null });
+    pairs.unshift({ ...one, verdict: null });
     tell("Taken back.");
     await showPair();
   };
@@ -412,8 +413,9 @@
       await ask("POST", `/discoveries/${encodeURIComponent(id)}`, { answer });
       await showDiscoveries();
     };
+    const waiting = found.filter((one) => !one.answer);
     const judged = found.filter((one) => one.answer);
-    const shown = [...found.filter((one) => !one.answer), ...judged].slice(0, 50);
+    const shown = [...waiting.slice(0, 50), ...judged];
     const answers = (one) => (one.answer ? [["Take back", null]] : [["Accept", "accept"], ["Reject", "reject"]]);
     $("discoveries").replaceChildren(
       ...shown.map((one) =>
@@ -423,7 +425,7 @@
           make("p", { class: "row" }, ...answers(one).map(([text, answer]) => button(text, say(one.id, answer), { "aria-label": `${text}: ${one.title}` }))),
         ),
       ),
-      shown.length < found.length ? `${shown.length} of ${whole(found.length)}: the others follow when these are answered.` : "",
+      waiting.length > 50 ? make("li", {}, `50 of ${whole(waiting.length)}: the others follow when these are answered.`) : "",
     );
   };
 
@@ -509,7 +511,7 @@
     try {
       jobs = await ask("GET", "/jobs");
     } catch (error) { // it may be starting anew, and then goes on with its jobs
-      if (!$("view-kbs").hidden) watching = setTimeout(() => run(showJobs), 2000);
+      if (error.message === LOST && !$("view-kbs").hidden) watching = setTimeout(() => run(showJobs), 2000);
       throw error;
     }
     if (status.textContent === LOST) tell("");

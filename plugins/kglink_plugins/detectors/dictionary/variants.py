@@ -139,7 +139,8 @@ class Facts(NamedTuple):
     capital_after: float
     """The same after it: "[Robert P]. Anderson"."""
     of_before: float
-    """It has a capital, and so has the word that "of" joins it to: "University of [Iowa]"."""
+    """It has a capital, and so has the word that "of" joins it to: "University of [Iowa]"; one
+    half, where the beginning of a sentence may have given it: "Shares of [Intel]"."""
     of_after: float
     """The same behind it: "[University] of Iowa"."""
     stranger: float
@@ -435,9 +436,7 @@ class VariantFinder:
             after=close[1],
             capital_before=named[0],
             capital_after=named[1],
-            of_before=float(
-                capital > 0 and bool(OF_BEFORE.search(text, max(0, start - 40), start))
-            ),
+            of_before=_of_before(text, start) if capital > 0 else 0.0,
             of_after=float(capital > 0 and bool(_OF_AFTER.match(text, end))),
             stranger=max(0.0, 1 - 2 * few) if is_stranger else 0.0,
             glued=float(
@@ -568,6 +567,12 @@ def _is_one_name(surface: str) -> bool:
 def _few(words: int) -> float:
     """How few words the names of a KB have: 1 of none to 0 of a million."""
     return max(0.0, 1 - math.log10(max(2, words)) / 6)
+
+
+def _of_before(text: str, start: int) -> float:
+    """How surely "of" joins what begins here to a name; see `Facts.of_before`."""
+    before = OF_BEFORE.search(text, max(0, start - 40), start)
+    return _capital(text, before[0], before.start()) if before else 0.0
 
 
 def _in_capitals(surface: str) -> float:
