@@ -221,4 +221,5 @@ class TextReader:
                 hint=f"There is: {', '.join(sorted(known))}.",
             )
         for name in names if self._settings else ():
-            self._settings_of(name)
+            if name not in _CORPORA:  # what one of these cannot take is told with its file
+                self._settings_of(name)

@@ -117,7 +117,7 @@ MOST: dict[str, Size] = {
     # Dumps, overlaps and tables too, in their order; a wait for workers that ends.
     # Tokens of Ray clusters. Who may not write is told before the work. Plugins that do not exist
     # are told before a build, values of a wrong type everywhere.
-    "kglink/workspace": Size(9_190, 33, 64),
+    "kglink/workspace": Size(9_191, 33, 64),
     # Cross-encoders, oracles and clusters as steps of a protocol; BLINK's cross-encoder converted.
     # Released weights are checked against the model that they were made from.
     "papers/kglink_papers": Size(2_562, 13, 21),
