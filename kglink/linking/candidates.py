@@ -160,7 +160,8 @@ class CandidateSearch:
             tables[kb] = [
                 self._with_context(one, at, batch, segment) for at, one in enumerate(found)
             ]
-        _level_common(list(tables.values()))
+        if len(kbs) > 1:
+            _level_common(list(tables.values()))
         self._add_counterparts(batch, tables)
         if len(kbs) > 1 and self.scoring.counts("subject"):
             tables, places = self._with_subject(mentions, tables, places)
@@ -381,15 +382,13 @@ class CandidateSearch:
 
 
 def _level_common(columns: Sequence[list[Found]]) -> None:
-    """Let counted uses decide between things of one KB alone: other KBs count less, or not at all.
-
-    The most used thing of a name is as common in every KB that has the name.
-    """
+    """Make the most used thing of a name as common in every KB: some count no uses, or fewer."""
     for at, row in enumerate(zip(*columns, strict=True)):
-        most = [one.evidence["common"].max(initial=0) for one in row]
-        for column, one, own in zip(columns, row, most, strict=True):
-            if one.is_named and own < max(most):
-                common = one.evidence["common"] + one.evidence["exact"] * (max(most) - own)
+        own = [one.evidence["common"].max(initial=0) for one in row]
+        most = max(own)
+        for column, one, highest in zip(columns, row, own, strict=True):
+            if one.is_named and highest < most:
+                common = one.evidence["common"] + one.evidence["exact"] * (most - highest)
                 column[at] = one.having(common=common)
 
 

@@ -136,10 +136,10 @@ def best_candidates(
                     own.append(one)
     for words in sorted(best, key=sorted):
         by_kb = best[words]
-        first = max((own[0].score for own in by_kb.values()), default=1.0)
+        first = max([0.1, *(own[0].score for own in by_kb.values())])
         for candidates in by_kb.values():
             for one in candidates:
-                yield words, one, min(max(one.score / max(first, 0.1), 0.0), 1.0)
+                yield words, one, min(max(one.score / first, 0.0), 1.0)
 
 
 def strongest(
