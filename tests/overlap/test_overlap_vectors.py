@@ -107,7 +107,7 @@ def test_what_cannot_be_written_is_told(tmp_path: Path) -> None:
 
 
 CHILD = """
-    import os, signal, sys
+    import os, signal, sqlite3, sys
     from pathlib import Path
     import numpy as np
     from kglink.overlap.scratch import VectorCache
@@ -118,7 +118,7 @@ CHILD = """
     def told(statement):
         global written
         written += statement == "COMMIT"
-        if written == kill_at:
+        if kill_at and written == kill_at:
             os.kill(os.getpid(), signal.SIGKILL)
 
     def encode(texts):
@@ -126,10 +126,14 @@ CHILD = """
         vectors = np.array(rows, np.float32)
         return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
+    class Watched(sqlite3.Connection):
+        def __init__(self, *given, **named):
+            super().__init__(*given, **named)
+            self.set_trace_callback(told)
+
+    connect = sqlite3.connect
+    sqlite3.connect = lambda *given, **named: connect(*given, **named, factory=Watched)
     cache = VectorCache(path, 8, encode)
-    cache.vectors([])
-    if kill_at:
-        cache._file().set_trace_callback(told)
     for first in range(start, start + 100, 10):
         cache.vectors([f"text {number}" for number in range(first, first + 10)])
 """
