@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from http.client import HTTPException
 from itertools import islice
 from pathlib import Path
@@ -103,16 +103,12 @@ class Client:
         """
         return self._list("POST", "/explain", {"text": text, **options})
 
-    def search(
-        self,
-        text: str,
-        *,
-        k: int = 10,
-        kbs: str | Sequence[str] = (),
-        types: str | Sequence[str] = (),
-    ) -> list[dict[str, Any]]:
-        """The entities that a text names or describes, best first."""
-        query = urlencode({"q": text, "k": k, "kbs": kbs, "types": types}, doseq=True)
+    def search(self, text: str, **options: object) -> list[dict[str, Any]]:
+        """The entities that a text names or describes, best first.
+
+        Options are those of ``GET /search``: ``k``, ``kbs``, ``types``, ``under``, ``not_under``.
+        """
+        query = urlencode({"q": text, **options}, doseq=True)
         return self._list("GET", f"/search?{query}")
 
     def entity(self, name: str) -> dict[str, Any]:

@@ -70,11 +70,14 @@ Id = Annotated[Name, Field(description="An entity as KB:KEY, such as doid:DOID:1
 Names = Annotated[tuple[Name, ...], Field(max_length=100)]
 KBs = Annotated[Names, Field(description="Only these KBs, by the names of list_kbs. Empty: all.")]
 Types = Annotated[Names, Field(description="Only entities of these types. Empty: all.")]
+Under = Annotated[Names, Field(description="Of an entity's KB only its branch: KB:KEY.")]
+NotUnder = Annotated[Names, Field(description="Nothing of these entities' branches: KB:KEY.")]
 Threshold = Annotated[
     Real | None,
     Field(ge=0, le=1, description="Least confidence of a link. Leave it out for the fitted one."),
 ]
-Answer = Annotated[CallToolResult, dict[str, Any]]
+Given = dict[str, Any]
+Answer = Annotated[CallToolResult, Given]
 
 
 @contextmanager
@@ -175,15 +178,21 @@ class Tools:
         self._workspace = workspace
 
     def link_text(
-        self, text: Text, kbs: KBs = (), types: Types = (), threshold: Threshold = None
+        self,
+        text: Text,
+        kbs: KBs = (),
+        types: Types = (),
+        under: Under = (),
+        not_under: NotUnder = (),
+        threshold: Threshold = None,
     ) -> Answer:
         """Find the mentions in a text, and the entity that each means.
 
         Answers the place, entity and confidence of each mention, the other candidates, and what
         the other KBs call the same thing ("also").
         """
-        options: dict[str, Any] = {"types": types, "threshold": threshold, "wait": False}
-        (document,) = self._workspace.link(text, kbs, **options)
+        limits: Given = {"kbs": kbs, "types": types, "under": under, "not_under": not_under}
+        (document,) = self._workspace.link(text, **limits, threshold=threshold, wait=False)
         links, lines = document.in_order, []
         for link in links:
             chosen = link.chosen
@@ -192,7 +201,7 @@ class Tools:
             place = f"[{link.start}:{link.end}] {link.surface}"
             lines.append(f"{place} = {means}, {link.confidence:.2f} sure{also}")
         linked = sum(link.chosen is not None for link in links)
-        head = f"{len(links)} mentions, {linked} linked, {len(links) - linked} NIL"
+        head = f"{counted(len(links), 'mention')}, {linked} linked, {len(links) - linked} NIL"
         shape = document.as_json(rejected=self._workspace.settings.link.rejected)
         return _answer(_cut(shape), head, lines[:MOST_LISTED])
 
@@ -205,6 +214,8 @@ class Tools:
         ] = "",
         kbs: KBs = (),
         types: Types = (),
+        under: Under = (),
+        not_under: NotUnder = (),
         threshold: Threshold = None,
     ) -> Answer:
         """Decide which entity a name means, if any: a match, ambiguous, or new.
@@ -212,8 +223,9 @@ class Tools:
         Use it before you store something, so that one thing gets one id. Merge only a match; of an
         ambiguous name ask, or keep the candidates; a new name is a thing that no KB has.
         """
-        limits: dict[str, Any] = {"types": types, "threshold": threshold, "wait": False}
-        (found,) = self._workspace.resolve(name, context or None, kbs=kbs, **limits)
+        limits: Given = {"kbs": kbs, "types": types, "under": under, "not_under": not_under}
+        about = context or None
+        (found,) = self._workspace.resolve(name, about, **limits, threshold=threshold, wait=False)
         if found is None:
             raise UsageError("the name is empty", hint="Give a name in letters or digits.")
         lines = (f"{one.id} {one.title}" for one in found.candidates)
@@ -226,6 +238,8 @@ class Tools:
         query: Annotated[Text, Field(description="A name, or a description in words.")],
         kbs: KBs = (),
         types: Types = (),
+        under: Under = (),
+        not_under: NotUnder = (),
         k: Annotated[Whole, Field(ge=1, le=MOST_FOUND, description="How many.")] = 10,
     ) -> Answer:
         """Find entities by a name or by a description, best first.
@@ -233,11 +247,12 @@ class Tools:
         Use it to get the id of a thing that you know by name. A score says nothing by itself: read
         titles and descriptions before you choose.
         """
-        found = self._workspace.search(query, k=k, kbs=kbs, types=types, wait=False)
+        limits: Given = {"kbs": kbs, "types": types, "under": under, "not_under": not_under}
+        found = self._workspace.search(query, k=k, **limits, wait=False)
         facts = self._workspace.store.get_entities([one.id for one in found])
         described = {key: known.description for key, known in facts.items()}
         lines = (f"{one.id} {one.title}: {described.get(one.id, '')[:100]}" for one in found)
-        head = "no entity is like that" if not found else f"{len(found)} entities, best first"
+        head = f"{counted(len(found), 'entity')}, best first" if found else "no entity is like that"
         shape = {"entities": found_shape(found, facts)}
         return _answer(shape, head + self._names_alone(kbs), lines)
 
@@ -274,6 +289,8 @@ class Tools:
         surface: Annotated[Name, Field(description="The words of the mention, as in the text.")],
         kbs: KBs = (),
         types: Types = (),
+        under: Under = (),
+        not_under: NotUnder = (),
         threshold: Threshold = None,
     ) -> Answer:
         """Why a mention is linked as it is: candidates with their evidence, and what decided.
@@ -281,23 +298,25 @@ class Tools:
         Use it to check an answer that surprises, or that is not sure.
         """
         refuse_many_places(text, surface, "Send only the sentences that matter.")
-        limits: dict[str, Any] = {"types": types, "threshold": threshold, "wait": False}
-        found = self._workspace.explain(text, surface=surface, kbs=kbs, **limits)
+        limits: Given = {"kbs": kbs, "types": types, "under": under, "not_under": not_under}
+        limits |= {"surface": surface, "threshold": threshold}
+        found = self._workspace.explain(text, **limits, wait=False)
         shape = _cut({"mentions": [one.as_json() for one in found]})
         lines = (
             "\n".join([f"[{link.start}:{link.end}] {link.surface}", *one.verdict()])
             for one in found[:MOST_LISTED]
             if (link := one.link)
         )
-        return _answer(shape, f"{len(found)} mentions", lines)
+        return _answer(shape, counted(len(found), "mention"), lines)
 
     def list_kbs(self) -> Answer:
         """The knowledge bases of this workspace: names, and how much each holds."""
-        kbs = [info.as_json() for info in self._workspace.kbs()]
-        for one in kbs:  # these name files of this machine
+        kbs = self._workspace.kbs()
+        shapes = [info.as_json() for info in kbs]
+        for one in shapes:  # these name files of this machine
             del one["source"], one["options"]
-        lines = (f"{one['name']}: {one['entities']} entities" for one in kbs)
-        return _answer({"kbs": kbs}, f"{len(kbs)} KBs", lines)
+        lines = (f"{info.name}: {counted(info.entities, 'entity')}" for info in kbs)
+        return _answer({"kbs": shapes}, counted(len(kbs), "KB"), lines)
 
     def entity_resource(self, kb: str, key: str) -> str:
         """All that is known of an entity, as JSON."""

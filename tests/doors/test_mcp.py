@@ -26,6 +26,7 @@ from starlette.types import ASGIApp, Message
 
 from kglink import Alias, Entity, LinkedDocument, Workspace
 from kglink.config import Settings
+from kglink.errors import UsageError
 from kglink_doors.mcp_http import while_asked
 from kglink_doors.mcp_stdio import mended
 from kglink_doors.mcp_tools import READERS, KglinkServer, Tools, make_server
@@ -190,6 +191,28 @@ def test_entities_are_resources_and_a_prompt_marks_them(told: Mapping[str, Any])
     assert TEXT in told["prompt"].messages[0].content.text
     dodo = json.loads(told["resource"].contents[0].text)
     assert (dodo["title"], len(dodo["aliases"]), dodo["cut"]) == ("dodo", 100, {"aliases": 151})
+
+
+@pytest.mark.parametrize("name", sorted(READERS))
+def test_branches_limit_every_reader(folder: Path, name: str) -> None:
+    asked = CALLS[name] | {"kbs": ()}
+    with Workspace.open(folder) as workspace:
+        ask = getattr(Tools(workspace), name)
+        outside = ask(**asked, under=["birds:o"], not_under=["zoo:7"])
+        assert "birds:h" not in text_of(outside)
+        assert "zoo:7" not in text_of(outside)
+        with pytest.raises(UsageError, match="in these branches"):
+            ask(**asked | {"kbs": ["zoo"]}, not_under=["zoo:7"])
+
+
+def test_one_thing_is_told_in_the_singular(tmp_path: Path) -> None:
+    with Workspace.open(tmp_path, create=True) as workspace:
+        workspace.add_kb("birds", [OSPREY])
+        tools = Tools(workspace)
+        assert text_of(tools.list_kbs()) == "1 KB\nbirds: 1 entity"
+        assert text_of(tools.link_text("The osprey stayed.")).startswith("1 mention, 1 linked")
+        assert text_of(tools.explain("The osprey stayed.", "osprey")).startswith("1 mention\n")
+        assert text_of(tools.search_entities("osprey")).startswith("1 entity, best first")
 
 
 def test_a_threshold_holds_for_one_call(told: Mapping[str, Any]) -> None:

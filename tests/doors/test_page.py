@@ -66,7 +66,14 @@ def link(page: Any, text: str) -> None:
     page.evaluate("document.getElementById('status').textContent = ''")
     page.fill("#text", text)
     page.press("#text", "Control+Enter")
-    page.wait_for_selector("#status:has-text('mentions:')")
+    page.wait_for_selector("#status:has-text(' in no KB')")
+
+
+def test_one_thing_is_told_in_the_singular_and_the_used_space_is_marked(page: Any) -> None:
+    link(page, "A heron stood.")
+    assert page.inner_text("#status").startswith("1 mention: ")
+    page.goto(page.url.partition("#")[0] + "#kbs")
+    page.wait_for_selector("#spaces >> text=of 2 KBs, in use")
 
 
 def answers(page: Any) -> dict[str, str]:

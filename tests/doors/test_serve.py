@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from kglink import Workspace
+from kglink import Client, Workspace
 from kglink.errors import StoreError
 from kglink.training.job import FinetuneJob
 from kglink.workspace import init_workspace
@@ -123,6 +123,20 @@ def test_names_are_resolved(server: Server) -> None:
     assert server.ask("POST", "/resolve", {"names": [None, "", "  "]}).json == [None] * 3
     told = server.ask("POST", "/resolve", {"names": ["a", "b"], "context": {"x": ["y"]}})
     assert told.status == 400, told
+
+
+def test_every_route_takes_branches(server: Server, demo_master: Path) -> None:
+    heron = "lanternfall:isolde_heron"
+    limits = {"kbs": "lanternfall", "under": heron}
+    asked = {"names": ["grey heron"], **limits}
+    (resolved,) = server.ask("POST", "/resolve", asked).json
+    assert {one["id"] for one in resolved["candidates"]} <= {heron}
+    client = Client(server.url)
+    assert [one["key"] for one in client.search("heron", k=9, **limits)] == ["isolde_heron"]
+    others = client.search("heron", kbs="lanternfall", not_under=heron)
+    with Workspace.open(demo_master) as workspace:
+        wanted = workspace.search("heron", kbs="lanternfall", not_under=heron)
+    assert [one["key"] for one in others] == [one.id.key for one in wanted]
 
 
 def test_reading(server: Server) -> None:

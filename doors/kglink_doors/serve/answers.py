@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from functools import partial
 from io import StringIO
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import StreamingResponse
@@ -21,7 +21,6 @@ from kglink.errors import KglinkError, UsageError
 from kglink.sources import Problems, Source, read_records
 from kglink.text.printable import printable_json
 from kglink.workspace.link import found_shape
-from kglink_doors.serve.batches import LinkOptions
 from kglink_doors.serve.errors import (
     Real,
     Whole,
@@ -36,6 +35,14 @@ from kglink_doors.serve.served import Served, known_parameters, served
 router = APIRouter(dependencies=[Depends(known_parameters)])
 Here = Annotated[Served, Depends(served)]
 Names = Annotated[list[str], Query(default_factory=list)]
+
+
+def _limited(kbs: Names, types: Names, under: Names, not_under: Names) -> dict[str, Any]:
+    """Which entities may be answers, as a query has it."""
+    return {"kbs": kbs, "types": types, "under": under, "not_under": not_under}
+
+
+Limited = Annotated[dict[str, Any], Depends(_limited)]
 #: Names in a body; one alone needs no list.
 OneOrMore = Annotated[
     list[str], BeforeValidator(lambda given: [given] if isinstance(given, str) else given)
@@ -76,7 +83,21 @@ class Body(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class ToLink(Body):
+class Limits(Body):
+    """Which entities may be answers, and how probable the least is."""
+
+    kbs: OneOrMore = []
+    types: OneOrMore = []
+    under: OneOrMore = []
+    not_under: OneOrMore = []
+    threshold: Real | None = Field(None, ge=0, le=1)
+
+    def limits(self) -> dict[str, Any]:
+        """These alone, as methods of `Workspace` take them."""
+        return self.model_dump(include=set(Limits.model_fields))
+
+
+class ToLink(Limits):
     """A text, or several, and how they are linked."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE]})
@@ -84,11 +105,6 @@ class ToLink(Body):
     text: str | None = None
     entities: list[Place] | None = Field(None, max_length=_MOST_GIVEN)
     texts: list[Text | str] | None = Field(None, max_length=1000)
-    kbs: OneOrMore = []
-    types: OneOrMore = []
-    under: OneOrMore = []
-    not_under: OneOrMore = []
-    threshold: Real | None = Field(None, ge=0, le=1)
     explain: bool = False
 
     def inputs(self) -> list[TextInput]:
@@ -104,28 +120,20 @@ class ToLink(Body):
         return [one.input(number) for number, one in enumerate(given, 1)]
 
 
-class ToExplain(Body):
+class ToExplain(Limits):
     """A text, and a mention of it: by its words, or by its place; of neither: all."""
 
     text: str
     surface: str = ""
     start: Whole | None = None
     end: Whole | None = None
-    kbs: OneOrMore = []
-    types: OneOrMore = []
-    under: OneOrMore = []
-    not_under: OneOrMore = []
-    threshold: Real | None = Field(None, ge=0, le=1)
 
 
-class ToResolve(Body):
+class ToResolve(Limits):
     """Names without running text, and what is known of each: columns by their names."""
 
     names: list[str | None] = Field(min_length=1, max_length=10_000)
     context: dict[str, list[str | None] | str] | list[str | None] = {}
-    kbs: OneOrMore = []
-    types: OneOrMore = []
-    threshold: Real | None = Field(None, ge=0, le=1)
 
 
 def raw_body(media_type: str) -> dict[str, object]:
@@ -144,10 +152,7 @@ def json_response(
 @router.post("/link", tags=["texts"], responses={200: {"model": None}})
 async def link(request: Request, body: ToLink, here: Here) -> Response:
     """Link a text, or several: the JSON of `kglink link --json`."""
-    kbs, types = tuple(body.kbs), tuple(body.types)
-    under, not_under = tuple(body.under), tuple(body.not_under)
-    options = LinkOptions(kbs, types, under, not_under, body.threshold)
-    found = await while_there(request.receive, _linked(body.inputs(), options, here))
+    found = await while_there(request.receive, _linked(body.inputs(), body.limits(), here))
 
     def answer() -> Response:  # in a thread: a large one would stop all others meanwhile
         rejected = here.workspace.settings.link.rejected
@@ -161,10 +166,7 @@ async def link(request: Request, body: ToLink, here: Here) -> Response:
 async def link_lines(
     request: Request,
     here: Here,
-    kbs: Names,
-    types: Names,
-    under: Names,
-    not_under: Names,
+    limited: Limited,
     threshold: Annotated[float | None, Query(ge=0, le=1)] = None,
     *,
     explain: bool = False,
@@ -174,17 +176,17 @@ async def link_lines(
     A text without an id has the number of its line for one; empty lines have no answer. A line
     that is no text, or cannot be linked, is answered by `{"error", "fix"}`.
     """
-    options = LinkOptions(tuple(kbs), tuple(types), tuple(under), tuple(not_under), threshold)
+    limits = {**limited, "threshold": threshold}
     # What no line can be asked is told once.
-    await here.in_time(lambda: here.workspace.link([], **options._asdict(), wait=False))
-    answers = _line_answers(request, here, options, explain=explain)
+    await here.in_time(lambda: here.workspace.link([], **limits, wait=False))
+    answers = _line_answers(request, here, limits, explain=explain)
     return _WhileItReads(answers, media_type="application/x-ndjson")
 
 
 async def _linked(
-    texts: list[TextInput], options: LinkOptions, here: Served, *, patient: bool = False
+    texts: list[TextInput], limits: Mapping[str, Any], here: Served, *, patient: bool = False
 ) -> list[LinkedDocument]:
-    found = await here.batches.link(texts, options, here.limits.seconds, patient=patient)
+    found = await here.batches.link(texts, limits, here.limits.seconds, patient=patient)
     here.metrics.linked(len(found), sum(len(one.links) for one in found))
     return found
 
@@ -199,12 +201,12 @@ class _WhileItReads(StreamingResponse):
 
 
 async def _line_answers(
-    request: Request, here: Served, options: LinkOptions, *, explain: bool
+    request: Request, here: Served, limits: Mapping[str, Any], *, explain: bool
 ) -> AsyncIterator[str]:
     async def of_line(number: int, line: bytes) -> str:
         try:
             texts = [Text.model_validate(parsed(line)).input(number)]
-            (found,) = await _linked(texts, options, here, patient=True)
+            (found,) = await _linked(texts, limits, here, patient=True)
             rejected = here.workspace.settings.link.rejected
             as_json = partial(found.as_json, explain=explain, rejected=rejected)
             return await run_in_threadpool(lambda: printable_json(as_json()))
@@ -266,14 +268,8 @@ async def resolve(body: ToResolve, here: Here) -> Response:
     """What names mean, such as those of a column: the JSON of `kglink resolve --json`."""
 
     def answer() -> Response:
-        found = here.workspace.resolve(
-            here.within(body.names),
-            body.context or None,
-            kbs=body.kbs,
-            types=body.types,
-            threshold=body.threshold,
-            wait=False,
-        )
+        names, context = here.within(body.names), body.context or None
+        found = here.workspace.resolve(names, context, **body.limits(), wait=False)
         return json_response([one.as_json() if one else None for one in found])
 
     return await here.in_time(answer)
@@ -283,14 +279,13 @@ async def resolve(body: ToResolve, here: Here) -> Response:
 async def search(
     here: Here,
     q: Annotated[str, Query(min_length=1, max_length=10_000, examples=["wading bird"])],
-    kbs: Names,
-    types: Names,
+    limited: Limited,
     k: Annotated[int, Query(ge=1, le=100)] = 10,
 ) -> Response:
     """The entities that words name or describe, best first."""
 
     def answer() -> Response:
-        found = here.workspace.search(q, k=k, kbs=kbs, types=types, wait=False)
+        found = here.workspace.search(q, k=k, **limited, wait=False)
         entities = here.workspace.store.get_entities([one.id for one in found])
         shapes = found_shape(found, entities)
         for shape, one in zip(shapes, found, strict=True):
@@ -338,7 +333,7 @@ _TURTLE = "text/turtle"
 async def nif(request: Request, here: Here) -> Response:
     """Link the texts of a NIF document: to all KBs, where no mention is given searched."""
     texts = await run_in_threadpool(_texts, await request.body(), here)
-    found = await while_there(request.receive, _linked(texts, LinkOptions(), here))
+    found = await while_there(request.receive, _linked(texts, {}, here))
     out = StringIO()
     exporter = here.workspace.registry.create("exporter", _NIF, {})
     await run_in_threadpool(exporter.export, found, out)

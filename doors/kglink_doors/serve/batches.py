@@ -12,7 +12,7 @@ import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from itertools import islice
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from kglink import LinkedDocument, TextInput, Workspace
 from kglink_doors.serve.errors import BusyError
@@ -28,22 +28,12 @@ _MOST_GATHERING = 0.1
 _LOOK = 0.03
 
 
-class LinkOptions(NamedTuple):
-    """What a request asks of all its texts; requests that ask the same are answered together."""
-
-    kbs: tuple[str, ...] = ()
-    types: tuple[str, ...] = ()
-    under: tuple[str, ...] = ()
-    not_under: tuple[str, ...] = ()
-    threshold: float | None = None
-
-
 _Answer: TypeAlias = "asyncio.Future[list[LinkedDocument]]"
 
 
 class _Waiting(NamedTuple):
     texts: Sequence[TextInput]
-    options: LinkOptions
+    limits: Mapping[str, Any]
     answer: _Answer
 
 
@@ -73,7 +63,7 @@ class Batches:
     async def link(
         self,
         texts: Sequence[TextInput],
-        options: LinkOptions,
+        limits: Mapping[str, Any],
         seconds: float,
         *,
         patient: bool = False,
@@ -85,7 +75,7 @@ class Batches:
         until = time.monotonic() + seconds
         while patient and self._is_full(texts) and time.monotonic() < until:
             await asyncio.sleep(_LOOK)
-        waiting = _Waiting(texts, options, self._loop.create_future())
+        waiting = _Waiting(texts, limits, self._loop.create_future())
         with self._changed:
             if self._is_full(texts):
                 raise BusyError(f"{len(self):,} texts wait to be linked", hint="Ask again later.")
@@ -124,7 +114,7 @@ class Batches:
             texts = 0
             for one in tuple(self._waiting):
                 fits = not batch or (texts + len(one.texts) <= BATCH_TEXTS and not self._alone)
-                if fits and (not batch or one.options == batch[0].options):
+                if fits and (not batch or one.limits == batch[0].limits):
                     batch.append(one)
                     texts += len(one.texts)
                     self._waiting.remove(one)
@@ -138,7 +128,7 @@ class Batches:
             return
         try:
             linked = list[LinkedDocument]()
-            for document in self._workspace.link(texts, **batch[0].options._asdict(), wait=False):
+            for document in self._workspace.link(texts, **batch[0].limits, wait=False):
                 linked.append(document)
                 if all(waiting.answer.done() for waiting in batch):
                     return  # nobody waits any more

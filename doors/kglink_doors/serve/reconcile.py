@@ -21,7 +21,7 @@ from kglink.errors import UnknownNameError, UsageError
 from kglink.linking.scoring import Scoring
 from kglink.workspace.link import fresh_linker
 from kglink_doors.serve.answers import Here, json_response
-from kglink_doors.serve.batches import BATCH_TEXTS, LinkOptions
+from kglink_doors.serve.batches import BATCH_TEXTS
 from kglink_doors.serve.errors import Whole, first_error, parsed
 
 router = APIRouter(tags=["reconciliation"])
@@ -257,10 +257,10 @@ async def _reconciled(service: NamedKB, queries: str) -> dict[str, object]:
             continue  # nothing is of a type that no entity has
         cells_of_type = {name: one for name, one in full.items() if one.types == asked}
         texts, found = [one.input() for one in cells_of_type.values()], list[LinkedDocument]()
-        here, options = service.here, LinkOptions(service.kbs, types)
+        here, limits = service.here, {"kbs": service.kbs, "types": types}
         for start in range(0, len(texts), BATCH_TEXTS):
             part = texts[start : start + BATCH_TEXTS]
-            found += await here.batches.link(part, options, here.limits.seconds, patient=True)
+            found += await here.batches.link(part, limits, here.limits.seconds, patient=True)
         for (name, cell), document in zip(cells_of_type.items(), found, strict=True):
             answers[name] = {"result": _results(service, document, scoring)[: cell.limit]}
     return answers

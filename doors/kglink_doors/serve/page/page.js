@@ -22,6 +22,7 @@
     return `c${at % 7} u${at % 4}`;
   };
   const whole = (value) => value.toLocaleString("en");
+  const counted = (count, one, several = `${one}s`) => `${whole(count)} ${count === 1 ? one : several}`;
   const percent = (value) => (value === null ? "" : `${Math.round(value * 100)}%`);
 
   // --------------------------------------------------------------------------- the server
@@ -94,7 +95,7 @@
     showText();
     const linked = links.filter((one) => !one.nil).length;
     const corrected = found.meta.corrected ? `, ${found.meta.corrected} as you corrected` : "";
-    tell(`${links.length} mentions: ${linked} linked, ${links.length - linked} in no KB${corrected}.`);
+    tell(`${counted(links.length, "mention")}: ${linked} linked, ${links.length - linked} in no KB${corrected}.`);
   };
   const words = (start, end) => points.slice(start, end).join("");
   const piece = (start, end) => make("span", { "data-start": start }, words(start, end));
@@ -319,7 +320,7 @@
         ),
       ),
     );
-    tell(`${found.length} entities.`);
+    tell(`${counted(found.length, "entity", "entities")}.`);
   };
   const entityLink = ({ kb, key, title }) => make("li", {}, make("a", { href: `#search=${encodeURIComponent(`${kb}:${key}`)}` }, title || `${kb}:${key}`), make("small", {}, ` ${kb}:${key}`));
   const list = (title, items) => (items.length ? [make("h3", {}, title), make("ul", {}, ...items)] : []);
@@ -420,7 +421,7 @@
     $("discoveries").replaceChildren(
       ...shown.map((one) =>
         make(
-          "li", {}, make("strong", {}, one.title), make("small", {}, ` ${one.mentions} mentions${one.answer ? `, ${one.answer}` : ""}`),
+          "li", {}, make("strong", {}, one.title), make("small", {}, ` ${counted(one.mentions, "mention")}${one.answer ? `, ${one.answer}` : ""}`),
           make("p", { class: "soft" }, one.examples[0]?.sentence ?? ""),
           make("p", { class: "row" }, ...answers(one).map(([text, answer]) => button(text, say(one.id, answer), { "aria-label": `${text}: ${one.title}` }))),
         ),
@@ -473,7 +474,7 @@
   const showRuns = async () => {
     const [spaces, runs] = [await ask("GET", "/spaces"), await ask("GET", "/runs")];
     $("spaces").replaceChildren(
-      ...spaces.map((one) => make("li", {}, make("strong", {}, one.name), make("small", {}, ` ${whole(one.entities)} entities of ${one.kbs.length} KBs`))),
+      ...spaces.map((one) => make("li", {}, make("strong", {}, one.name), make("small", {}, ` ${counted(one.entities, "entity", "entities")} of ${counted(one.kbs.length, "KB")}${one.used ? ", in use" : ""}`))),
     );
     const item = (one) => {
       const address = `/reports/${encodeURIComponent(one.name)}`;
@@ -491,15 +492,15 @@
     $("runs").replaceChildren(...runs.map(item));
   };
   const outcome = ({ kind, answer }) => {
-    if (kind === "learn") return `${whole(answer.surfaces)} surfaces`;
-    if (kind === "build") return `${whole(answer.encoded_rows)} vectors encoded`;
-    if (kind === "overlaps") return answer.map(({ left, right, kept }) => `${left}-${right}: ${whole(kept)} pairs`).join(", ");
+    if (kind === "learn") return counted(answer.surfaces, "surface");
+    if (kind === "build") return `${counted(answer.encoded_rows, "vector")} encoded`;
+    if (kind === "overlaps") return answer.map(({ left, right, kept }) => `${left}-${right}: ${counted(kept, "pair")}`).join(", ");
     if (kind === "report") return "";
     const { added, changed, removed, unchanged, documents, mentions, golds, gold_unresolved: unknown } = answer;
     const noted = Object.entries({ ...answer.notes, ...answer.left_out, ...answer.mended }).map((pair) => pair.join(": "));
     return [
       `+${whole(added)} ~${whole(changed)} -${whole(removed)} =${whole(unchanged)} entities`,
-      documents ? `${whole(documents)} documents, ${whole(mentions)} mentions` : "",
+      documents ? `${counted(documents, "document")}, ${counted(mentions, "mention")}` : "",
       unknown ? `${whole(unknown)} of ${whole(golds)} golds are in no KB` : "",
       ...noted,
     ].filter(Boolean).join("; ");
