@@ -26,13 +26,7 @@ from kglink.plugins import Plugin, load_registry
 from kglink.processor import cpu_flags
 from kglink.space.folder import SpaceFolder, space_names
 from kglink.store.kbs import IN_MEMORY
-from kglink.workspace.folder import (
-    JOBS_FOLDER,
-    SCRATCH_FOLDER,
-    SPACES_FOLDER,
-    find_workspace,
-    folder_size,
-)
+from kglink.workspace.folder import SCRATCH_FOLDER, SPACES_FOLDER, find_workspace, folder_size
 from kglink.workspace.joint_space import encoder_of, own_encoder
 from kglink.workspace.opened import Opened
 from kglink.workspace.trust import asks_of, trust_command
@@ -196,7 +190,8 @@ def _scratch_checks(opened: Opened) -> Iterator[Check]:
     """What adapters keep of runs that are not done: of one that runs now, or of a stopped one."""
     root = opened.folder / SCRATCH_FOLDER
     found = root.iterdir() if root.is_dir() else ()
-    folders = sorted(one for one in found if one.is_dir() and one.name != JOBS_FOLDER)
+    # The others are of servers, of now or of an earlier version.
+    folders = sorted(one for one in found if one.is_dir() and re.fullmatch("[0-9a-f]+", one.name))
     if not folders:
         return
     unfinished = [

@@ -61,7 +61,8 @@ def test_the_kb_that_is_half_way_is_named(kglink: Kglink, tmp_path: Path) -> Non
     assert "less than a minute ago" in check["found"]
     assert "(half from kb.jsonl)" in check["fix"]
     shutil.rmtree(folder / ".scratch")
-    (folder / ".scratch" / "jobs").mkdir(parents=True)  # of a server
+    for of_server in ("jobs", "reports"):  # the latter of an earlier version
+        (folder / ".scratch" / of_server).mkdir(parents=True)
     assert scratch_checks(kglink, folder, code=1) == []
 
 
