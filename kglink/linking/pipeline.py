@@ -146,7 +146,8 @@ class Linker:
 
     def with_threshold(self, threshold: float) -> Linker:
         """The same linker with another least probability of a link."""
-        if not isinstance(threshold, Real) or not 0 <= threshold <= 1:
+        is_number = isinstance(threshold, Real) and not isinstance(threshold, bool)
+        if not is_number or not 0 <= threshold <= 1:
             raise UsageError(f"the threshold {threshold!r} is no probability", hint="Give 0 to 1.")
         other = copy(self)
         other.judge = replace(self.judge, threshold=float(threshold))

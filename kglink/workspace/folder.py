@@ -139,7 +139,7 @@ def named(names: str | Iterable[str]) -> tuple[str, ...]:
 
 def check_answers(k: object, what: str = "k") -> None:
     """Refuse what is no number of answers."""
-    if not isinstance(k, Integral) or k < 1:
+    if isinstance(k, bool) or not isinstance(k, Integral) or k < 1:
         raise UsageError(f"{what} = {k!r}: there is at least one answer", hint="Give a number.")
 
 

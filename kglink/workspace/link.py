@@ -174,7 +174,7 @@ def search(
     ['birds:h']
     """
     check_answers(k)
-    if not isinstance(text, str) or not text:
+    if not isinstance(text, str) or not text.strip():
         raise UsageError("a search needs a text", hint="A name, or a description in words.")
     build_if_stale(opened, wait=wait)
     space, encoder = opened.space(), opened.encoder  # once: another may be published meanwhile
@@ -225,6 +225,10 @@ def explain(
     finds. What it finds there is answered as when the text is linked, anything else as a given
     mention. The rest is as `link` has it.
     """
+    if not isinstance(text, str) or not isinstance(surface, str):
+        raise UsageError("a text and its surface are str", hint="Decode bytes, and read files.")
+    if span is not None and not (isinstance(span, Sequence) and len(span) == 2):
+        raise UsageError(f"{span!r} is no place of a text", hint="A place is (start, end).")
     stands = re.finditer(re.escape(surface), text) if surface else ()
     places = [(span[0], span[1])] if span else [one.span() for one in stands]
     if surface and not places:
