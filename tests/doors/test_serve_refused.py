@@ -149,6 +149,13 @@ def test_what_is_wrong_is_said_in_a_sentence(
     assert "Traceback" not in answer.body
 
 
+def test_the_fix_names_a_route_of_the_description(server: Server) -> None:
+    fix = server.ask("GET", "/kbs/lanternfall?limit=0").json["fix"]
+    assert fix == "GET /openapi.json describes GET /kbs/{kb}."
+    fix = server.ask("GET", "/entities/a/b/c?examples=-1").json["fix"]
+    assert fix == "GET /openapi.json describes GET /entities/{kb}/{key}."
+
+
 def test_strangers(server: Server) -> None:
     host = server.url.removeprefix("http://")
     assert server.ask("GET", "/kbs", headers={"Host": "evil.example"}).status == 421

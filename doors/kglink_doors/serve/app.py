@@ -121,7 +121,6 @@ _ERRORS = (KglinkError, RequestValidationError, HTTPException, TimeoutError)
 async def _answered(request: Request, error: Exception) -> Response:
     """An error as the sender of a request reads it: what is wrong, and the fix."""
     headers: Mapping[str, str] | None = None
-    asked = f"{request.method} {request.url.path}"
     match error:
         case Refused():
             return error.response
@@ -129,11 +128,12 @@ async def _answered(request: Request, error: Exception) -> Response:
             status, shape = status_of(error), error_shape(error)
             headers = {"retry-after": "1"} if isinstance(error, PASSING) else None
         case RequestValidationError():
-            status, shape = 422, _validation_shape(error, request, asked)
+            status, shape = 422, _validation_shape(error, request)
         case HTTPException():
             status, headers = error.status_code, error.headers
             fix = "GET /openapi.json lists what there is."  # no such route or method
-            shape = {"error": f"{asked}: {error.detail}", "fix": fix}
+            what = f"{request.method} {request.url.path}: {error.detail}"
+            shape = {"error": what, "fix": fix}
             if error.__cause__ is not None:  # FastAPI could not read the body
                 shape = error_shape(json_error(error.__cause__))
         case _:
@@ -143,14 +143,12 @@ async def _answered(request: Request, error: Exception) -> Response:
     return answers.json_response(shape, status, headers)
 
 
-def _validation_shape(
-    error: RequestValidationError, request: Request, asked: str
-) -> dict[str, Any]:
+def _validation_shape(error: RequestValidationError, request: Request) -> dict[str, Any]:
     first = error.errors()[0]
     what = first_error(error, "the request")
     if first["type"] == "json_invalid":
         what += f" ({first['ctx']['error']})"
-    fix = f"GET /openapi.json describes {asked}."
+    fix = f"GET /openapi.json describes {request.method} {request.scope['route'].path_format}."
     if first["loc"] == ("body",) and "json" not in request.headers.get("content-type", ""):
         what, fix = "the body is not sent as JSON", "Send content-type: application/json."
     return {"error": what, "fix": fix}
