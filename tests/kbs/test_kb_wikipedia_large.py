@@ -2,8 +2,12 @@ from __future__ import annotations
 
 import bz2
 import io
+import signal
+import subprocess
+import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -76,6 +80,19 @@ def test_neither_processes_nor_parts_nor_pieces_change_anything(
     assert read(world_dump, documents=100, workers=3) == expected
     monkeypatch.setattr(adapter_module, "ALONE_BYTES", 2**30)
     assert read(world_dump, documents=100) == expected
+
+
+def test_ctrl_c_ends_no_process_that_is_starting(
+    world_dump: Path, records: list[Record], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Interrupted(subprocess.Popen[bytes]):
+        def __init__(self, *args: Any, **more: Any) -> None:
+            super().__init__(*args, **more)
+            time.sleep(0.2)
+            self.send_signal(signal.SIGINT)
+
+    monkeypatch.setattr(subprocess, "Popen", Interrupted)
+    assert read(world_dump, workers=1) == records
 
 
 def test_the_parts_of_a_dump_in_a_folder_are_one(

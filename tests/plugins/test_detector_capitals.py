@@ -24,6 +24,9 @@ class TestContract(DetectorContract):
         ("Pigeons fly. On Monday they rest.", []),
         ("He saw Wenna. The CRPC was late.", ["Wenna", "CRPC"]),
         ("Éloïse Goasdoué et Łódź", ["Éloïse Goasdoué", "Łódź"]),
+        ("Z tym łódką Пётр пошёл в парк; το βιβλίο, 「陽炎、抜錨します！」", ["Пётр"]),
+        ("Forms: Basic II\nDamaged Form\nThe end", ["Basic II", "Damaged Form"]),
+        ("It met SS-511 and SS-590.", ["SS-511", "SS-590"]),
         ("", []),
     ],
 )  # fmt: skip

@@ -109,7 +109,6 @@ def keeping(plan: Plan) -> Iterator[None]:
 
 def main() -> None:
     """Serve until the input ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the reader's to handle
     first = receive(sys.stdin.buffer)
     if first is None:
         return
@@ -142,7 +141,9 @@ class Workers:
         self._here = ChunkReader(plan) if not count else None
         self._idle: SimpleQueue[subprocess.Popen[bytes]] = SimpleQueue()
         self._started: list[subprocess.Popen[bytes]] = []
-        self._threads = ThreadPoolExecutor(max(1, count))
+        # The processes have the mask of the thread that starts them: Ctrl-C is the reader's.
+        no_ctrl_c = (signal.SIG_BLOCK, {signal.SIGINT})
+        self._threads = ThreadPoolExecutor(max(1, count), "", signal.pthread_sigmask, no_ctrl_c)
 
     def do(self, jobs: Iterable[tuple[Job, bytes]]) -> Generator[Job]:
         """Have jobs done; the answers come in their order."""
@@ -160,15 +161,18 @@ class Workers:
             future.set_result(done(self._plan, self._here, job, data))
             return future
         if len(self._started) < self.count:
-            process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "kglink_kbs.mediawiki.workers"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-            )
-            self._started.append(process)
-            send(_pipe(process.stdin), self._plan.as_json())
-            self._idle.put(process)
+            self._threads.submit(self._start).result()
         return self._threads.submit(self._do, job, data)
+
+    def _start(self) -> None:
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "kglink_kbs.mediawiki.workers"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        self._started.append(process)
+        send(_pipe(process.stdin), self._plan.as_json())
+        self._idle.put(process)
 
     def __enter__(self) -> Self:
         return self

@@ -9,12 +9,13 @@ from kglink.plugins import Names
 from kglink.records import Span
 from kglink_plugins.detectors.dictionary.english import CALENDAR, FUNCTION_WORDS
 
-_CAPITAL = r"[^\W\d_a-zß-öø-ÿ]"
+_CAPITAL = f"[{''.join(filter(str.isupper, map(chr, range(0x3000))))}]"
 #: A word, or what is written with a full stop in a name: a title, an initial.
 _WORD = rf"(?:(?:Dr|Mr|Mrs|Ms|Prof|St|Sgt|Capt|{_CAPITAL})\.(?=\s*{_CAPITAL})|{_CAPITAL}[\w'’-]*\w)"
-_JOINED = r"(?:of|the|and|de|du|la|van|von|der|&)"
-#: Capitalized words, joined by a space, and by small words in between.
-_RUN = re.compile(rf"(?<!\w){_WORD}(?:[ \t\n]*(?<=[\s.])(?:{_JOINED}[ \t]+){{0,2}}{_WORD})*")
+_JOINED = r"(?:of|the|(?<!\d )and|de|du|la|van|von|der|&)"
+#: Capitalized words of a line, joined by a space, and by small words in between; no "and" joins
+#: what a number ends: "SS-511 and SS-590".
+_RUN = re.compile(rf"(?<!\w){_WORD}(?:[ \t]*(?<=[\s.])(?:{_JOINED}[ \t]+){{0,2}}{_WORD})*")
 _FIRST_WORD = re.compile(r"([\w'’-]+)[.]?\s*")
 _BEGINS_SENTENCE = re.compile(r"(?:^|[.!?:;\n][\"'”’)\]]*)\s*[\"'“‘(\[]*\Z")
 #: In capitals for other reasons: days, months, greetings, adverbs that begin a sentence.
