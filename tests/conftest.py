@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import functools
+import gc
 import io
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
+from importlib.metadata import Distribution, EntryPoints, PathDistribution
 from pathlib import Path
 
 import pytest
+import typer.main
 from hypothesis import settings
 
 # Before torch is loaded: cores that share the small products of tiny models only wait.
@@ -24,6 +28,34 @@ ROOT = Path(__file__).resolve().parent.parent
 # How long one example takes is the machine's affair: time is tested where it is meant.
 settings.register_profile("kglink", deadline=None)
 settings.load_profile("kglink")
+
+
+def pytest_configure() -> None:
+    """Read once what every command reads, and what stays: signatures, installed entry points."""
+    read = vars(Distribution)["entry_points"].fget
+    installed = functools.cache(lambda path: read(PathDistribution(path)))
+
+    def entry_points(one: Distribution) -> EntryPoints:
+        path = getattr(one, "_path", None)
+        stays = isinstance(path, Path) and path.is_relative_to(sys.prefix)
+        found: EntryPoints = installed(path) if stays else read(one)
+        return found
+
+    PathDistribution.entry_points = property(entry_points)  # type: ignore[assignment]  # of the tests
+    signature = typer.main.get_params_from_function  # type: ignore[attr-defined]  # not exported
+    typer.main.get_params_from_function = functools.cache(signature)  # type: ignore[attr-defined]  # not exported
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Search what all imports made for cycles once: it stays, and each search would look again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture(scope="session", autouse=True)
