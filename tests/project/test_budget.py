@@ -59,17 +59,17 @@ MOST: dict[str, Size] = {
     # Pieces of dumps are parsed where the scratch folder is not seen. Long names have bounds.
     # Workbooks and Parquet.
     # Numbers above the line in pages, Word and PDF files.
-    # Links to sections are no names.
-    "kbs/kglink_kbs": Size(10_753, 51, 115),
+    # Links to sections are no names. Workers start with Ctrl-C blocked.
+    "kbs/kglink_kbs": Size(10_757, 51, 115),
     # Proxies, monitors, unknown parameters.
     # Clients that have gone, also of agents; unknown arguments of tools; why a body is no JSON;
     # every line on standard input is answered. Lines have numbers; one name needs no list.
-    # Booleans are no numbers; what no line can be asked is told once.
-    "doors/kglink_doors": Size(3_311, 19, 38),
+    # Booleans are no numbers; what no line can be asked is told once. Branches by every door.
+    "doors/kglink_doors": Size(3_313, 19, 38),
     # Types of arrays are said once.
     # Errors of plugins name them; TOML in both spellings; missing rights. What plugins print goes
     # to standard error.
-    "kglink": Size(1_743, 8, 53),
+    "kglink": Size(1_739, 8, 53),
     "kglink/clusters": Size(438, 4, 6),
     # What each threshold keeps, and pages of wikis, which are annotated in part; places that are
     # annotated twice; checks of other tools' rankings.
@@ -117,14 +117,14 @@ MOST: dict[str, Size] = {
     # Dumps, overlaps and tables too, in their order; a wait for workers that ends.
     # Tokens of Ray clusters. Who may not write is told before the work. Plugins that do not exist
     # are told before a build, values of a wrong type everywhere.
-    "kglink/workspace": Size(9_191, 33, 64),
+    "kglink/workspace": Size(9_190, 33, 64),
     # Cross-encoders, oracles and clusters as steps of a protocol; BLINK's cross-encoder converted.
     # Released weights are checked against the model that they were made from.
     "papers/kglink_papers": Size(2_562, 13, 21),
     # Models, units, and titles without them; dates, and what only joins a name to others; HNSW by
     # distances; the exact index on a GPU; names compiled by sorting on disk.
-    # What a sentence's beginning gives a capital to.
-    "plugins/kglink_plugins": Size(7_756, 54, 125),
+    # What a sentence's beginning gives a capital to; codes behind names; capitals of all scripts.
+    "plugins/kglink_plugins": Size(7_762, 54, 125),
 }
 #: Private functions that one place of their module calls, as a share of all private functions.
 MOST_CALLED_ONCE = 0.5
