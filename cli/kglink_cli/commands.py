@@ -67,7 +67,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "learn": ("kglink learn notes", "kglink learn notes --split train"),
     "review": ("kglink review links.jsonl", "kglink review links.jsonl --order unsure"),
     "forget": ("kglink forget notes", "kglink forget reports"),
-    "fit": ("kglink fit notes", "kglink fit notes,reports --split train"),
+    "fit": ("kglink fit notes", "kglink fit notes reports --split train"),
     "build": ("kglink build", "kglink build --space small --model minilm"),
     "spaces": ("kglink spaces", "kglink spaces --compare default small --docs notes"),
     "index": ("kglink index --presets", "kglink index --preset hnsw-fast --queries 500"),

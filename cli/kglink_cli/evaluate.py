@@ -255,7 +255,7 @@ def _ranks(text: str) -> tuple[int, ...]:
 
 def candidates(
     context: typer.Context,
-    docs: str = Argument(..., help="The KBs that hold the documents: a,b"),
+    docs: list[str] = Argument(help="The KBs that hold the documents: a b, or a,b."),
     output: shared.PackedOutput = None,
     split: shared.JudgedSplit = None,
     kb: shared.KBNames = None,

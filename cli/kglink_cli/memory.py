@@ -40,7 +40,7 @@ _FITTED: Mapping[str, Callable[[Scoring], object]] = {
     "the threshold": lambda one: one.threshold,
 }  # fmt: skip
 
-Docs = Annotated[str, Argument(help="KBs of annotated documents, several separated by commas.")]
+Docs = Annotated[list[str], Argument(help="KBs of annotated documents: a b, or a,b.")]
 Split = Annotated[
     str, Option("--split", help="train, dev or test; else train, or all where there is none.")
 ]
@@ -48,9 +48,8 @@ Split = Annotated[
 
 def learn(
     context: typer.Context,
-    docs: str = Argument(
-        "",
-        help="KBs of annotated documents, several separated by commas; none: list what was learnt.",
+    docs: list[str] = Argument(
+        (), help="KBs of annotated documents: a b, or a,b; none: list what was learnt."
     ),
     split: Split = "",
     as_json: shared.AsJson = False,

@@ -320,6 +320,7 @@ def test_documents_without_splits_are_all_judged(kglink: Kglink, demo_copy: Path
         assert json.loads(ran.out)["split"] == ""
         assert "memory" not in ran.err
     assert "unknown KB 'letters'" in kglink("learn", "notes,letters", code=2).err
+    assert "unknown KB 'letters'" in kglink("learn", "notes", "letters", code=2).err
     said = kglink("learn", "notes").err
     assert "learnt     what 1 surface means in notes" in said
     ran = kglink("eval", "--docs", "notes")
