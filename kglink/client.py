@@ -108,7 +108,7 @@ class Client:
 
         Options are those of ``GET /search``: ``k``, ``kbs``, ``types``, ``under``, ``not_under``.
         """
-        query = urlencode({"q": text, **options}, doseq=True)
+        query = urlencode({**options, "q": text}, doseq=True)
         return self._list("GET", f"/search?{query}")
 
     def entity(self, name: str) -> dict[str, Any]:

@@ -41,14 +41,14 @@ def pytest_configure() -> None:
         found: EntryPoints = installed(path) if stays else read(one)
         return found
 
-    PathDistribution.entry_points = property(entry_points)  # type: ignore[assignment]  # of the tests
+    PathDistribution.entry_points = property(entry_points)  # type: ignore[assignment]  # typed without a setter
     signature = typer.main.get_params_from_function  # type: ignore[attr-defined]  # not exported
     typer.main.get_params_from_function = functools.cache(signature)  # type: ignore[attr-defined]  # not exported
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Search what all imports made for cycles once: it stays, and each search would look again."""
+    """What imports make stays to the end: no test's search for unused cycles goes through it."""
     gc.disable()
     try:
         return (yield)

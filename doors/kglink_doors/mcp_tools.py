@@ -70,8 +70,8 @@ Id = Annotated[Name, Field(description="An entity as KB:KEY, such as doid:DOID:1
 Names = Annotated[tuple[Name, ...], Field(max_length=100)]
 KBs = Annotated[Names, Field(description="Only these KBs, by the names of list_kbs. Empty: all.")]
 Types = Annotated[Names, Field(description="Only entities of these types. Empty: all.")]
-Under = Annotated[Names, Field(description="Of an entity's KB only its branch: KB:KEY.")]
-NotUnder = Annotated[Names, Field(description="Nothing of these entities' branches: KB:KEY.")]
+Under = Annotated[Names, Field(description="Only these entities, KB:KEY, and those below them.")]
+NotUnder = Annotated[Names, Field(description="Neither these, KB:KEY, nor those below them.")]
 Threshold = Annotated[
     Real | None,
     Field(ge=0, le=1, description="Least confidence of a link. Leave it out for the fitted one."),

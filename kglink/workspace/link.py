@@ -174,7 +174,7 @@ def search(
     ['birds:h']
     """
     check_answers(k)
-    if not isinstance(text, str) or not text.strip():
+    if not isinstance(text, str) or not any(one.isprintable() and one != " " for one in text):
         raise UsageError("a search needs a text", hint="A name, or a description in words.")
     build_if_stale(opened, wait=wait)
     space, encoder = opened.space(), opened.encoder  # once: another may be published meanwhile

@@ -85,14 +85,18 @@ def test_neither_processes_nor_parts_nor_pieces_change_anything(
 def test_ctrl_c_ends_no_process_that_is_starting(
     world_dump: Path, records: list[Record], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    interrupted = []
+
     class Interrupted(subprocess.Popen[bytes]):
         def __init__(self, *args: Any, **more: Any) -> None:
             super().__init__(*args, **more)
             time.sleep(0.2)
             self.send_signal(signal.SIGINT)
+            interrupted.append(self.pid)
 
     monkeypatch.setattr(subprocess, "Popen", Interrupted)
     assert read(world_dump, workers=1) == records
+    assert interrupted
 
 
 def test_the_parts_of_a_dump_in_a_folder_are_one(

@@ -27,6 +27,11 @@ class TestContract(DetectorContract):
         ("Z tym łódką Пётр пошёл в парк; το βιβλίο, 「陽炎、抜錨します！」", ["Пётр"]),
         ("Forms: Basic II\nDamaged Form\nThe end", ["Basic II", "Damaged Form"]),
         ("It met SS-511 and SS-590.", ["SS-511", "SS-590"]),
+        ("It met SS-511\tand SS-590 & SS-600.", ["SS-511", "SS-590", "SS-600"]),
+        ("The minutes of our last meeting were written up by Osric\nVane.", ["Osric\nVane"]),
+        ("The minutes of our last meeting were written up by Mr.\nVane.", ["Mr.\nVane"]),
+        ("They went by train to St.\n\nThe end", ["St"]),
+        ("It was ＮＨＫ.", ["ＮＨＫ"]),
         ("", []),
     ],
 )  # fmt: skip

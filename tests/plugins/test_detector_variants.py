@@ -270,6 +270,7 @@ def test_neighbours_say_whether_a_word_is_a_part_of_a_longer_name() -> None:
     assert [one.capital_after for one in facts("In Ohio Tuesday, in Ohio Blue.", "Ohio")] == [0, 1]
     assert facts("In Ohio they won.", "Ohio")[0].capital_before == 0
     assert facts("In Ohio E-2 flew.", "Ohio")[0].capital_after == 0  # E-2 is a code
+    assert facts("In Ohio State-14 rose.", "Ohio")[0].capital_after == 1
     of = "the University of Iowa"
     assert (facts(of, "Iowa")[0].of_before, facts(of, "University")[0].of_after) == (1, 1)
     assert facts("It fell. People of Iowa rose.", "Iowa")[0].of_before == 0.5

@@ -37,7 +37,7 @@ Here = Annotated[Served, Depends(served)]
 Names = Annotated[list[str], Query(default_factory=list)]
 
 
-def _limited(kbs: Names, types: Names, under: Names, not_under: Names) -> dict[str, Any]:
+async def _limited(kbs: Names, types: Names, under: Names, not_under: Names) -> dict[str, Any]:
     """Which entities may be answers, as a query has it."""
     return {"kbs": kbs, "types": types, "under": under, "not_under": not_under}
 
@@ -256,8 +256,8 @@ async def explain(body: ToExplain, here: Here) -> Response:
     refuse_many_places(body.text, surface, 'Name one by "start" and "end".')
 
     def answer() -> Response:
-        asked = body.model_dump(exclude={"text", "start", "end"})
-        found = here.workspace.explain(body.text, span=span, wait=False, **asked)
+        asked = {"span": span, "surface": body.surface, **body.limits()}
+        found = here.workspace.explain(body.text, **asked, wait=False)
         return json_response([one.as_json() for one in found])
 
     return await here.in_time(answer)
@@ -333,7 +333,7 @@ _TURTLE = "text/turtle"
 async def nif(request: Request, here: Here) -> Response:
     """Link the texts of a NIF document: to all KBs, where no mention is given searched."""
     texts = await run_in_threadpool(_texts, await request.body(), here)
-    found = await while_there(request.receive, _linked(texts, {}, here))
+    found = await while_there(request.receive, _linked(texts, Limits().limits(), here))
     out = StringIO()
     exporter = here.workspace.registry.create("exporter", _NIF, {})
     await run_in_threadpool(exporter.export, found, out)

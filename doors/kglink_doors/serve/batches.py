@@ -34,6 +34,7 @@ _Answer: TypeAlias = "asyncio.Future[list[LinkedDocument]]"
 class _Waiting(NamedTuple):
     texts: Sequence[TextInput]
     limits: Mapping[str, Any]
+    """Of `Workspace.link`: requests with the same are answered together."""
     answer: _Answer
 
 

@@ -143,7 +143,9 @@ class Workers:
         self._started: list[subprocess.Popen[bytes]] = []
         # The processes have the mask of the thread that starts them: Ctrl-C is the reader's.
         no_ctrl_c = (signal.SIG_BLOCK, {signal.SIGINT})
-        self._threads = ThreadPoolExecutor(max(1, count), "", signal.pthread_sigmask, no_ctrl_c)
+        self._threads = ThreadPoolExecutor(
+            max(1, count), initializer=signal.pthread_sigmask, initargs=no_ctrl_c
+        )
 
     def do(self, jobs: Iterable[tuple[Job, bytes]]) -> Generator[Job]:
         """Have jobs done; the answers come in their order."""

@@ -9,13 +9,19 @@ from kglink.plugins import Names
 from kglink.records import Span
 from kglink_plugins.detectors.dictionary.english import CALENDAR, FUNCTION_WORDS
 
-_CAPITAL = f"[{''.join(filter(str.isupper, map(chr, range(0x3000))))}]"
+_CAPITAL = f"[{''.join(filter(str.isupper, map(chr, range(0x20000))))}]"
+#: What stands between the words of a name: blanks, and the end of a line that is long enough to
+#: have been wrapped.
+_GAP = r"(?:[ \t]|(?<=[^\n]{50})\n)*"
 #: A word, or what is written with a full stop in a name: a title, an initial.
-_WORD = rf"(?:(?:Dr|Mr|Mrs|Ms|Prof|St|Sgt|Capt|{_CAPITAL})\.(?=\s*{_CAPITAL})|{_CAPITAL}[\w'’-]*\w)"
-_JOINED = r"(?:of|the|(?<!\d )and|de|du|la|van|von|der|&)"
-#: Capitalized words of a line, joined by a space, and by small words in between; no "and" joins
-#: what a number ends: "SS-511 and SS-590".
-_RUN = re.compile(rf"(?<!\w){_WORD}(?:[ \t]*(?<=[\s.])(?:{_JOINED}[ \t]+){{0,2}}{_WORD})*")
+_WORD = (
+    rf"(?:(?:Dr|Mr|Mrs|Ms|Prof|St|Sgt|Capt|{_CAPITAL})\.(?={_GAP}{_CAPITAL})|{_CAPITAL}[\w'’-]*\w)"
+)
+_JOINED = r"(?:of|the|(?<!\d[ \t])(?:and|&)|de|du|la|van|von|der)"
+#: Capitalized words and the small words between them; no "and" joins what a number ends: "SS-511
+#: and SS-590".
+_RUN = re.compile(rf"(?<!\w){_WORD}(?:{_GAP}(?<=[\s.])(?:{_JOINED}[ \t]+){{0,2}}{_WORD})*")
+_SPACE = re.compile(r"\s")
 _FIRST_WORD = re.compile(r"([\w'’-]+)[.]?\s*")
 _BEGINS_SENTENCE = re.compile(r"(?:^|[.!?:;\n][\"'”’)\]]*)\s*[\"'“‘(\[]*\Z")
 #: In capitals for other reasons: days, months, greetings, adverbs that begin a sentence.
@@ -45,10 +51,10 @@ class CapitalsDetector:
             word for start, end, begins in _runs(text) for word in text[start:end].split()[begins:]
         }
         return [
-            Span(start, end, _SEVERAL if " " in text[start:end] else _ONE)
+            Span(start, end, _SEVERAL if _SPACE.search(text, start, end) else _ONE)
             for start, end, begins in _runs(text)
             # A word that begins a sentence is a name if it is one elsewhere in the text.
-            if not begins or " " in text[start:end] or text[start:end] in inside
+            if not begins or _SPACE.search(text, start, end) or text[start:end] in inside
         ]
 
 

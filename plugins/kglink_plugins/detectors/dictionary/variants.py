@@ -66,8 +66,8 @@ OF_BEFORE = re.compile(rf"\b[^\W\d_a-z]\w*{OF}\Z")
 _OF_AFTER = re.compile(rf"{OF}[^\W\d_a-z]")
 _SENTENCE = re.compile(r"[.!?;]\s")
 _HYPHENS = frozenset("-\u2212")
-#: What makes a word a code, "E-2".
-_NUMBERED = re.compile(r"-\d")
+#: What makes a letter or two a code, "E-2".
+_NUMBERED = re.compile(r"[-\u2212]\d")
 #: What joins the words of a name to others, "war in Iraq"; "of" and articles may belong to it.
 BRIDGES = frozenset(("and", "as", "at", "by", "for", "from", "in", "is", "on", "or", "to", "with"))
 #: A KB with a smaller share of the words of all names is judged by its own: a fan wiki's names do
@@ -516,7 +516,7 @@ def _names_of_text(text: str, words: TextWords, heeded: frozenset[str]) -> list[
         and form.folded not in heeded
         and form.folded not in CALENDAR
         and not (form.common > _COMMON and begins_sentence(text, start))
-        and not _NUMBERED.match(text, end)
+        and not (end - start <= 2 and _NUMBERED.match(text, end))
         for start, end, capital, form in zip(
             words.starts, words.ends, words.capital, words.forms, strict=True
         )
