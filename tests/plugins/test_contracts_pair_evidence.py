@@ -38,6 +38,8 @@ def test_a_correct_plugin_passes(tmp_path: Path) -> None:
 def test_the_evidence_of_the_paper_passes(tmp_path: Path) -> None:
     also = Entity("l", "Augusta", "Wrote a program.", aliases=(Alias("ADA lovelace"),))
     told = Entity("t", "Ada Lovelace", "Wrote a program.")
+    phrase = Entity("p", "Ada", "Mathematician who wrote the first program.")
+    page = Entity("p", "Ada", f"{phrase.description} {'She liked horses and counts. ' * 5}")
     names = contract_for(
         PairEvidenceContract,
         NameEvidence,
@@ -52,7 +54,11 @@ def test_the_evidence_of_the_paper_passes(tmp_path: Path) -> None:
         PairEvidenceContract,
         DescriptionEvidence,
         proposes=((told, also, False),),
-        weighs=((told, also, {"description": 1, "descriptions_differ": 0}), (ADA, also, {})),
+        weighs=(
+            (told, also, {"description": 1, "descriptions_differ": 0}),
+            (phrase, page, {"description": 1, "descriptions_differ": 0}),
+            (ADA, also, {}),
+        ),
     )
     assert failing_checks(names, tmp_path / "names") == {}
     assert failing_checks(descriptions, tmp_path / "descriptions") == {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -140,6 +141,11 @@ def _best(one: _Rows, other: _Rows) -> FloatArray:
 
 #: Descriptions of one thing in two KBs rarely have a smaller cosine.
 _LEAST_ALIKE = 0.5
+#: A description of at most so many letters is a phrase ("republic in South Asia"), and one of twice
+#: as many is more than a phrase.
+_PHRASE = 80
+#: The first sentence of a text; a full stop before its 40th letter may be that of an abbreviation.
+_FIRST_SENTENCE = re.compile(r".{40,}?[.!?](?=\s)|.*", re.DOTALL)
 
 
 class DescriptionEvidence:
@@ -154,7 +160,11 @@ class DescriptionEvidence:
     def weigh(self, kbs: PairedKBs, pairs: Sequence[EntityPair]) -> list[Mapping[str, float]]:
         """``description``: the cosine; ``descriptions_differ``: by how much it is below a half."""
         described = [pair for pair in pairs if pair.left.description and pair.right.description]
-        texts = [text for one, other in described for text in (one.description, other.description)]
+        texts = [
+            text
+            for pair in described
+            for text in _comparable(pair.left.description, pair.right.description)
+        ]
         found = iter(cosines(kbs, texts))
         values: list[Mapping[str, float]] = []
         for pair in pairs:
@@ -165,6 +175,14 @@ class DescriptionEvidence:
             else:
                 values.append({})
         return values
+
+
+def _comparable(one: str, other: str) -> tuple[str, ...]:
+    """Two descriptions; of a long one beside a phrase only the first sentence says the same."""
+    short, long = sorted((len(one), len(other)))
+    if short > _PHRASE or long < 2 * _PHRASE:
+        return one, other
+    return tuple(found[0] for text in (one, other) if (found := _FIRST_SENTENCE.match(text)))
 
 
 class TypeEvidence:
