@@ -76,8 +76,8 @@ Threshold = Annotated[
     Real | None,
     Field(ge=0, le=1, description="Least confidence of a link. Leave it out for the fitted one."),
 ]
-Given = dict[str, Any]
-Answer = Annotated[CallToolResult, Given]
+Options = dict[str, Any]
+Answer = Annotated[CallToolResult, Options]
 
 
 @contextmanager
@@ -191,7 +191,7 @@ class Tools:
         Answers the place, entity and confidence of each mention, the other candidates, and what
         the other KBs call the same thing ("also").
         """
-        limits: Given = {"kbs": kbs, "types": types, "under": under, "not_under": not_under}
+        limits: Options = {"kbs": kbs, "types": types, "under": under, "not_under": not_under}
         (document,) = self._workspace.link(text, **limits, threshold=threshold, wait=False)
         links, lines = document.in_order, []
         for link in links:
@@ -223,7 +223,7 @@ class Tools:
         Use it before you store something, so that one thing gets one id. Merge only a match; of an
         ambiguous name ask, or keep the candidates; a new name is a thing that no KB has.
         """
-        limits: Given = {"kbs": kbs, "types": types, "under": under, "not_under": not_under}
+        limits: Options = {"kbs": kbs, "types": types, "under": under, "not_under": not_under}
         about = context or None
         (found,) = self._workspace.resolve(name, about, **limits, threshold=threshold, wait=False)
         if found is None:
@@ -247,7 +247,7 @@ class Tools:
         Use it to get the id of a thing that you know by name. A score says nothing by itself: read
         titles and descriptions before you choose.
         """
-        limits: Given = {"kbs": kbs, "types": types, "under": under, "not_under": not_under}
+        limits: Options = {"kbs": kbs, "types": types, "under": under, "not_under": not_under}
         found = self._workspace.search(query, k=k, **limits, wait=False)
         facts = self._workspace.store.get_entities([one.id for one in found])
         described = {key: known.description for key, known in facts.items()}
@@ -298,9 +298,9 @@ class Tools:
         Use it to check an answer that surprises, or that is not sure.
         """
         refuse_many_places(text, surface, "Send only the sentences that matter.")
-        limits: Given = {"kbs": kbs, "types": types, "under": under, "not_under": not_under}
-        limits |= {"surface": surface, "threshold": threshold}
-        found = self._workspace.explain(text, **limits, wait=False)
+        options: Options = {"kbs": kbs, "types": types, "under": under, "not_under": not_under}
+        options |= {"surface": surface, "threshold": threshold}
+        found = self._workspace.explain(text, **options, wait=False)
         shape = _cut({"mentions": [one.as_json() for one in found]})
         lines = (
             "\n".join([f"[{link.start}:{link.end}] {link.surface}", *one.verdict()])

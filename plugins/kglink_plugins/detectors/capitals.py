@@ -47,12 +47,11 @@ class CapitalsDetector:
 
     def detect(self, text: str) -> list[Span]:
         """The names of a text in reading order."""
-        inside = {
-            word for start, end, begins in _runs(text) for word in text[start:end].split()[begins:]
-        }
+        runs = list(_runs(text))
+        inside = {word for start, end, begins in runs for word in text[start:end].split()[begins:]}
         return [
             Span(start, end, _SEVERAL if _SPACE.search(text, start, end) else _ONE)
-            for start, end, begins in _runs(text)
+            for start, end, begins in runs
             # A word that begins a sentence is a name if it is one elsewhere in the text.
             if not begins or _SPACE.search(text, start, end) or text[start:end] in inside
         ]

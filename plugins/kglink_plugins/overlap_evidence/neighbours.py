@@ -160,11 +160,7 @@ class DescriptionEvidence:
     def weigh(self, kbs: PairedKBs, pairs: Sequence[EntityPair]) -> list[Mapping[str, float]]:
         """``description``: the cosine; ``descriptions_differ``: by how much it is below a half."""
         described = [pair for pair in pairs if pair.left.description and pair.right.description]
-        texts = [
-            text
-            for pair in described
-            for text in _comparable(pair.left.description, pair.right.description)
-        ]
+        texts = [text for pair in described for text in _comparable(pair)]
         found = iter(cosines(kbs, texts))
         values: list[Mapping[str, float]] = []
         for pair in pairs:
@@ -177,12 +173,13 @@ class DescriptionEvidence:
         return values
 
 
-def _comparable(one: str, other: str) -> tuple[str, ...]:
+def _comparable(pair: EntityPair) -> list[str]:
     """Two descriptions; of a long one beside a phrase only the first sentence says the same."""
-    short, long = sorted((len(one), len(other)))
+    texts = [one.description for one in pair]
+    short, long = sorted(map(len, texts))
     if short > _PHRASE or long < 2 * _PHRASE:
-        return one, other
-    return tuple(found[0] for text in (one, other) if (found := _FIRST_SENTENCE.match(text)))
+        return texts
+    return [found[0] for text in texts if (found := _FIRST_SENTENCE.match(text))]
 
 
 class TypeEvidence:
