@@ -261,11 +261,12 @@ def _tell(done: Finetuned) -> None:
     if done.replacement is not None:
         # What the space answers with the model, and what it answered before.
         note("answers", "right at first, by all evidence, of the mentions held back:")
-        for pool, test in done.replacement.tests.items():
+        for pool, test in done.replacement.all_tests.items():
             is_worse = pool in done.replacement.worse
             chance = f"worse by more than chance (p = {test.p:.4f})" if is_worse else ""
             shares = f"{test.right:.3f} before, {test.left:.3f} after"
-            note("", f"{pool}: {shares}, of {counted(test.items, 'mention')}   {chance}".rstrip())
+            things = counted(test.items, "text" if test is done.replacement.raw else "mention")
+            note("", f"{pool}: {shares}, of {things}   {chance}".rstrip())
     if done.refused:
         note("unpublished", f"the space stays as it was: {done.refused}")
         again = f"kglink finetune --resume --run {name}"

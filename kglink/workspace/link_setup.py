@@ -66,10 +66,16 @@ class Fitted(NamedTuple):
     start: Scoring
 
     def without(self, fold: int) -> Scoring:
-        """What is fitted without one part of the documents, to judge that part by."""
+        """What is fitted without one part of the documents, to judge that part by.
+
+        The few weights by which a place is a mention are those of all parts.
+        """
         from kglink.linking.fit import fit_rankings
 
-        return fit_rankings(self.rankings.without(fold), self.start)
+        own, all_parts = fit_rankings(self.rankings.without(fold), self.start), self.scoring
+        return replace(
+            own, spans=all_parts.spans, threshold=all_parts.threshold, links=all_parts.links
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,8 @@ from itertools import islice, zip_longest
 from typing import Any
 
 from kglink.errors import ModelError, SpaceError
-from kglink.evaluation.measures.end_to_end import Score
+from kglink.evaluation.annotated import AnnotatedText, annotation_of, merged_texts
+from kglink.evaluation.measures.end_to_end import JudgedText, Score, linked_answers
 from kglink.evaluation.measures.retrieval import RERANKED as MOST_RANKED
 from kglink.evaluation.measures.retrieval import hit
 from kglink.evaluation.rankings import JOINT, JUDGED_JOINT, rank_mentions
@@ -20,6 +21,7 @@ from kglink.evaluation.significance import RandomizationTest, randomization_test
 from kglink.linking.contexts import spread
 from kglink.linking.fit import FOLDS, MOST_MENTIONS, fold_of
 from kglink.linking.memory import Memory
+from kglink.linking.pipeline import Linker
 from kglink.linking.sameness import Counterparts
 from kglink.linking.scoring import Scoring, read_scoring, write_scoring
 from kglink.models.head_folder import RERANKER, TAGGER, AnswersCompared, Comparison
@@ -57,6 +59,14 @@ class Replacement:
     """
 
     tests: Mapping[str, RandomizationTest]
+    raw: RandomizationTest | None = None
+    """What both find in the texts alone: the mean F1 of a text's links, recall where mentions are
+    annotated in part."""
+
+    @property
+    def all_tests(self) -> Mapping[str, RandomizationTest]:
+        """Those of given mentions, and that of raw texts."""
+        return {**self.tests, RAW_TEXTS: self.raw} if self.raw else self.tests
 
     @property
     def worse(self) -> tuple[str, ...]:
@@ -66,7 +76,7 @@ class Replacement:
         """
         return tuple(
             pool
-            for pool, test in self.tests.items()
+            for pool, test in self.all_tests.items()
             if test.difference < 0 and test.is_significant()
         )
 
@@ -87,11 +97,15 @@ class Replacement:
 
     def as_json(self) -> dict[str, object]:
         """A plain dictionary for machine-readable output."""
-        pools = {
-            pool: {"mentions": test.items, "before": test.right, "after": test.left, "p": test.p}
-            for pool, test in self.tests.items()
+
+        def figures(things: str, test: RandomizationTest) -> dict[str, float]:
+            return {things: test.items, "before": test.right, "after": test.left, "p": test.p}
+
+        return {
+            "R@1": {pool: figures("mentions", test) for pool, test in self.tests.items()},
+            "raw": figures("texts", self.raw) if self.raw else None,
+            "worse": list(self.worse),
         }
-        return {"R@1": pools, "worse": list(self.worse)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +130,8 @@ class Finetuned:
 
 #: The mentions of ``[judged joint]`` whose words memory knows, and the others.
 KNOWN_WORDS, OTHER_WORDS = "[words that memory knows]", "[other words]"
+#: The links of texts whose mentions have to be found.
+RAW_TEXTS = "[links of raw texts]"
 #: How many first candidates of each KB are read where the settings say nothing.
 RERANKED = 8
 #: How many held-out documents are enough to compare detectors by.
@@ -132,7 +148,7 @@ def _compared(
     progress: OnProgress,
     known: Counterparts | None = None,
 ) -> Replacement:
-    """Ask both all mentions held back that have their answer in these KBs, part by part.
+    """Ask both all mentions held back that have their answer in these KBs, and texts, part by part.
 
     The new space is fitted to the other parts, and both remember nothing of the part.
     ``known``: the overlaps that the old space answers with, where they are not those of now.
@@ -142,7 +158,10 @@ def _compared(
     mentions = sum(len(one.mentions) for one in documents)
     most = max(1, len(documents) * MOST_MENTIONS // max(mentions, 1))
     chosen = [documents[at] for at in spread(len(documents), most)]
+    raw_texts = {chosen[at].text for at in spread(len(chosen), _MOST_COMPARED)}
+    complete = not annotation_of(merged_texts("", documents)).partial
     found: dict[str, tuple[list[float], list[float]]] = {}
+    raw: tuple[list[float], list[float]] = ([], [])
     done = 0
     for number in range(FOLDS):
         part = [one for one in chosen if fold_of(one) == number]
@@ -153,10 +172,14 @@ def _compared(
         old, new = before.search(), after.search(scoring=fitted.without(number))
         if known is not None:
             old = old.with_counterparts(known)
-        ranked = (
-            rank_mentions(setup.linker(search.with_memory(memory)), part, kbs, MOST_RANKED)
+        linkers = [
+            setup.linker(search.with_memory(memory), memory=memory)
             for setup, search in ((before, old), (after, new))
-        )
+        ]
+        texts = merged_texts("", (one for one in part if one.text in raw_texts))
+        for linker, own in zip(linkers, raw, strict=True):
+            own.extend(_values_of_links(linker, texts, kbs, before.store, complete=complete))
+        ranked = (rank_mentions(linker, part, kbs, MOST_RANKED) for linker in linkers)
         for both in zip(*ranked, strict=True):
             words = KNOWN_WORDS if both[0].surface in known_words else OTHER_WORDS
             for pool in both[0].ranks.keys() - {JOINT}:
@@ -170,8 +193,22 @@ def _compared(
         found.pop(OTHER_WORDS, None)
     order = (*kbs, JUDGED_JOINT, KNOWN_WORDS, OTHER_WORDS)
     return Replacement(
-        {pool: randomization_test(*reversed(found[pool])) for pool in order if pool in found}
+        {pool: randomization_test(*reversed(found[pool])) for pool in order if pool in found},
+        randomization_test(*reversed(raw)) if raw[0] else None,
     )
+
+
+def _values_of_links(
+    linker: Linker, texts: Sequence[AnnotatedText], kbs: Sequence[str], store: Store, *,
+    complete: bool,
+) -> Iterator[float]:  # fmt: skip
+    """How well the mentions of each text are found and linked, where something is annotated."""
+    golds = {gold for text in texts for one in text.mentions for gold in one.gold or ()}
+    same = store.counterparts(golds)
+    for text, answers in zip(texts, linked_answers(linker, texts), strict=True):
+        values = JudgedText(text, kbs, same).values(answers, complete=complete)
+        if "links" in values:
+            yield values["links"]
 
 
 def _known_words(memory: Memory, documents: Sequence[Document]) -> set[str]:

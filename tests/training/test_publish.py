@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -123,14 +124,14 @@ def test_a_training_that_damages_is_kept_unpublished_until_it_is_asked_for(
         assert "run 'ruined' is in progress" in kglink("finetune", "--resume", code=2).err
     again = ("finetune", "--resume", "--run", "ruined", "--json")
     told = json.loads(kglink(*again, code=1).out)
-    assert (told["space"], told["answers"]["worse"]) == (None, ["known", "[judged joint]"])
+    assert (told["space"], told["answers"]["worse"]) == (None, ["known", "[judged joint]", "[links of raw texts]"])
     assert told["unpublished"] == "it would answer worse than before"
     known = told["answers"]["R@1"]["known"]
     assert known["p"] < 0.05
     assert known["before"] >= 0.9
     assert known["after"] <= 0.6
     told = json.loads(kglink(*again, "--publish").out)
-    assert (told["space"], told["answers"]["worse"]) == ("default", ["known", "[judged joint]"])
+    assert (told["space"], told["answers"]["worse"]) == ("default", ["known", "[judged joint]", "[links of raw texts]"])
     assert _manifest(here)["model"]["path"] == "runs/ruined/model"
     assert state_of(here, "ruined") == "done"
     assert not (here / "runs" / "ruined" / "spaces").exists()
@@ -150,6 +151,8 @@ def test_a_training_that_helps_is_published_with_what_was_fitted(
     known = told["answers"]["R@1"]["known"]
     assert known["mentions"] == 20
     assert known["after"] > known["before"]
+    assert told["answers"]["raw"]["texts"] == 20
+    assert told["answers"]["raw"]["after"] > told["answers"]["raw"]["before"]
     assert _manifest(here)["model"]["path"] == "runs/default-1/model"
     assert state_of(here, "default-1") == "done"
     monkeypatch.delenv("KGLINK_LINK_RERANK_TOP")
@@ -270,6 +273,13 @@ def test_worse_is_what_chance_does_not_explain() -> None:
     assert Replacement(one_kb).objection == "it would answer worse than before"
     assert not Replacement({**one_kb, "a": tests["by chance"]}).objection
     assert Replacement({}).objection == "no mentions were held back to judge it by"
+    # Who ranks given mentions better, and links raw texts worse, is of no use.
+    raw = Replacement({JUDGED_JOINT: tests["better"]}, raw=tests["too many"])
+    assert raw.worse == ("[links of raw texts]",)
+    assert raw.objection == "it would answer worse than before"
+    assert not replace(raw, raw=tests["by chance"]).objection
     told = Replacement({"a": tests["too many"]}).as_json()
     figures = {"mentions": 20, "before": 1.0, "after": 0.7, "p": tests["too many"].p}
-    assert told == {"R@1": {"a": figures}, "worse": ["a"]}
+    assert told == {"R@1": {"a": figures}, "raw": None, "worse": ["a"]}
+    told = raw.as_json()["raw"]
+    assert told == {"texts": 20, "before": 1.0, "after": 0.7, "p": tests["too many"].p}
