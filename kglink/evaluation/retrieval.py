@@ -222,7 +222,8 @@ def check_annotated(store: Store, name: str) -> None:
         annotated = [info.name for info in store.kbs() if info.mentions]
         raise UsageError(
             f"no mention of {name!r} is annotated",
-            hint=f"Annotated documents: {', '.join(annotated) or 'there are none yet'}.",
+            hint=f"Annotated documents: {', '.join(annotated) or 'there are none yet'}. Of a wiki's "
+            f"pages: `kglink add-kb {name} DUMP --set documents=400`.",
         )
 
 
