@@ -12,6 +12,7 @@ from pydantic import Field
 from kglink.plugins import PluginSettings
 from kglink.records import Alias, Entity, Record
 from kglink.sources import Problems, Source, SourceHead
+from kglink.text.sentences import first_sentences
 from kglink_kbs.json_stream import json_objects
 from kglink_kbs.values import (
     BadValue,
@@ -68,7 +69,6 @@ class CirrusSearchAdapter:
 
     def _entity(self, key: str, page: Mapping[str, Any], problems: Problems) -> Entity | None:
         from kglink_kbs.mediawiki.kinds import is_disambiguation, is_list
-        from kglink_kbs.mediawiki.wikitext import first_sentences
 
         title = one_line(page.get("title"), "title")
         if not title:

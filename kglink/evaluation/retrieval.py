@@ -222,8 +222,8 @@ def check_annotated(store: Store, name: str) -> None:
         annotated = [info.name for info in store.kbs() if info.mentions]
         raise UsageError(
             f"no mention of {name!r} is annotated",
-            hint=f"Annotated documents: {', '.join(annotated) or 'there are none yet'}. Of a wiki's "
-            f"pages: `kglink add-kb {name} DUMP --set documents=400`.",
+            hint=f"Annotated documents: {', '.join(annotated) or 'there are none yet'}. "
+            f"A wiki's pages are some by `kglink add-kb {name} DUMP --set documents=400`.",
         )
 
 

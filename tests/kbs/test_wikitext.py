@@ -7,6 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kglink.text.sentences import first_sentences
 from kglink_kbs.mediawiki.kinds import infobox_type, is_disambiguation, is_list, redirect_target
 from kglink_kbs.mediawiki.site import Namespace, Site, Titles
 from kglink_kbs.mediawiki.wikitext import (
@@ -14,7 +15,6 @@ from kglink_kbs.mediawiki.wikitext import (
     KeptLink,
     clean_prepared,
     find_links,
-    first_sentences,
     is_name,
     link_pattern,
     pipe_trick,

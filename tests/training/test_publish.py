@@ -123,15 +123,22 @@ def test_a_training_that_damages_is_kept_unpublished_until_it_is_asked_for(
     with file_lock(here / "runs" / "ruined" / ".lock"):
         assert "run 'ruined' is in progress" in kglink("finetune", "--resume", code=2).err
     again = ("finetune", "--resume", "--run", "ruined", "--json")
+    everywhere = ["known", "[judged joint]", "[links of raw texts]"]
     told = json.loads(kglink(*again, code=1).out)
-    assert (told["space"], told["answers"]["worse"]) == (None, ["known", "[judged joint]", "[links of raw texts]"])
+    assert (told["space"], told["answers"]["worse"]) == (
+        None,
+        everywhere,
+    )
     assert told["unpublished"] == "it would answer worse than before"
     known = told["answers"]["R@1"]["known"]
     assert known["p"] < 0.05
     assert known["before"] >= 0.9
     assert known["after"] <= 0.6
     told = json.loads(kglink(*again, "--publish").out)
-    assert (told["space"], told["answers"]["worse"]) == ("default", ["known", "[judged joint]", "[links of raw texts]"])
+    assert (told["space"], told["answers"]["worse"]) == (
+        "default",
+        everywhere,
+    )
     assert _manifest(here)["model"]["path"] == "runs/ruined/model"
     assert state_of(here, "ruined") == "done"
     assert not (here / "runs" / "ruined" / "spaces").exists()

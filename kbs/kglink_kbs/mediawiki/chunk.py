@@ -15,6 +15,7 @@ from hashlib import blake2b
 from heapq import heappush, heappushpop
 from typing import Any
 
+from kglink.text.sentences import first_sentences
 from kglink_kbs.mediawiki.kinds import (
     TypeSigns,
     category_pattern,
@@ -29,7 +30,6 @@ from kglink_kbs.mediawiki.site import Titles, pages_above, tails_of
 from kglink_kbs.mediawiki.wikitext import (
     clean_prepared,
     find_links,
-    first_sentences,
     link_pattern,
     prepared,
     prose,

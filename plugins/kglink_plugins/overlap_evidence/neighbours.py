@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -13,6 +12,7 @@ from kglink.overlap.neighbours import RowPairs, nearest_neighbours
 from kglink.overlap.weigh import cosines
 from kglink.plugins import EntityPair, EntityVectors, PairedKBs, Side
 from kglink.text.fold import fold
+from kglink.text.sentences import first_sentences
 from kglink_plugins.overlap_evidence.word_blocks import quotas
 from kglink_plugins.overlap_evidence.word_space import MOST_NAMES
 from kglink_plugins.plugin import NeighbourSettings
@@ -144,8 +144,6 @@ _LEAST_ALIKE = 0.5
 #: A description of at most so many letters is a phrase ("republic in South Asia"), and one of twice
 #: as many is more than a phrase.
 _PHRASE = 80
-#: The first sentence of a text; a full stop before its 40th letter may be that of an abbreviation.
-_FIRST_SENTENCE = re.compile(r".{40,}?[.!?](?=\s)|.*", re.DOTALL)
 
 
 class DescriptionEvidence:
@@ -179,7 +177,7 @@ def _comparable(pair: EntityPair) -> list[str]:
     short, long = sorted(map(len, texts))
     if short > _PHRASE or long < 2 * _PHRASE:
         return texts
-    return [found[0] for text in texts if (found := _FIRST_SENTENCE.match(text))]
+    return [first_sentences(text, 1) for text in texts]
 
 
 class TypeEvidence:
