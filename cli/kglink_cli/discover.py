@@ -126,9 +126,9 @@ def promote(
         say(f"{printable(str(one))}  {printable(titles[one])}")
     for one in done.removed:
         note("removed", f"{printable(str(one))}: it is accepted no longer")
-    for one in done.lost:
-        fix = f"kglink discover --answer {one}=accept, or {one}=kb:key"
-        note("gone", f"the entity that {one} is linked to; if it does not come back: {fix}")
+    for name in done.lost:
+        fix = f"kglink discover --answer {name}=accept, or {name}=kb:key"
+        note("gone", f"the entity that {name} is linked to; if it does not come back: {fix}")
     if not (done.entities or done.renamed or done.removed or done.lost):
         note("nothing", "was accepted yet: kglink discover --review")
 
