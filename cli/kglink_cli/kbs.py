@@ -329,7 +329,7 @@ def _tell_of_gone(workspace: Workspace, name: str) -> None:
         note("verdicts", f"{what}: kept, and shown again once it is back")
     if golds := workspace.store.count_gone_golds(name):
         what = f"{counted(golds, 'mention')} of documents meant what was removed"
-        note("gold", f"{what}: nothing learns from it or is judged by it")
+        note("gold", f"{what}: memory keeps it, no model learns from it or is judged by it")
 
 
 def _tell_of_older(workspace: Workspace, name: str, now: int) -> None:
