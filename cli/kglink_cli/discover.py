@@ -119,13 +119,17 @@ def promote(
         shown = {one: {**one._asdict(), "title": title} for one, title in titles.items()}
         each = {"entities": done.entities, "renamed": done.renamed}
         kept = {name: [shown[one] for one in ids] for name, ids in each.items()}
-        print_json({**kept, "removed": [one._asdict() for one in done.removed]})
+        removed = [one._asdict() for one in done.removed]
+        print_json({**kept, "removed": removed, "lost": done.lost})
         return
     for one in (*done.entities, *done.renamed):
         say(f"{printable(str(one))}  {printable(titles[one])}")
     for one in done.removed:
         note("removed", f"{printable(str(one))}: it is accepted no longer")
-    if not (done.entities or done.renamed or done.removed):
+    for name in done.lost:
+        fix = f"kglink discover --answer {name}=accept, or {name}=kb:key"
+        note("gone", f"the entity that {name} is linked to; if it does not come back: {fix}")
+    if not (done.entities or done.renamed or done.removed or done.lost):
         note("nothing", "was accepted yet: kglink discover --review")
 
 

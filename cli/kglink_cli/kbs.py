@@ -15,7 +15,7 @@ import typer
 from typer import Argument, Option
 
 from kglink.errors import ShrinkError, UsageError
-from kglink.records import Progress
+from kglink.records import EntityId, Progress
 from kglink.text.printable import printable, printable_line
 from kglink.workspace import find_workspace, init_workspace
 from kglink.workspace.kept_options import read_random_split
@@ -139,6 +139,7 @@ def add_kb(
             _print_summary(added, time.monotonic() - began)
         if added.summary.entity_tally.removed:
             _tell_of_gone(workspace, name)
+        _tell_of_older(workspace, name, added.summary.revision)
 
 
 def _print_summary(added: AddedKB, seconds: float) -> None:
@@ -328,7 +329,25 @@ def _tell_of_gone(workspace: Workspace, name: str) -> None:
         note("verdicts", f"{what}: kept, and shown again once it is back")
     if golds := workspace.store.count_gone_golds(name):
         what = f"{counted(golds, 'mention')} of documents meant what was removed"
-        note("gold", f"{what}: nothing learns from it or is judged by it")
+        note("gold", f"{what}: memory keeps it, no model learns from it or is judged by it")
+
+
+def _tell_of_older(workspace: Workspace, name: str, now: int) -> None:
+    """Name the commands whose work is of a KB as it was before an update."""
+    from kglink.workspace.discoveries import read_discoveries
+
+    store, named = workspace.store, read_discoveries(workspace.folder).named
+    runs = store.overlap_runs()
+    made_of = {
+        "kglink overlap": [
+            *(run.left_revision for run in runs if run.left == name),
+            *(run.right_revision for run in runs if run.right == name),
+        ],
+        f"kglink learn {name}": [one.revision for one in store.learnt() if one.source == name],
+        "kglink promote": [0 for entity in named if EntityId.parse(entity).kb == name],
+    }
+    if older := [command for command, revisions in made_of.items() if {*revisions} - {now}]:
+        note("next", f"{', '.join(older)}: what was done so is of {name} as it was before")
 
 
 def export(

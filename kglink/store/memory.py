@@ -13,6 +13,7 @@ from __future__ import annotations
 import secrets
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain, groupby
 from typing import Any, NamedTuple, Self
 
@@ -262,7 +263,13 @@ class MemoryTable:
                 progress(Progress(f"reading {one.name}", done))
                 words[one.name].update(words_of(document.text))
                 text = text_hash(document.text)
-                for mention, rows in zip(document.mentions, meant, strict=True):
+                for given, rows in zip(document.mentions, meant, strict=True):
+                    # Golds that an update took away may come back with the next one.
+                    gone = (
+                        EntityId(row.kb, row.key) for row in rows if row.kb and not row.is_there
+                    )
+                    golds = (*(given.gold or ()), *gone)
+                    mention = replace(given, gold=golds) if golds else given
                     lacking = one.witnesses.lacking(rows)
                     said = meanings(document.text, mention, lacking, one.times)
                     seen.add(number, text, (mention.start, mention.end), said)

@@ -275,15 +275,17 @@ class PairTask(Task[StageSection | OverlapSection, StepItems]):
         name = f"objective {self.section.objective!r}"
         objective = cast("TaughtObjective", self._objective)
         with errors_of(name):
-            loss = objective.loss(scores, positive, *by_teacher)
-            is_scalar = loss.ndim == 0
-        if not is_scalar or scores.requires_grad > loss.requires_grad:
-            what = "without a gradient" if is_scalar else f"of the shape {tuple(loss.shape)}"
-            raise PluginError(
-                f"{name} gave a loss {what}",
-                hint="A loss is one number, from which gradients reach the scores.",
-            )
-        return loss
+            loss: object = objective.loss(scores, positive, *by_teacher)
+        if not isinstance(loss, torch.Tensor):
+            what = f"of the type {type(loss).__name__}"
+        elif loss.ndim:
+            what = f"of the shape {tuple(loss.shape)}"
+        elif scores.requires_grad > loss.requires_grad:
+            what = "without a gradient"
+        else:
+            return loss
+        hint = "A loss is a tensor of one number, from which gradients reach the scores."
+        raise PluginError(f"{name} gave a loss {what}", hint=hint)
 
     def _overlaps(self, part: IntArray, weight: float) -> list[float]:
         """Stage O: both members of a pair through the entity tower (Bosch, eq. 2)."""

@@ -55,6 +55,8 @@ class Promoted:
     """Entities of KBs that have new names now."""
     removed: tuple[EntityId, ...] = ()
     """Discoveries that were entities, and are accepted no longer."""
+    lost: tuple[str, ...] = ()
+    """Discoveries that are linked to an entity which has gone since."""
 
 
 def discover(
@@ -172,6 +174,9 @@ def promote(
             if said.answer == "accept":  # its own title stays first
                 own[goal].insert(0, own[goal].pop())
     known = opened.store.get_entities([*linked, *map(EntityId.parse, kept.named)])
+    linked = {one: names for one, names in linked.items() if one in known}
+    links = ((name, said.into) for name, said in kept.answers.items() if said.answer == "link")
+    lost = tuple(name for name, into in links if EntityId.parse(into) not in known)
     given = _given_names(linked, known, kept.named)
     # What is about to be done is written down before, so that it can always be undone.
     homes = dict.fromkeys(own, kb) | _places(opened, own, kept.promoted)
@@ -188,7 +193,7 @@ def promote(
     for name, names in named.items():
         entity = EntityId.parse(name)
         gone = set(names) - set(given.get(name, ()))
-        if entity not in known and name not in given:
+        if entity not in known:
             continue  # it has gone with its names
         if _renamed(known, entity, linked.get(entity, ()), gone) != known[entity]:
             renamed.append(entity)
@@ -196,7 +201,7 @@ def promote(
             add_kb(opened, entity.kb, records, merge=True, progress=progress)
     _note(opened, {name: (home,) for name, home in homes.items()}, given)
     build_if_stale(opened)
-    return Promoted(tuple(made), tuple(renamed), removed)
+    return Promoted(tuple(made), tuple(renamed), removed, lost)
 
 
 def _places(
@@ -237,8 +242,7 @@ def _given_names(
     """The names that entities of KBs get, and do not have of their own."""
     given = {}
     for entity, names in linked.items():
-        own = {one.surface for one in known[entity].aliases} if entity in known else set()
-        own -= set(before.get(str(entity), ()))
+        own = {one.surface for one in known[entity].aliases} - set(before.get(str(entity), ()))
         given[str(entity)] = tuple(one for one in dict.fromkeys(names) if one not in own)
     return given
 
@@ -317,8 +321,7 @@ def _renamed(
     """An entity with more names, and without those that are ``gone``; an error where it is."""
     if name not in entities:
         raise UsageError(
-            f"there is no entity {name} any more",
-            hint="Link the discovery to another one, or accept it: kglink discover --review",
+            f"{name} was removed just before it got its names", hint="Try again: kglink promote"
         )
     entity = entities[name]
     stay = tuple(one for one in entity.aliases if one.surface not in gone)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -11,7 +12,7 @@ from typing import TextIO, get_args
 from uuid import uuid4
 
 from kglink.errors import UsageError
-from kglink.files.digest import text_digest
+from kglink.files.digest import file_digest, text_digest
 from kglink.plugins import WritesRecords
 from kglink.records import CodeMapping, Document, Entity, OnProgress, Progress, Record, Split
 from kglink.shown import ShownList
@@ -153,6 +154,7 @@ def add_kb(
     facts = [how.adapter, values, [*links_to], how.split, resolve, merge]
     facts += [[*split_random.counts, split_random.seed]] if split_random else []
     facts += [source.limits.encoding] if source.limits.encoding else []
+    facts += _code_of(reader)
     # The same for the same content read in the same way: such a job can be resumed.
     fingerprint = text_digest(source.fingerprint() + json.dumps(facts, sort_keys=True))
     read = job(
@@ -184,6 +186,16 @@ def add_kb(
     summary = opened.store.ingest(read, records, progress=progress)
     source.drop_scratch()
     return AddedKB(summary, how.adapter, problems, read.resolve)
+
+
+def _code_of(reader: object) -> list[str]:
+    """Digests of an adapter's module and those beside it: mended, it begins anew."""
+    name = type(reader).__module__
+    file = getattr(sys.modules.get(name), "__file__", None)
+    if file is None or not Path(file).is_file():
+        return []
+    beside = Path(file).parent.glob("*.py") if "." in name else [Path(file)]
+    return sorted(map(file_digest, beside))
 
 
 def _checked_records(records: Iterable[Record]) -> Iterator[Record]:

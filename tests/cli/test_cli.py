@@ -15,6 +15,7 @@ from conftest import Kglink
 
 from kglink import EntityId, Workspace
 from kglink.linking.kinds import RETRIEVED
+from kglink.workspace.discoveries import KeptDiscoveries, write_discoveries
 
 Records = list[dict[str, Any]]
 
@@ -163,6 +164,27 @@ def test_mentions_of_what_was_removed_are_told(kglink: Kglink, here: Path) -> No
     assert "1 mention of documents meant what was removed" in told
     assert "1 verdict on overlaps of what was removed: kept" in told
     assert "2 mentions of documents meant" in kglink("kbs", "remove", "birds", "--yes").err
+
+
+def test_an_update_names_the_commands_whose_work_is_of_the_kb_before(
+    kglink: Kglink, here: Path
+) -> None:
+    owl = [{"id": "owl", "title": "Owl"}]
+    for name in ("birds", "zoo"):
+        write_jsonl(here / f"{name}.jsonl", owl)
+        assert "next " not in kglink("add-kb", name, f"{name}.jsonl").err
+    note = {"id": "n", "text": "Owl", "entities": [{"start": 0, "end": 3, "gold": "birds:owl"}]}
+    write_jsonl(here / "birds.jsonl", [*owl, note])
+    kglink("add-kb", "birds", "birds.jsonl", "--links-to", "birds")
+    with Workspace.open(here) as workspace:
+        workspace.find_overlaps()
+        workspace.learn("birds")
+    assert "next " not in kglink("add-kb", "birds", "birds.jsonl").err
+    named = {"birds:owl": ("Hooter",)}
+    write_discoveries(here, KeptDiscoveries(named=named))
+    write_jsonl(here / "birds.jsonl", [*owl, note, {"id": "wren", "title": "Wren"}])
+    told = kglink("add-kb", "birds", "birds.jsonl").err
+    assert "next       kglink overlap, kglink learn birds, kglink promote: what was done" in told
 
 
 @pytest.mark.parametrize("output_format", ["json", "jsonl"])

@@ -14,6 +14,7 @@ from conftest import ROOT, Kglink
 
 from kglink.errors import KglinkError, UnknownNameError, UsageError
 from kglink.linking.discovery import Discovery
+from kglink.records import EntityId
 from kglink.text.fold import fold
 from kglink.workspace import Workspace
 from kglink.workspace.discover import Promoted
@@ -121,6 +122,22 @@ def test_what_was_promoted_is_taken_back_wherever_it_went(world: Path) -> None:
         assert [str(one) for one in workspace.promote().removed] == [f"people:{teague}"]
         assert "people" not in {kb.name for kb in workspace.kbs()}
         assert workspace.promote() == Promoted((), ())
+
+
+def test_a_linked_entity_that_goes_and_comes_back_holds_nothing_up(
+    world: Path, kglink: Kglink
+) -> None:
+    found = listed(kglink)
+    teague, doctor = found["Alwyn Teague"]["id"], found["Dr Ottilie Pemberthy"]["id"]
+    kglink("discover", f"--answer={doctor}=accept", f"--answer={teague}=encyclopedia:heron")
+    with Workspace.open(world) as workspace:
+        heron = workspace.entity("encyclopedia:heron").entity
+        workspace.remove_entity("encyclopedia:heron")
+        assert workspace.promote().lost == (teague,)
+        assert workspace.entity(f"discovered:{doctor}")
+        assert f"--answer {teague}=accept, or {teague}=kb:key" in kglink("promote").err
+        workspace.add_entity("encyclopedia", heron)
+        assert workspace.promote().renamed == (EntityId("encyclopedia", "heron"),)
 
 
 def test_what_was_accepted_keeps_its_names_when_other_texts_are_read(world: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -12,6 +13,7 @@ import pytest
 from conftest import Kglink
 from pydantic import Field, SecretStr
 
+from fake_distributions import FakeEnvironment
 from kglink.errors import KglinkError
 from kglink.plugins import (
     PluginModule,
@@ -120,6 +122,42 @@ def test_an_interrupted_run_resumes_with_another_on_error(kglink: Kglink, here: 
         workspace.add_kb("r", "r.csv")
     ran = kglink("add-kb", "r", "r.csv", "--on-error", "skip")
     assert "resumed after 30 records" in told(ran.err)
+
+
+ADAPTER = """
+    from kglink.records import Entity
+
+    class Lines:
+        def __init__(self, settings):
+            pass
+
+        def read(self, source, problems):
+            for line in source.lines(problems):
+                yield Entity(line.text, line.text[: 9 // (line.number < 3)])
+
+    @hookimpl
+    def register_kbs(register):
+        register("acme/lines", Lines, summary="A title on each line")
+"""
+
+
+def test_a_mended_adapter_reads_from_the_beginning(
+    kglink: Kglink, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(here)
+    monkeypatch.setenv("KGLINK_INGEST_BATCH_SIZE", "2")
+    Path("birds.txt").write_text("owl\nwren\nheron\n", encoding="utf-8")
+    module = FakeEnvironment(here).install("acme", "1", ADAPTER)
+    adding = ("add-kb", "birds", "birds.txt", "--adapter", "acme/lines")
+    assert "behind record 2" in kglink(*adding, code=1).err
+    (here / f"{module}.py").write_text(
+        (here / f"{module}.py").read_text().replace("[: 9 // (line.number < 3)]", ".upper()")
+    )
+    del sys.modules[module]
+    kglink(*adding)
+    with Workspace.open(here) as workspace:
+        titles = {one.title for one in workspace.store.entities("birds")}
+        assert titles == {"OWL", "WREN", "HERON"}
 
 
 def change_options(folder: Path, kept: object) -> None:

@@ -126,6 +126,23 @@ def test_what_was_learnt_from_a_source_stays_when_it_is_removed(workspace: Works
         assert {row[4] for row in rows(workspace)} == {"b", "c"}
 
 
+def test_what_was_learnt_of_entities_stays_when_they_are_removed(workspace: Workspace) -> None:
+    """They may come back with the next update, and every correction counts all sources anew."""
+
+    def meant() -> list[Row]:
+        return [row for row in rows(workspace) if row[3] != NO_MENTION.key]
+
+    with workspace:
+        workspace.learn(SOURCES)
+        found = meant()
+        workspace.remove_entity("organs:1")
+        workspace.learn("b")
+        assert meant() == found
+        workspace.remove_kb("organs")
+        workspace.learn("b")
+        assert meant() == found
+
+
 def test_kglink_learn_names_sources_that_are_not_what_was_counted(
     workspace: Workspace, kglink: Kglink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
