@@ -12,13 +12,17 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import chain, pairwise
+from string import ascii_letters, digits
 from typing import NamedTuple
 
 #: Blanks within a line, of another width than a space; with hyphens, they are read as the common.
 _BLANKS = "".join(map(chr, (0xA0, 0x1680, *range(0x2000, 0x200B), 0x202F, 0x205F, 0x3000)))
 _COMMON = {**dict.fromkeys(map(ord, _BLANKS), " "), 0x2010: "-", 0x2011: "-"}
-#: Signs within words that nobody sees; joiners are not among them, which shape other letters.
-_UNSEEN = "\xad\u200b\u2060\ufeff"
+#: Letters and digits as wide as those of Chinese are read as the common ones, too.
+_COMMON.update({ord(sign) + 0xFEE0: sign for sign in ascii_letters + digits})
+#: Signs within words that nobody sees: of hyphens, widths and directions, as ranges. Joiners are
+#: not among them, which shape other letters.
+_UNSEEN = "\xad\u061c\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff"
 #: Numbers and letters of footnotes; not ᵉ, which makes an ordinal in French: XIXᵉ.
 _RAISED = "⁰¹²³⁴⁵⁶⁷⁸⁹ᵃᵇᶜᵈ"
 _AS_RAISED = str.maketrans("0123456789abcd+-\u2212\u2013", f"{_RAISED}⁺⁻⁻⁻")
