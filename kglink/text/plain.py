@@ -14,6 +14,7 @@ from functools import lru_cache
 from itertools import chain, pairwise
 from string import ascii_letters, digits
 from typing import NamedTuple
+from unicodedata import normalize
 
 #: Blanks within a line, of another width than a space; with hyphens, they are read as the common.
 _BLANKS = "".join(map(chr, (0xA0, 0x1680, *range(0x2000, 0x200B), 0x202F, 0x205F, 0x3000)))
@@ -91,6 +92,11 @@ def read_plainly(text: str) -> PlainText:
 def with_common_signs(text: str) -> str:
     """A text of the same length, with the common blanks and hyphens."""
     return text if text.isascii() else text.translate(_COMMON)
+
+
+def to_the_letter(name: str) -> str:
+    """A name as it is compared with others: letters in one part, as they are read."""
+    return name if name.isascii() else normalize("NFC", read_plainly(name).text)
 
 
 def raised(text: str) -> str:
