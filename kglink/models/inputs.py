@@ -258,9 +258,7 @@ class PieceTokenizer:
 
     def _pieces(self, texts: Iterable[str]) -> list[IdArray]:
         fast = partial(self._tokenizer.encode_batch_fast, add_special_tokens=False)
-        return [
-            _ids(one.ids) for one in _encodings(fast, map(readable, texts), self._name)
-        ]
+        return [_ids(one.ids) for one in _encodings(fast, map(readable, texts), self._name)]
 
 
 def _encodings(

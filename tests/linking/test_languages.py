@@ -133,3 +133,6 @@ def test_a_kb_may_write_its_names_otherwise(tmp_path: Path) -> None:
         (document,) = workspace.link([f"Un {names[0]}, une {names[1]} et des {names[2]}."])
         assert [one.chosen and one.chosen.id.key for one in document.links] == ["0", "1", "2"]
         assert all(one.probability > 0.9 for one in document.links)
+        letters = (write("Demain, Zoë Krämerová arrive.") for write in WRITTEN)
+        (found,) = workspace.discover(letters)
+        assert (found.discovery.title, found.discovery.mentions) == ("Zoë Krämerová", 3)
