@@ -16,11 +16,14 @@ from string import ascii_letters, digits
 from typing import NamedTuple
 from unicodedata import normalize
 
-#: Blanks within a line, of another width than a space; with hyphens, they are read as the common.
+#: Blanks within a line, of another width than a space; with hyphens and a letter that is written
+#: as an apostrophe, they are read as the common.
 _BLANKS = "".join(map(chr, (0xA0, 0x1680, *range(0x2000, 0x200B), 0x202F, 0x205F, 0x3000)))
-_COMMON = {**dict.fromkeys(map(ord, _BLANKS), " "), 0x2010: "-", 0x2011: "-"}
+_COMMON = {**dict.fromkeys(map(ord, _BLANKS), " "), 0x2010: "-", 0x2011: "-", 0x2BC: "\u2019"}
 #: Letters and digits as wide as those of Chinese are read as the common ones, too.
 _COMMON.update({ord(sign) + 0xFEE0: sign for sign in ascii_letters + digits})
+#: What is printed for the signs of a keyboard.
+_TYPED = str.maketrans("\u2018\u2019\u2013", "''-")
 #: Signs within words that nobody sees: of hyphens, widths and directions, as ranges. Joiners are
 #: not among them, which shape other letters.
 _UNSEEN = "\xad\u061c\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff"
@@ -107,8 +110,8 @@ def with_common_signs(text: str) -> str:
 
 
 def to_the_letter(name: str) -> str:
-    """A name as it is compared with others: letters in one part, as they are read."""
-    return name if name.isascii() else normalize("NFC", read_plainly(name).text)
+    """A name as it is compared with others: as it is read, letters in one part, signs as typed."""
+    return name if name.isascii() else normalize("NFC", read_plainly(name).text).translate(_TYPED)
 
 
 def raised(text: str) -> str:

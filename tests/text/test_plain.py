@@ -42,7 +42,7 @@ def test_each_sign_stands_where_its_place_says(text: str) -> None:
         ("a  b   c    d\te", "a b c    d\te"),
         ("a \r\n> > b\r\rc\n\n d", "a\nb\n\nc\n\nd"),
         ("Ha\u0300 No\u0323\u0302i, \u1112\u1161\u11ab, \u30ab\u3099", "Hà Nội, 한, ガ"),
-        ("grey\u00a0heron\u2009here, well\u2011known", "grey heron here, well-known"),
+        ("the\u00a0heron\u02bcs\u2009nest, well\u2011known", "the heron\u2019s nest, well-known"),
         ("मुंबई\u200dका 👩\u200d💻", "मुंबई\u200dका 👩\u200d💻"),
     ],
 )  # fmt: skip
