@@ -289,8 +289,7 @@ def _by_letters(
 def _written_so(surface: str, names: Sequence[str]) -> FloatArray:
     """1 for names that are a surface to the letter; if none is, in the capitals of a headline."""
     plain = in_one_line(to_the_letter(surface))
-    written = (surface, plain)
-    same = np.array([to_the_letter(name) in written for name in names], dtype=np.float32)
+    same = np.array([to_the_letter(name) in (surface, plain) for name in names], dtype=np.float32)
     if same.any() or len(plain) < _LEAST_HEADLINE or not plain.isupper():
         return same
     return np.array(
