@@ -23,6 +23,7 @@ from kglink.space.names import NameIndex
 from kglink.space.space import Space
 from kglink.text.fold import fold
 from kglink.text.name_words import name_key
+from kglink.text.plain import to_the_letter
 
 if TYPE_CHECKING:
     from kglink.store import Store
@@ -119,7 +120,8 @@ class ExactNames:
     def _known(self, kb: str, entity: int, name: str, rows: IntArray, off: int) -> Known:
         segment = self.space.segments[kb]
         is_title = int(segment.alias_starts[entity]) in rows
-        same_case = any(segment.surfaces[row] == name for row in rows)
+        written = to_the_letter(name)
+        same_case = any(to_the_letter(segment.surfaces[row]) == written for row in rows)
         evidence = {"exact": 1.0, "title": float(is_title), "case": float(same_case)}
         probability = RIGHT[is_title, same_case]
         if off:

@@ -16,6 +16,7 @@ from kglink.records import Candidate
 from kglink.space.segment import Segment
 from kglink.space.space import Space
 from kglink.space.words import WordIndex, WordMeasure
+from kglink.text.plain import to_the_letter
 from kglink.text.words import in_one_line
 
 #: Several rows belong to one entity: ask for more rows than entities are wanted.
@@ -287,8 +288,8 @@ def _by_letters(
 
 def _written_so(surface: str, names: Sequence[str]) -> FloatArray:
     """1 for names that are a surface to the letter; if none is, in the capitals of a headline."""
-    plain = in_one_line(surface)
-    same = np.array([name in (surface, plain) for name in names], dtype=np.float32)
+    plain = in_one_line(to_the_letter(surface))
+    same = np.array([to_the_letter(name) in (surface, plain) for name in names], dtype=np.float32)
     if same.any() or len(plain) < _LEAST_HEADLINE or not plain.isupper():
         return same
     return np.array(

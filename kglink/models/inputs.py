@@ -23,6 +23,7 @@ from kglink.models.settings import InputSettings
 from kglink.models.source import ModelSource, read_config
 from kglink.records import Entity, MentionInText
 from kglink.text.entity_text import entity_parts
+from kglink.text.plain import with_common_signs
 
 #: Texts that the tokenizer holds at once: its own records need about 100 bytes a token.
 _SLICE = 2048
@@ -181,7 +182,7 @@ class TextTokenizer:
         most = self.max_tokens * MAX_CHARS_PER_TOKEN
         truncated = np.fromiter((len(text) > most for text in texts), np.bool_, len(texts))
         ids: list[IdArray] = []
-        parts = (without_surrogates(text[:most]) for text in texts)
+        parts = (readable(text[:most]) for text in texts)
         for encoding in _encodings(self._tokenizer.encode_batch_fast, parts, self._name):
             full = len(encoding.ids) >= self.max_tokens
             truncated[len(ids)] |= full and bool(encoding.overflowing)
@@ -257,9 +258,7 @@ class PieceTokenizer:
 
     def _pieces(self, texts: Iterable[str]) -> list[IdArray]:
         fast = partial(self._tokenizer.encode_batch_fast, add_special_tokens=False)
-        return [
-            _ids(one.ids) for one in _encodings(fast, map(without_surrogates, texts), self._name)
-        ]
+        return [_ids(one.ids) for one in _encodings(fast, map(readable, texts), self._name)]
 
 
 def _encodings(
@@ -301,11 +300,11 @@ def _whole_words(part: str, text: str, last: bool) -> str:
     return part[: max(0, part.rfind(" ", max(0, len(part) - _LONGEST_WORD)))]
 
 
-def without_surrogates(text: str) -> str:
-    """Lone surrogates (no real characters) replaced."""
+def readable(text: str) -> str:
+    """Signs that hardly any vocabulary has as the common ones; lone surrogates replaced."""
     if text.isascii():
         return text
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return with_common_signs(text).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _load(source: ModelSource) -> tokenizers.Tokenizer:

@@ -13,7 +13,7 @@ import torch.nn.functional as F  # noqa: N812 - the name that torch's documentat
 from kglink.arrays import FloatArray, IntArray
 from kglink.errors import ModelError
 from kglink.models.hardware import Hardware
-from kglink.models.inputs import MAX_CHARS_PER_TOKEN, without_surrogates
+from kglink.models.inputs import MAX_CHARS_PER_TOKEN, readable
 from kglink.models.loading import library_errors, load_sentences
 from kglink.models.runtime import TextVectors, not_finite, single_threaded_workers
 from kglink.models.source import ModelSource
@@ -48,7 +48,7 @@ class SentenceModel:
     def __call__(self, texts: Sequence[str], prompt: str) -> TextVectors:
         """Read texts, each behind the prompt."""
         most = self._max_tokens * MAX_CHARS_PER_TOKEN
-        short = [without_surrogates(text[:most]) for text in texts]
+        short = [readable(text[:most]) for text in texts]
         cut = np.fromiter((len(text) > most for text in texts), np.bool_, len(texts))
         if not self._static and texts:
             with library_errors("the tokenizer cannot read a text", self._name):

@@ -9,16 +9,26 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import chain, pairwise
+from string import ascii_letters, digits
 from typing import NamedTuple
+from unicodedata import normalize
 
-#: Blanks within a line, of another width than a space; with hyphens, they are read as the common.
+#: Blanks within a line, of another width than a space; with hyphens and a letter that is written
+#: as an apostrophe, they are read as the common.
 _BLANKS = "".join(map(chr, (0xA0, 0x1680, *range(0x2000, 0x200B), 0x202F, 0x205F, 0x3000)))
-_COMMON = {**dict.fromkeys(map(ord, _BLANKS), " "), 0x2010: "-", 0x2011: "-"}
-#: Signs within words that nobody sees; joiners are not among them, which shape other letters.
-_UNSEEN = "\xad\u200b\u2060\ufeff"
+_COMMON = {**dict.fromkeys(map(ord, _BLANKS), " "), 0x2010: "-", 0x2011: "-", 0x2BC: "\u2019"}
+#: Letters and digits as wide as those of Chinese are read as the common ones, too.
+_COMMON.update({ord(sign) + 0xFEE0: sign for sign in ascii_letters + digits})
+#: What is printed for the signs of a keyboard.
+_TYPED = str.maketrans("\u2018\u2019\u2013", "''-")
+#: Signs within words that nobody sees: of hyphens, widths and directions, as ranges. Joiners are
+#: not among them, which shape other letters.
+_UNSEEN = "\xad\u061c\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff"
+#: Marks, vowels and endings that make one letter with the sign before them.
+_PARTS = "\u0300-\u036f\u0653-\u0655\u1161-\u1175\u11a8-\u11c2\u3099\u309a"
 #: Numbers and letters of footnotes; not ᵉ, which makes an ordinal in French: XIXᵉ.
 _RAISED = "⁰¹²³⁴⁵⁶⁷⁸⁹ᵃᵇᶜᵈ"
 _AS_RAISED = str.maketrans("0123456789abcd+-\u2212\u2013", f"{_RAISED}⁺⁻⁻⁻")
@@ -30,7 +40,7 @@ _END = re.compile(r"\r\n?+|\n")
 _LAYOUT = re.compile(
     rf"(?P<lines>(?<![ \t])(?:{_LINE})++)|\A(?:[ \t]*+>)++[ \t]*+"
     r"|(?P<space>(?<! ) {2,3}+(?! ))"  # more are the border of a cell
-    rf"|\xad{_LINE}|[{_UNSEEN}]++"
+    rf"|\xad{_LINE}|[{_UNSEEN}]++|(?P<letter>\w[{_PARTS}]++)"
     # The number of a footnote: CO², MC² and km² have none.
     rf"|(?:(?<=[^\W\d_{_RAISED}]{{3}})|(?<!=[A-Z]{{2}})(?<=[A-Z][A-NP-Z])|(?<=\.))"
     rf"[{_RAISED}]++(?:(?:,[ ]?|[⁻\u2013-])[{_RAISED}]++)*+(?![\w⁺⁻])"
@@ -50,10 +60,12 @@ class PlainText(NamedTuple):
     text: str
     at: Sequence[int] = (0,)
     own: Sequence[int] = (0,)
+    ends: Mapping[int, int] = {}
+    """Where letters end, by their places, that are in parts in the text itself."""
 
     def place(self, start: int, end: int) -> tuple[int, int]:
         """Where the words at a place of the plain text, which is not empty, stand in the text."""
-        return self._own(start), self._own(end - 1) + 1
+        return self._own(start), self.ends.get(end - 1) or self._own(end - 1) + 1
 
     def _own(self, at: int) -> int:
         piece = bisect_right(self.at, at) - 1
@@ -64,11 +76,10 @@ def read_plainly(text: str) -> PlainText:
     """A text as it is read."""
     common = with_common_signs(text)
     pieces: list[str] = []
-    at, own = [0], [0]
+    at, own, ends = [0], [0], dict[int, int]()
     end = length = 0
     for found in _LAYOUT.finditer(common):
-        ends = len(_END.findall(found[0])) if found["lines"] else 0
-        instead = "\n" * ends or (" " if found["space"] else "")
+        instead = _instead(found)
         if found[0] == instead:
             continue
         pieces += (common[end : found.start()], instead)
@@ -77,16 +88,30 @@ def read_plainly(text: str) -> PlainText:
         if instead:
             at.append(length - len(instead))
             own.append(found.start())
+        if found["letter"]:
+            ends.update(dict.fromkeys(range(length - len(instead), length), end))
         at.append(length)
         own.append(end)
     plain = "".join((*pieces, common[end:])) if pieces else common
-    return PlainText(_unwrapped(plain), at, own)
+    return PlainText(_unwrapped(plain), at, own, ends)
+
+
+def _instead(found: re.Match[str]) -> str:
+    """What is read instead of a part of a text."""
+    if found["lines"]:
+        return "\n" * len(_END.findall(found[0]))
+    return " " if found["space"] else normalize("NFC", found["letter"] or "")
 
 
 @lru_cache(maxsize=8)  # the mentions of one text come one after the other
 def with_common_signs(text: str) -> str:
     """A text of the same length, with the common blanks and hyphens."""
     return text if text.isascii() else text.translate(_COMMON)
+
+
+def to_the_letter(name: str) -> str:
+    """A name as it is compared with others: as it is read, letters in one part, signs as typed."""
+    return name if name.isascii() else normalize("NFC", read_plainly(name).text).translate(_TYPED)
 
 
 def raised(text: str) -> str:

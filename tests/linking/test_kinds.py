@@ -87,6 +87,9 @@ def test_exact_title_and_case(workspace: Workspace) -> None:
         ("Grey\r\n  heron", "Grey heron"),
         ("\u0645\u06cc\u200c\u0634\u0648\u062f", "\u0645\u06cc\u200c\u0634\u0648\u062f"),
         ("GREY\nHERON HERE", "Grey heron here"),
+        ("Gra\u0308y\u200e h\xaderon", "\ufeffGr\xe4y\xa0heron"),
+        ("O\u2019Hare\u2013Grey", "O'Hare-Grey"),
+        ("O'Hare-Grey", "O\u02bcHare\u2013Grey"),
     ],
 )
 def test_a_name_is_written_so_in_any_layout(surface: str, name: str) -> None:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from string import ascii_letters, digits
+from unicodedata import normalize
 
 import pytest
 
 from kglink.records import Alias, Entity, TextInput
+from kglink.text.fold import fold
 from kglink.workspace import Workspace, init_workspace
 
 #: The names of each thing in all three languages.
@@ -89,3 +94,45 @@ def test_a_letter_is_linked_to_the_catalogue(shop: Workspace, language: str) -> 
     assert document.meta["language"] == language
     found = {link.surface: link.chosen.id.key if link.chosen else "" for link in document.links}
     assert found == wanted
+
+
+WIDE = {ord(sign): ord(sign) + 0xFEE0 for sign in ascii_letters + digits}
+#: How the same letters may be written.
+WRITTEN: list[Callable[[str], str]] = [
+    lambda text: normalize("NFD", text),
+    lambda text: text.translate(WIDE),
+    lambda text: re.sub(r"(\w+)", "\u2066\\1\u2069\u200e", text),
+]
+
+
+@pytest.mark.parametrize("written", WRITTEN, ids=["in parts", "wide", "with directions"])
+@pytest.mark.parametrize("language", LETTERS)
+def test_the_same_letters_are_linked_the_same(
+    shop: Workspace, language: str, written: Callable[[str], str]
+) -> None:
+    text = LETTERS[language][0]
+    asked = written(text)
+    plain, other = shop.link([TextInput("plain", text), TextInput("other", asked)])
+    for one, same in zip(other.links, plain.links, strict=True):
+        assert one.surface == asked[one.start : one.end]
+        assert fold(one.surface) == fold(same.surface)
+        assert one.candidates[0].id == same.candidates[0].id
+        assert one.probability == pytest.approx(same.probability, abs=0.04)
+
+
+def test_a_kb_may_write_its_names_otherwise(tmp_path: Path) -> None:
+    names = ["Râteau Élan", "Scie AX-200", "Gants d'été"]
+    entities = [
+        Entity(str(at), write(name))
+        for at, (name, write) in enumerate(zip(names, WRITTEN, strict=True))
+    ]
+    with Workspace.open(init_workspace(tmp_path)) as workspace:
+        workspace.add_kb("shop", entities)
+        workspace.build()
+        assert [one and one.probability for one in workspace.resolve(names)] == [0.93] * 3
+        (document,) = workspace.link([f"Un {names[0]}, une {names[1]} et des {names[2]}."])
+        assert [one.chosen and one.chosen.id.key for one in document.links] == ["0", "1", "2"]
+        assert all(one.probability > 0.9 for one in document.links)
+        letters = (write("Demain, Zoë Krämerová arrive.") for write in WRITTEN)
+        (found,) = workspace.discover(letters)
+        assert (found.discovery.title, found.discovery.mentions) == ("Zoë Krämerová", 3)

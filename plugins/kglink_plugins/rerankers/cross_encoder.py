@@ -13,7 +13,7 @@ import numpy.typing as npt
 from torch import nn
 
 from kglink.errors import ModelError
-from kglink.models.inputs import without_surrogates
+from kglink.models.inputs import readable
 from kglink.models.loading import library_errors, load_sentences
 from kglink.models.opening import resolve_model
 from kglink.records import Alias, Candidate, Entity, Ranking
@@ -47,7 +47,7 @@ class CrossEncoderReranker:
         for ranking in rankings:
             one = ranking.mention
             window = mention_window(one.text, one.start, one.end, self._settings.context_chars)
-            words = without_surrogates(f"{one.surface}: {window}")
+            words = readable(f"{one.surface}: {window}")
             pairs += [(words, self._text_of(candidate)) for candidate in ranking.candidates]
         with library_errors("fails on a batch of pairs", self._name):
             scores = self._model.predict(pairs, show_progress_bar=False) if pairs else []
@@ -62,7 +62,7 @@ class CrossEncoderReranker:
             candidate.id.key, candidate.title, candidate.description, candidate.type, aliases=names
         )
         text = entity_text(entity, description_chars=self._settings.description_chars)
-        return without_surrogates(text)
+        return readable(text)
 
     def _ranked(self, ranking: Ranking, logits: FloatArray) -> Ranking:
         if not len(logits):
