@@ -8,7 +8,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice, zip_longest
+from itertools import chain, islice, zip_longest
 from typing import Any
 
 from kglink.errors import ModelError, SpaceError
@@ -141,7 +141,7 @@ _MOST_READ = 200
 
 
 def _compared(
-    documents: Sequence[Document],
+    held_back: Mapping[str, Sequence[Document]],
     before: LinkSetup,
     after: LinkSetup,
     fitted: Fitted,
@@ -154,20 +154,25 @@ def _compared(
     ``known``: the overlaps that the old space answers with, where they are not those of now.
     """
     # All documents, or some from all places alike with no more mentions than are needed.
-    kbs = after.space.kbs()
+    kbs, documents = after.space.kbs(), _of_all(held_back)
     mentions = sum(len(one.mentions) for one in documents)
     most = max(1, len(documents) * MOST_MENTIONS // max(mentions, 1))
     chosen = [documents[at] for at in spread(len(documents), most)]
-    raw_texts = {chosen[at].text for at in spread(len(chosen), _MOST_COMPARED)}
-    complete = not annotation_of(merged_texts("", documents)).partial
+    texts = {name: merged_texts(name, own) for name, own in held_back.items()}
+    complete = {name for name, own in texts.items() if not annotation_of(own).partial}
+    whole = [*chain.from_iterable(texts.values())]
+    raw_texts = [whole[at] for at in spread(len(whole), _MOST_COMPARED)]
+    folds = {one.text: fold_of(one) for one in documents}
     found: dict[str, tuple[list[float], list[float]]] = {}
     raw: tuple[list[float], list[float]] = ([], [])
     done = 0
     for number in range(FOLDS):
         part = [one for one in chosen if fold_of(one) == number]
-        if not part:
+        raw_part = [one for one in raw_texts if folds[one.text] == number]
+        if not part and not raw_part:
             continue
-        memory = before.store.memory_without(part)
+        of_part = {one.text for one in (*part, *raw_part)}
+        memory = before.store.memory_without([one for one in documents if one.text in of_part])
         known_words = _known_words(memory, part)
         old, new = before.search(), after.search(scoring=fitted.without(number))
         if known is not None:
@@ -176,9 +181,8 @@ def _compared(
             setup.linker(search.with_memory(memory), memory=memory)
             for setup, search in ((before, old), (after, new))
         ]
-        texts = merged_texts("", (one for one in part if one.text in raw_texts))
         for linker, own in zip(linkers, raw, strict=True):
-            own.extend(_values_of_links(linker, texts, kbs, before.store, complete=complete))
+            own.extend(_values_of_links(linker, raw_part, kbs, before.store, complete))
         ranked = (rank_mentions(linker, part, kbs, MOST_RANKED) for linker in linkers)
         for both in zip(*ranked, strict=True):
             words = KNOWN_WORDS if both[0].surface in known_words else OTHER_WORDS
@@ -199,14 +203,17 @@ def _compared(
 
 
 def _values_of_links(
-    linker: Linker, texts: Sequence[AnnotatedText], kbs: Sequence[str], store: Store, *,
-    complete: bool,
+    linker: Linker, texts: Sequence[AnnotatedText], kbs: Sequence[str], store: Store,
+    complete: Collection[str],
 ) -> Iterator[float]:  # fmt: skip
-    """How well the mentions of each text are found and linked, where something is annotated."""
+    """How well the mentions of each text are found and linked, where something is annotated.
+
+    ``complete``: the sources whose documents are annotated whole.
+    """
     golds = {gold for text in texts for one in text.mentions for gold in one.gold or ()}
     same = store.counterparts(golds)
     for text, answers in zip(texts, linked_answers(linker, texts), strict=True):
-        values = JudgedText(text, kbs, same).values(answers, complete=complete)
+        values = JudgedText(text, kbs, same).values(answers, complete=text.docs in complete)
         if "links" in values:
             yield values["links"]
 
@@ -220,10 +227,16 @@ def _known_words(memory: Memory, documents: Sequence[Document]) -> set[str]:
     return {surface for surface, key in keys.items() if key in meant}
 
 
-def _held_back(store: Store, settings: RunSettings, space: Space) -> list[Document]:
-    """Documents that a run held back, to fit and to compare spaces by."""
-    selection = settings.recipe.selection
-    return list(held_back_documents(store, settings.docs, selection, space.kbs()))
+def _held_back(store: Store, settings: RunSettings, space: Space) -> dict[str, list[Document]]:
+    """By source, the documents that a run held back: to fit and to compare spaces by."""
+    selection, kbs = settings.recipe.selection, space.kbs()
+    names = sources_of_documents(store, settings.docs)
+    each = {name: [*held_back_documents(store, (name,), selection, kbs)] for name in names}
+    return {name: own for name, own in each.items() if own}
+
+
+def _of_all(held_back: Mapping[str, Sequence[Document]]) -> list[Document]:
+    return [*chain.from_iterable(held_back.values())]
 
 
 # ---------------------------------------------------------------------------- a trained model
@@ -259,7 +272,7 @@ def publish_model(
         link = target.settings.link
         own = LinkSetup(space, joint.encoder, link, target.store, target.registry)
         own = own.changed(rerank_top=0)
-        fitted = own.fit(held_back, progress)
+        fitted = own.fit(_of_all(held_back), progress)
         scoring = fitted.scoring
         if before:
             after = replace(own, link=without_auto(own.link)).changed(found_by="all")
@@ -310,7 +323,7 @@ def fit_to_held_back(target: Opened, settings: RunSettings, progress: OnProgress
     space = target.space()
     is_fitted = read_scoring(space.folder.path, space.manifest.model.fingerprint) is not None
     if not is_fitted and (held_back := _held_back(target.store, settings, space)):
-        target.link_setup().fit(held_back, progress)
+        target.link_setup().fit(_of_all(held_back), progress)
 
 
 # ------------------------------------------------------------------------ a trained reranker
@@ -332,7 +345,7 @@ def publish_reranker(
     setup = replace(target.link_setup(), link=link, reranker=trained.folder)
     before = setup.changed(found_by="all", rerank_top=0)
     after = setup.changed(found_by="all", rerank_top=link.rerank_top or RERANKED)
-    fitted = after.fit(held_back, progress)
+    fitted = after.fit(_of_all(held_back), progress)
     replacement = _compared(held_back, before, after, fitted, progress)
     if replacement.objection and not anyway:
         refused = replacement.objection

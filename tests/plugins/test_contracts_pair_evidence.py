@@ -38,7 +38,7 @@ def test_a_correct_plugin_passes(tmp_path: Path) -> None:
 def test_the_evidence_of_the_paper_passes(tmp_path: Path) -> None:
     also = Entity("l", "Augusta", "Wrote a program.", aliases=(Alias("ADA lovelace"),))
     told = Entity("t", "Ada Lovelace", "Wrote a program.")
-    phrase = Entity("p", "Ada", "Mathematician who wrote the first program.")
+    phrase = Entity("p", "Ada", "Capt. of mathematics who wrote the first program.")
     page = Entity("p", "Ada", f"{phrase.description} {'She liked horses and counts. ' * 5}")
     names = contract_for(
         PairEvidenceContract,

@@ -144,6 +144,8 @@ _LEAST_ALIKE = 0.5
 #: A description of at most so many letters is a phrase ("republic in South Asia"), and one of twice
 #: as many is more than a phrase.
 _PHRASE = 80
+#: A sentence with fewer letters may be none: "Warner Bros."
+_LEAST_SENTENCE = 40
 
 
 class DescriptionEvidence:
@@ -177,7 +179,13 @@ def _comparable(pair: EntityPair) -> list[str]:
     short, long = sorted(map(len, texts))
     if short > _PHRASE or long < 2 * _PHRASE:
         return texts
-    return [first_sentences(text, 1) for text in texts]
+    return [_first_sentence(text) for text in texts]
+
+
+def _first_sentence(text: str) -> str:
+    """The first sentence, with the next ones where it may have ended at an abbreviation."""
+    few = (first_sentences(text, count) for count in (1, 2, 3))
+    return next((one for one in few if len(one) >= _LEAST_SENTENCE), text)
 
 
 class TypeEvidence:
