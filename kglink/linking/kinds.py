@@ -50,7 +50,7 @@ RETRIEVED = (
     EvidenceKind(
         "case",
         "1 where that name is the mention to the letter, or in the capitals of a headline",
-        DefaultWeights(untrained=0.15),
+        DefaultWeights(untrained=0.15, trained=0.15),
     ),
     EvidenceKind(
         "alias",
@@ -60,7 +60,7 @@ RETRIEVED = (
     EvidenceKind(
         "context",
         "cosine of the vectors of the mention in its text and of the candidate's text",
-        DefaultWeights(trained=0.87),
+        DefaultWeights(trained=0.72),
     ),
     EvidenceKind(
         "named_context",
