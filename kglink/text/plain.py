@@ -130,9 +130,7 @@ def with_common_signs(text: str) -> str:
 
 def to_the_letter(name: str) -> str:
     """A name as it is compared with others: letters in one part, all signs as they are typed."""
-    if name.isascii() or len(name) > _LONGEST:
-        return name
-    return normalize("NFC", name.translate(_TO_TYPED))
+    return name if len(name) > _LONGEST else normalize("NFC", name.translate(_TO_TYPED))
 
 
 def raised(text: str) -> str:
