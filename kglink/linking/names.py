@@ -288,12 +288,13 @@ def _by_letters(
 
 def _written_so(surface: str, names: Sequence[str]) -> FloatArray:
     """1 for names that are a surface to the letter; if none is, in the capitals of a headline."""
-    plain = in_one_line(to_the_letter(surface))
-    same = np.array([to_the_letter(name) in (surface, plain) for name in names], dtype=np.float32)
+    written = to_the_letter(surface)
+    plain, own = in_one_line(written), list(map(to_the_letter, names))
+    same = np.array([name in (written, plain) for name in own], dtype=np.float32)
     if same.any() or len(plain) < _LEAST_HEADLINE or not plain.isupper():
         return same
     return np.array(
-        [name.upper() == plain and not name.islower() for name in names], dtype=np.float32
+        [name.upper() == plain and not name.islower() for name in own], dtype=np.float32
     )
 
 

@@ -304,7 +304,8 @@ def readable(text: str) -> str:
     """Signs that hardly any vocabulary has as the common ones; lone surrogates replaced."""
     if text.isascii():
         return text
-    return with_common_signs(text).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    common = with_common_signs.__wrapped__(text)  # its cache is for few texts, asked again
+    return common.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _load(source: ModelSource) -> tokenizers.Tokenizer:

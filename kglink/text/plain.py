@@ -16,17 +16,23 @@ from string import ascii_letters, digits
 from typing import NamedTuple
 from unicodedata import normalize
 
-#: Blanks within a line, of another width than a space; with hyphens and a letter that is written
-#: as an apostrophe, they are read as the common.
-_BLANKS = "".join(map(chr, (0xA0, 0x1680, *range(0x2000, 0x200B), 0x202F, 0x205F, 0x3000)))
-_COMMON = {**dict.fromkeys(map(ord, _BLANKS), " "), 0x2010: "-", 0x2011: "-", 0x2BC: "\u2019"}
-#: Letters and digits as wide as those of Chinese are read as the common ones, too.
-_COMMON.update({ord(sign) + 0xFEE0: sign for sign in ascii_letters + digits})
-#: What is printed for the signs of a keyboard.
-_TYPED = str.maketrans("\u2018\u2019\u2013", "''-")
-#: Signs within words that nobody sees: of hyphens, widths and directions, as ranges. Joiners are
-#: not among them, which shape other letters.
-_UNSEEN = "\xad\u061c\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff"
+#: Blanks within a line, of another width than a space.
+_BLANKS = map(chr, (0xA0, 0x1680, *range(0x2000, 0x200B), 0x202F, 0x205F, 0x3000))
+#: Signs that are read as the common: also letters and digits as wide as those of Chinese.
+_COMMON = {**dict.fromkeys(_BLANKS, " "), "\u2010": "-", "\u2011": "-"}
+_COMMON.update({chr(ord(sign) + 0xFEE0): sign for sign in ascii_letters + digits})
+#: Also a letter that may stand for an apostrophe, but not within names: of Navajo, of Ukraine.
+_UNCOMMON = re.compile(rf"[{''.join(_COMMON)}]|\u02bc(?=[sS]\b)")
+_COMMON["\u02bc"] = "\u2019"
+#: Signs within words that nobody sees: of hyphens, widths and directions. Joiners are not among
+#: them, which shape other letters.
+_UNSEEN = "\xad\u061c\u200b\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2060\ufeff"
+_UNSEEN += "\u2066\u2067\u2068\u2069"
+#: What is typed for signs that are printed, or not at all.
+_TYPED = _COMMON | dict.fromkeys("\u2018\u2019\u02bc", "'") | dict.fromkeys(_UNSEEN, "")
+_TO_TYPED = str.maketrans(_TYPED | {"\u2013": "-"})
+#: Longer names are compared as they are: the order of marks takes the square of their number.
+_LONGEST = 500
 #: Marks, vowels and endings that make one letter with the sign before them.
 _PARTS = "\u0300-\u036f\u0653-\u0655\u1161-\u1175\u11a8-\u11c2\u3099\u309a"
 #: Numbers and letters of footnotes; not ᵉ, which makes an ordinal in French: XIXᵉ.
@@ -36,11 +42,12 @@ _MAY_BE_RAISED = re.compile(r"[\d,+\-\u2212\u2013\s]+|[a-d](?:,\s?[a-d])*")
 #: The end of a line, and how the next one begins: with blanks, and the marks of a quoted mail.
 _LINE = r"[ \t]*+(?:\r\n?+|\n)(?:[ \t]*+>)*+[ \t]*+"
 _END = re.compile(r"\r\n?+|\n")
-#: What is read otherwise, by groups, or not at all.
+#: Letters in parts are read as one, unseen signs not at all.
+_LETTERS = re.compile(rf"\xad{_LINE}|[{_UNSEEN}]++|(?P<letter>\w[{_PARTS}]{{1,30}}+)")
+#: What else is read otherwise, by groups, or not at all.
 _LAYOUT = re.compile(
     rf"(?P<lines>(?<![ \t])(?:{_LINE})++)|\A(?:[ \t]*+>)++[ \t]*+"
     r"|(?P<space>(?<! ) {2,3}+(?! ))"  # more are the border of a cell
-    rf"|\xad{_LINE}|[{_UNSEEN}]++|(?P<letter>\w[{_PARTS}]++)"
     # The number of a footnote: CO², MC² and km² have none.
     rf"|(?:(?<=[^\W\d_{_RAISED}]{{3}})|(?<!=[A-Z]{{2}})(?<=[A-Z][A-NP-Z])|(?<=\.))"
     rf"[{_RAISED}]++(?:(?:,[ ]?|[⁻\u2013-])[{_RAISED}]++)*+(?![\w⁺⁻])"
@@ -62,10 +69,13 @@ class PlainText(NamedTuple):
     own: Sequence[int] = (0,)
     ends: Mapping[int, int] = {}
     """Where letters end, by their places, that are in parts in the text itself."""
+    of: PlainText | None = None
+    """What was read before, if its places are those of another text again."""
 
     def place(self, start: int, end: int) -> tuple[int, int]:
         """Where the words at a place of the plain text, which is not empty, stand in the text."""
-        return self._own(start), self.ends.get(end - 1) or self._own(end - 1) + 1
+        first, last = self._own(start), self.ends.get(end - 1) or self._own(end - 1) + 1
+        return self.of.place(first, last) if self.of else (first, last)
 
     def _own(self, at: int) -> int:
         piece = bisect_right(self.at, at) - 1
@@ -74,44 +84,53 @@ class PlainText(NamedTuple):
 
 def read_plainly(text: str) -> PlainText:
     """A text as it is read."""
-    common = with_common_signs(text)
+    common = PlainText(with_common_signs(text))
+    plain = _read(common if text.isascii() else _read(common, _LETTERS), _LAYOUT)
+    return plain._replace(text=_unwrapped(plain.text))
+
+
+def _read(before: PlainText, otherwise: re.Pattern[str]) -> PlainText:
+    """A text in which some parts are read otherwise."""
+    text = before.text
     pieces: list[str] = []
     at, own, ends = [0], [0], dict[int, int]()
     end = length = 0
-    for found in _LAYOUT.finditer(common):
-        instead = _instead(found)
-        if found[0] == instead:
+    for found in otherwise.finditer(text):
+        kind = found.lastgroup
+        instead = _instead(found[0], kind)
+        if found[0] == instead and kind != "letter":
             continue
-        pieces += (common[end : found.start()], instead)
+        pieces += (text[end : found.start()], instead)
         length += found.start() - end + len(instead)
         end = found.end()
         if instead:
             at.append(length - len(instead))
             own.append(found.start())
-        if found["letter"]:
+        if kind == "letter":
             ends.update(dict.fromkeys(range(length - len(instead), length), end))
         at.append(length)
         own.append(end)
-    plain = "".join((*pieces, common[end:])) if pieces else common
-    return PlainText(_unwrapped(plain), at, own, ends)
+    return PlainText("".join((*pieces, text[end:])), at, own, ends, before) if pieces else before
 
 
-def _instead(found: re.Match[str]) -> str:
-    """What is read instead of a part of a text."""
-    if found["lines"]:
-        return "\n" * len(_END.findall(found[0]))
-    return " " if found["space"] else normalize("NFC", found["letter"] or "")
+def _instead(part: str, kind: str | None) -> str:
+    """What is read instead of a part of a text; never more than it is."""
+    if kind == "lines":
+        return "\n" * len(_END.findall(part))
+    if kind == "letter":
+        return min(normalize("NFC", part), part, key=len)
+    return " " if kind == "space" else ""
 
 
 @lru_cache(maxsize=8)  # the mentions of one text come one after the other
 def with_common_signs(text: str) -> str:
-    """A text of the same length, with the common blanks and hyphens."""
-    return text if text.isascii() else text.translate(_COMMON)
+    """A text of the same length, with the common blanks, hyphens, apostrophes and letters."""
+    return text if text.isascii() else _UNCOMMON.sub(lambda found: _COMMON[found[0]], text)
 
 
 def to_the_letter(name: str) -> str:
-    """A name as it is compared with others: as it is read, letters in one part, signs as typed."""
-    return name if name.isascii() else normalize("NFC", read_plainly(name).text).translate(_TYPED)
+    """A name as it is compared with others: letters in one part, all signs as they are typed."""
+    return name if len(name) > _LONGEST else normalize("NFC", name.translate(_TO_TYPED))
 
 
 def raised(text: str) -> str:

@@ -89,11 +89,12 @@ def test_exact_title_and_case(workspace: Workspace) -> None:
         ("GREY\nHERON HERE", "Grey heron here"),
         ("Gra\u0308y\u200e h\xaderon", "\ufeffGr\xe4y\xa0heron"),
         ("O\u2019Hare\u2013Grey", "O'Hare-Grey"),
+        ("THE HERON\u2019S REST", "The Heron\u2019s Rest"),
         ("O'Hare-Grey", "O\u02bcHare\u2013Grey"),
     ],
 )
 def test_a_name_is_written_so_in_any_layout(surface: str, name: str) -> None:
-    assert _written_so(surface, [name, "grey  heron"]).tolist() == [1, 0]
+    assert _written_so(surface, [name, "grey  heron", f"{name}³"]).tolist() == [1, 0, 0]
 
 
 def test_alias_is_the_nearest_name(workspace: Workspace) -> None:

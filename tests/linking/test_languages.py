@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
 from string import ascii_letters, digits
 from unicodedata import normalize
@@ -105,7 +106,13 @@ WRITTEN: list[Callable[[str], str]] = [
 ]
 
 
-@pytest.mark.parametrize("written", WRITTEN, ids=["in parts", "wide", "with directions"])
+def with_notes(text: str) -> str:
+    """A text with the number of a footnote behind each name."""
+    names = "|".join(chain.from_iterable(wanted for _, wanted in LETTERS.values()))
+    return normalize("NFD", re.sub(f"({names})", "\\1\u200e¹", text))
+
+
+@pytest.mark.parametrize("written", [*WRITTEN, with_notes])
 @pytest.mark.parametrize("language", LETTERS)
 def test_the_same_letters_are_linked_the_same(
     shop: Workspace, language: str, written: Callable[[str], str]
