@@ -130,7 +130,8 @@ def with_common_signs(text: str) -> str:
 
 def to_the_letter(name: str) -> str:
     """A name as it is compared with others: letters in one part, all signs as they are typed."""
-    return name if len(name) > _LONGEST else normalize("NFC", name.translate(_TO_TYPED))
+    is_plain = name.isascii() or len(name) > _LONGEST
+    return name if is_plain else normalize("NFC", name.translate(_TO_TYPED))
 
 
 def raised(text: str) -> str:
