@@ -75,6 +75,11 @@ class Learnt(NamedTuple):
     surfaces: int
     """How many surfaces it tells; 0: it is annotated at random, and counts nothing."""
 
+    @property
+    def command(self) -> str:
+        """The command that counts it anew."""
+        return f"kglink learn {self.source}" + f" --split {self.split}" * bool(self.split)
+
 
 #: The places of a document that look like mentions and are not annotated.
 Places = Callable[[Document], Iterable[tuple[int, int]]]
