@@ -137,8 +137,9 @@ def test_a_linked_entity_that_goes_and_comes_back_holds_nothing_up(
         assert workspace.entity(f"discovered:{doctor}")
         assert f"--answer {teague}=accept, or {teague}=kb:key" in kglink("promote").err
         workspace.add_entity("encyclopedia", heron)
-        merged = ("add-kb", "encyclopedia", "more.jsonl", "--merge")
-        Path("more.jsonl").write_text('{"id": "new", "title": "New"}\n', encoding="utf-8")
+        more = world / "more.jsonl"
+        merged = ("add-kb", "encyclopedia", more, "--merge")
+        more.write_text('{"id": "new", "title": "New"}\n', encoding="utf-8")
         lacking = "kglink promote: entities of encyclopedia lack names of discoveries"
         assert lacking in kglink(*merged).err
         assert workspace.promote().renamed == (EntityId("encyclopedia", "heron"),)
