@@ -89,6 +89,8 @@ class Mention:
     """How sure a tool is of its answer; no store keeps it."""
     cluster: str = ""
     """Of a tool's NIL the id of what it is together with others; no store keeps it."""
+    gone: tuple[EntityId, ...] = ()
+    """In documents of a store: right answers that it has no longer. Memory counts them."""
 
 
 @dataclass(frozen=True, slots=True)

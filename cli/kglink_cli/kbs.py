@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import typer
 from typer import Argument, Option
 
-from kglink.errors import ShrinkError, UsageError
+from kglink.errors import KglinkError, ShrinkError, UsageError
 from kglink.records import EntityId, Progress
 from kglink.text.printable import printable, printable_line
 from kglink.workspace import find_workspace, init_workspace
@@ -329,25 +329,43 @@ def _tell_of_gone(workspace: Workspace, name: str) -> None:
         note("verdicts", f"{what}: kept, and shown again once it is back")
     if golds := workspace.store.count_gone_golds(name):
         what = f"{counted(golds, 'mention')} of documents meant what was removed"
-        note("gold", f"{what}: memory keeps it, no model learns from it or is judged by it")
+        what += ": what memory learnt of it stays, no model learns from it or is judged by it"
+        note("gold", what)
 
 
 def _tell_of_older(workspace: Workspace, name: str, now: int) -> None:
     """Name the commands whose work is of a KB as it was before an update."""
-    from kglink.workspace.discoveries import read_discoveries
-
-    store, named = workspace.store, read_discoveries(workspace.folder).named
+    store = workspace.store
     runs = store.overlap_runs()
-    made_of = {
-        "kglink overlap": [
-            *(run.left_revision for run in runs if run.left == name),
-            *(run.right_revision for run in runs if run.right == name),
-        ],
-        f"kglink learn {name}": [one.revision for one in store.learnt() if one.source == name],
-        "kglink promote": [0 for entity in named if EntityId.parse(entity).kb == name],
-    }
-    if older := [command for command, revisions in made_of.items() if {*revisions} - {now}]:
-        note("next", f"{', '.join(older)}: what was done so is of {name} as it was before")
+    compared = {run.left_revision for run in runs if run.left == name}
+    compared |= {run.right_revision for run in runs if run.right == name}
+    older = ["kglink overlap"] * bool(compared - {now})
+    older += [one.command for one in store.learnt() if one.source == name and one.revision != now]
+    if older:
+        note("next", f"run again: {', '.join(older)} (made from {name} before this update)")
+    if _lacks_names(workspace, name):
+        note("next", f"kglink promote: entities of {name} lack names of discoveries")
+
+
+def _lacks_names(workspace: Workspace, name: str) -> bool:
+    """Whether discoveries that are linked to entities of a KB have names which these lack."""
+    from kglink.workspace.discoveries import end_of_merges, read_discoveries
+
+    try:
+        kept = read_discoveries(workspace.folder)
+    except KglinkError:
+        return False  # the KB was read all the same; whoever asks for discoveries is told
+    linked = [
+        (EntityId.parse(said.into), one.names)
+        for one in kept.found
+        if (said := end_of_merges(one.id, kept.answers)[1]) and said.answer == "link"
+    ]
+    known = workspace.store.get_entities(entity for entity, _ in linked if entity.kb == name)
+    return any(
+        {*names} - {known[one].title, *(alias.surface for alias in known[one].aliases)}
+        for one, names in linked
+        if one in known
+    )
 
 
 def export(

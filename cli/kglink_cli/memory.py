@@ -99,7 +99,7 @@ def _tell_of_changed(learnt: Sequence[Learnt], revisions: Mapping[str, int]) -> 
         elif one.revision != revisions[one.source]:
             note(
                 "changed",
-                f"{one.source} has been updated since it was learnt: kglink learn {one.source}",
+                f"{one.source} has been updated since it was learnt: {one.command}",
             )
 
 

@@ -223,7 +223,7 @@ def check_annotated(store: Store, name: str) -> None:
         raise UsageError(
             f"no mention of {name!r} is annotated",
             hint=f"Annotated documents: {', '.join(annotated) or 'there are none yet'}. "
-            f"A wiki's pages are some by `kglink add-kb {name} DUMP --set documents=400`.",
+            f"`kglink add-kb {name} DUMP --set documents=400` makes documents of a wiki's pages.",
         )
 
 

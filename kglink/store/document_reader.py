@@ -189,7 +189,9 @@ def _mentions(
         # A gold whose entities are all gone, or never came, says nothing: it is no NIL.
         known = (tuple(dict.fromkeys(kept)) or None) if row["gold"] == GIVEN else None
         gold = () if row["gold"] == NIL else known
-        found[row["document_id"]].append(
-            Mention(row["start"], row["end"], row["surface"], gold, row["type"], row["quality"])
+        gone = dict.fromkeys(
+            EntityId(one.kb, one.key) for one in stored if one.kb and not one.is_there
         )
+        said = row["surface"], gold, row["type"], row["quality"]
+        found[row["document_id"]].append(Mention(row["start"], row["end"], *said, gone=tuple(gone)))
     return found

@@ -13,7 +13,6 @@ from __future__ import annotations
 import secrets
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import chain, groupby
 from typing import Any, NamedTuple, Self
 
@@ -76,6 +75,11 @@ class Learnt(NamedTuple):
     surfaces: int
     """How many surfaces it tells; 0: it is annotated at random, and counts nothing."""
 
+    @property
+    def command(self) -> str:
+        """The command that counts it anew."""
+        return f"kglink learn {self.source}" + f" --split {self.split}" * bool(self.split)
+
 
 #: The places of a document that look like mentions and are not annotated.
 Places = Callable[[Document], Iterable[tuple[int, int]]]
@@ -121,14 +125,16 @@ def meanings(
     It counts as so many mentions.
     """
     place = mention.start, mention.end
-    if mention.gold is None:
+    # Golds that an update took away may come back with the next one.
+    meant = (*(mention.gold or ()), *mention.gone)
+    if mention.gold is None and not meant:
         return
-    golds = mention.gold or (NIL,)
+    golds = meant or (NIL,)
     in_kb = Counter(one.kb for one in golds)
     for one in golds:
         if one.kb or one == NIL:  # a gold that nobody found names no entity
             yield _meaning(text, place, one, times / in_kb[one.kb])
-    for kb in kbs if mention.gold else ():
+    for kb in kbs if meant else ():
         if kb not in in_kb:
             yield _meaning(text, place, EntityId(kb, ""), times)
 
@@ -263,13 +269,7 @@ class MemoryTable:
                 progress(Progress(f"reading {one.name}", done))
                 words[one.name].update(words_of(document.text))
                 text = text_hash(document.text)
-                for given, rows in zip(document.mentions, meant, strict=True):
-                    # Golds that an update took away may come back with the next one.
-                    gone = (
-                        EntityId(row.kb, row.key) for row in rows if row.kb and not row.is_there
-                    )
-                    golds = (*(given.gold or ()), *gone)
-                    mention = replace(given, gold=golds) if golds else given
+                for mention, rows in zip(document.mentions, meant, strict=True):
                     lacking = one.witnesses.lacking(rows)
                     said = meanings(document.text, mention, lacking, one.times)
                     seen.add(number, text, (mention.start, mention.end), said)

@@ -189,13 +189,12 @@ def add_kb(
 
 
 def _code_of(reader: object) -> list[str]:
-    """Digests of an adapter's module and those beside it: mended, it begins anew."""
-    name = type(reader).__module__
-    file = getattr(sys.modules.get(name), "__file__", None)
-    if file is None or not Path(file).is_file():
-        return []
-    beside = Path(file).parent.glob("*.py") if "." in name else [Path(file)]
-    return sorted(map(file_digest, beside))
+    """Digests of an adapter's module and, in a package, those beside it: mended, it begins anew."""
+    module = sys.modules.get(type(reader).__module__)
+    file = Path(getattr(module, "__file__", None) or "")
+    is_in_package = "." in type(reader).__module__ or hasattr(module, "__path__")
+    beside = file.parent.glob("*.py") if is_in_package and file.is_file() else [file]
+    return sorted(file_digest(one) for one in beside if one.is_file())
 
 
 def _checked_records(records: Iterable[Record]) -> Iterator[Record]:

@@ -15,7 +15,6 @@ from conftest import Kglink
 
 from kglink import EntityId, Workspace
 from kglink.linking.kinds import RETRIEVED
-from kglink.workspace.discoveries import KeptDiscoveries, write_discoveries
 
 Records = list[dict[str, Any]]
 
@@ -173,18 +172,20 @@ def test_an_update_names_the_commands_whose_work_is_of_the_kb_before(
     for name in ("birds", "zoo"):
         write_jsonl(here / f"{name}.jsonl", owl)
         assert "next " not in kglink("add-kb", name, f"{name}.jsonl").err
-    note = {"id": "n", "text": "Owl", "entities": [{"start": 0, "end": 3, "gold": "birds:owl"}]}
+    gold = {"start": 0, "end": 3, "gold": "birds:owl"}
+    note = {"id": "n", "text": "Owl", "split": "dev", "entities": [gold]}
     write_jsonl(here / "birds.jsonl", [*owl, note])
     kglink("add-kb", "birds", "birds.jsonl", "--links-to", "birds")
     with Workspace.open(here) as workspace:
         workspace.find_overlaps()
-        workspace.learn("birds")
+        workspace.learn("birds", split="dev")
     assert "next " not in kglink("add-kb", "birds", "birds.jsonl").err
-    named = {"birds:owl": ("Hooter",)}
-    write_discoveries(here, KeptDiscoveries(named=named))
+    (here / "discoveries.json").write_text("{")
     write_jsonl(here / "birds.jsonl", [*owl, note, {"id": "wren", "title": "Wren"}])
     told = kglink("add-kb", "birds", "birds.jsonl").err
-    assert "next       kglink overlap, kglink learn birds, kglink promote: what was done" in told
+    again = "kglink overlap, kglink learn birds --split dev"
+    assert f"next       run again: {again} (made from birds before this update)" in told
+    assert f"birds has been updated since it was learnt: {again[16:]}" in kglink("learn").err
 
 
 @pytest.mark.parametrize("output_format", ["json", "jsonl"])

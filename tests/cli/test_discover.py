@@ -137,7 +137,13 @@ def test_a_linked_entity_that_goes_and_comes_back_holds_nothing_up(
         assert workspace.entity(f"discovered:{doctor}")
         assert f"--answer {teague}=accept, or {teague}=kb:key" in kglink("promote").err
         workspace.add_entity("encyclopedia", heron)
+        more = world / "more.jsonl"
+        merged = ("add-kb", "encyclopedia", more, "--merge")
+        more.write_text('{"id": "new", "title": "New"}\n', encoding="utf-8")
+        lacking = "kglink promote: entities of encyclopedia lack names of discoveries"
+        assert lacking in kglink(*merged).err
         assert workspace.promote().renamed == (EntityId("encyclopedia", "heron"),)
+        assert lacking not in kglink(*merged).err
 
 
 def test_what_was_accepted_keeps_its_names_when_other_texts_are_read(world: Path) -> None:

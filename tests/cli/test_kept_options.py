@@ -7,6 +7,7 @@ import sqlite3
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from textwrap import dedent
 from types import ModuleType
 
 import pytest
@@ -124,6 +125,10 @@ def test_an_interrupted_run_resumes_with_another_on_error(kglink: Kglink, here: 
     assert "resumed after 30 records" in told(ran.err)
 
 
+TITLE = """
+def title(text, number):
+    return text[: 9 // (number < 3)]
+"""
 ADAPTER = """
     from kglink.records import Entity
 
@@ -133,7 +138,7 @@ ADAPTER = """
 
         def read(self, source, problems):
             for line in source.lines(problems):
-                yield Entity(line.text, line.text[: 9 // (line.number < 3)])
+                yield Entity(line.text, title(line.text, line.number))
 
     @hookimpl
     def register_kbs(register):
@@ -141,19 +146,30 @@ ADAPTER = """
 """
 
 
+@pytest.mark.parametrize("is_package", [False, True])
 def test_a_mended_adapter_reads_from_the_beginning(
-    kglink: Kglink, here: Path, monkeypatch: pytest.MonkeyPatch
+    kglink: Kglink, here: Path, monkeypatch: pytest.MonkeyPatch, is_package: bool
 ) -> None:
     monkeypatch.syspath_prepend(here)
     monkeypatch.setenv("KGLINK_INGEST_BATCH_SIZE", "2")
     Path("birds.txt").write_text("owl\nwren\nheron\n", encoding="utf-8")
-    module = FakeEnvironment(here).install("acme", "1", ADAPTER)
+    code = dedent(ADAPTER)
+    module = FakeEnvironment(here).install("acme", "1", code if is_package else TITLE + code)
+    mended = here / f"{module}.py"
+    if is_package:
+        package = here / module
+        (package / "a_folder.py").mkdir(parents=True)
+        (package / ".#titles.py").symlink_to("nothing")  # of an editor
+        init = f"from {module}.titles import title\n{mended.read_text()}"
+        (package / "__init__.py").write_text(init, encoding="utf-8")
+        mended.unlink()
+        mended = package / "titles.py"
+        mended.write_text(TITLE, encoding="utf-8")
     adding = ("add-kb", "birds", "birds.txt", "--adapter", "acme/lines")
     assert "behind record 2" in kglink(*adding, code=1).err
-    (here / f"{module}.py").write_text(
-        (here / f"{module}.py").read_text().replace("[: 9 // (line.number < 3)]", ".upper()")
-    )
-    del sys.modules[module]
+    mended.write_text(mended.read_text().replace("[: 9 // (number < 3)]", ".upper()"))
+    for name in (module, f"{module}.titles"):
+        sys.modules.pop(name, None)
     kglink(*adding)
     with Workspace.open(here) as workspace:
         titles = {one.title for one in workspace.store.entities("birds")}

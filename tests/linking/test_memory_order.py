@@ -143,6 +143,26 @@ def test_what_was_learnt_of_entities_stays_when_they_are_removed(workspace: Work
         assert meant() == found
 
 
+@pytest.mark.parametrize("counted_anew", [True, False])
+def test_documents_that_are_judged_take_off_what_they_say_of_entities_that_have_gone(
+    workspace: Workspace, counted_anew: bool
+) -> None:
+    golds = [(HEART, KIDNEY), (HEART, KIDNEY), (KIDNEY,), (HEART,)]
+    with workspace:
+        texts = [
+            Document(f"{at}", f"Pump {at}", (Mention(0, 4, "Pump", gold),))
+            for at, gold in enumerate(golds)
+        ]
+        workspace.add_kb("notes", texts, links_to="organs")
+        workspace.learn("notes")
+        workspace.remove_entity("organs:2")
+        if counted_anew:
+            workspace.learn("notes")
+        own = list(workspace.store.documents("notes"))
+        left = workspace.store.memory_without(own[:3]).meanings(["pump"])["pump"]
+        assert [(one.entity, one.times) for one in left] == [(HEART, 1)]
+
+
 def test_kglink_learn_names_sources_that_are_not_what_was_counted(
     workspace: Workspace, kglink: Kglink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
