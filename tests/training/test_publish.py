@@ -288,5 +288,9 @@ def test_worse_is_what_chance_does_not_explain() -> None:
     told = Replacement({"a": tests["too many"]}).as_json()
     figures = {"mentions": 20, "before": 1.0, "after": 0.7, "p": tests["too many"].p}
     assert told == {"R@1": {"a": figures}, "raw": None, "worse": ["a"]}
-    told = raw.as_json()["raw"]
-    assert told == {"texts": 20, "before": 1.0, "after": 0.7, "p": tests["too many"].p}
+    assert raw.as_json()["raw"] == {
+        "texts": 20,
+        "before": 1.0,
+        "after": 0.7,
+        "p": tests["too many"].p,
+    }
