@@ -125,20 +125,14 @@ def test_a_training_that_damages_is_kept_unpublished_until_it_is_asked_for(
     again = ("finetune", "--resume", "--run", "ruined", "--json")
     everywhere = ["known", "[judged joint]", "[links of raw texts]"]
     told = json.loads(kglink(*again, code=1).out)
-    assert (told["space"], told["answers"]["worse"]) == (
-        None,
-        everywhere,
-    )
+    assert (told["space"], told["answers"]["worse"]) == (None, everywhere)
     assert told["unpublished"] == "it would answer worse than before"
     known = told["answers"]["R@1"]["known"]
     assert known["p"] < 0.05
     assert known["before"] >= 0.9
     assert known["after"] <= 0.6
     told = json.loads(kglink(*again, "--publish").out)
-    assert (told["space"], told["answers"]["worse"]) == (
-        "default",
-        everywhere,
-    )
+    assert (told["space"], told["answers"]["worse"]) == ("default", everywhere)
     assert _manifest(here)["model"]["path"] == "runs/ruined/model"
     assert state_of(here, "ruined") == "done"
     assert not (here / "runs" / "ruined" / "spaces").exists()
@@ -288,9 +282,5 @@ def test_worse_is_what_chance_does_not_explain() -> None:
     told = Replacement({"a": tests["too many"]}).as_json()
     figures = {"mentions": 20, "before": 1.0, "after": 0.7, "p": tests["too many"].p}
     assert told == {"R@1": {"a": figures}, "raw": None, "worse": ["a"]}
-    assert raw.as_json()["raw"] == {
-        "texts": 20,
-        "before": 1.0,
-        "after": 0.7,
-        "p": tests["too many"].p,
-    }
+    figures = {"texts": 20, "before": 1.0, "after": 0.7, "p": tests["too many"].p}
+    assert raw.as_json()["raw"] == figures
