@@ -79,7 +79,7 @@ def link(
         "chose, or .3.",
     ),
     prefer: list[str] | None = Option(
-        None, help="KBs that answer if several have the entity, the first one first: a,b"
+        None, help="KBs to prefer if several have the entity, best first: a,b"
     ),
     per_kb: bool = Option(False, "--per-kb", help="Also show the answer of each KB alone."),
     rerank: shared.Rerank = None,

@@ -421,18 +421,18 @@ register_detectors = offers(
     Row("gliner", "detectors.models.gliner:GlinerDetector", GlinerSettings,
         "a GLiNER model, from your folder: finds what some words name", "gliner"),
     Row("learned", "detectors.learned:LearnedDetector", LearnedSettings,
-        "finds mentions as the annotated documents have them that it was trained on"),
+        "finds mentions like those in the annotated documents it was trained on"),
 )
 
 register_evidence = offers(
     Row("numbers", "evidence:Numbers", PluginSettings,
-        "-1 where no name of the candidate has the numbers of the mention"),
+        "-1 if no name of the candidate has the numbers of the mention"),
     Row("document", "evidence:SameInDocument", PluginSettings,
-        "another mention of the text, in other words, may well mean the candidate"),
+        "how well another mention of the text, with other words, fits the candidate"),
     Row("broader", "evidence:Broader", PluginSettings,
-        "1 where what another mention of the text means is a kind of the candidate"),
+        "1 if another mention of the text means a kind (descendant) of the candidate"),
     Row("siblings", "evidence:Siblings", PluginSettings,
-        "1 where what another mention of the text means has a parent of the candidate"),
+        "1 if another mention of the text means a sibling (same parent) of the candidate"),
 )
 
 register_overlap_evidence = offers(
