@@ -259,6 +259,8 @@ def scored(scorer: Scorer, mentions: Encoded, entities: Encoded) -> Tensor:
     name = scorer_name(scorer)
     with errors_of(name):
         scores = scorer.score(mentions, entities)
+        if not isinstance(scores, torch.Tensor):
+            raise TypeError(f"scores are a tensor, not of the type {type(scores).__name__}")
         shape = tuple(scores.shape)
     wanted = len(mentions.states), len(entities.states)
     if shape != wanted:

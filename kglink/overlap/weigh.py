@@ -86,16 +86,18 @@ class Weighing:
 
     def run(self, judged: Iterable[tuple[str, str]]) -> None:
         """Propose, weigh, and weigh again with what the first pass found."""
+        again = False
         for number, (name, evidence) in enumerate(self.evidence.items()):
             self.steps.begin(f"{name} looks for pairs")
             with errors_of(f"evidence {name!r}"):
+                again |= evidence.second_pass
                 self.scratch.propose(evidence.propose(self.kbs), number)
         self.scratch.propose(judged, JUDGED_BIT)
         self.tally.candidates = len(self.scratch)
         self.steps.begin("weighing", self.tally.candidates)
         self._weigh(second_pass=False)
         self.scratch.finish_pass()
-        if any(evidence.second_pass for evidence in self.evidence.values()):
+        if again:
             self.steps.begin("weighing again", self.tally.candidates)
             self._weigh(second_pass=True)
 
@@ -203,10 +205,10 @@ def _add_values(
     for known, new in zip(values, found, strict=True):
         for name, value in new.items():
             rounded = round(float(value), DIGITS)
-            if not -1 <= rounded <= 1:  # not a number fails here too
+            if not (isinstance(name, str) and -1 <= rounded <= 1):  # not a number fails here too
                 raise PluginError(
                     f"evidence {evidence!r} gives {name!r} the value {value}",
-                    hint="Values lie between -1 and 1.",
+                    hint="A value has a name, a text, and lies between -1 and 1.",
                 )
             if name in known:
                 raise PluginError(

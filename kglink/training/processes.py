@@ -20,6 +20,7 @@ from accelerate.utils import InitProcessGroupKwargs
 from torch import Tensor
 from torch.autograd import Function
 
+from kglink.errors import PluginError
 from kglink.models.bi_encoder import BiEncoder, Pair, ViewMode
 from kglink.models.inputs import IdArray
 from kglink.models.tower import join
@@ -254,8 +255,17 @@ def cached_backward(
 
 def backward(loss: Tensor) -> None:
     """Run a loss backward, but where it stands on no parameter: this process has no texts."""
-    if loss.requires_grad:
+    if not loss.requires_grad:
+        return
+    try:
         torch.autograd.backward(loss)
+    except RuntimeError as error:
+        if "inplace operation" not in str(error):
+            raise
+        raise PluginError(
+            "the scorer or the objective changes in place what it is given",
+            hint="A plugin of training makes new tensors: scores.clone() before scores.zero_().",
+        ) from error
 
 
 def _random_state() -> list[Tensor]:

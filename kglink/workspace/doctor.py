@@ -27,7 +27,7 @@ from kglink.processor import cpu_flags
 from kglink.space.folder import SpaceFolder, space_names
 from kglink.store.kbs import IN_MEMORY
 from kglink.workspace.folder import SCRATCH_FOLDER, SPACES_FOLDER, find_workspace, folder_size
-from kglink.workspace.joint_space import encoder_of, own_encoder
+from kglink.workspace.joint_space import backend_of, encoder_of, own_encoder
 from kglink.workspace.opened import Opened
 from kglink.workspace.trust import asks_of, trust_command
 
@@ -246,6 +246,10 @@ def _space_checks(opened: Opened) -> Iterator[Check]:
                 )
                 yield Check("space", "note", f"{name}: not in the store: {gone}", fix)
             yield from _model_checks(opened, folder)
+            try:
+                backend_of(opened.registry, folder)(manifest.index, manifest.index_settings)
+            except KglinkError as error:
+                yield Check("space", "bad", error.message, error.hint)
     space = opened.joint_space
     says_nothing = bool(space.folder.unreadable()) or space.is_current()
     if not says_nothing and any(info.entities for info in opened.store.kbs()):

@@ -44,6 +44,7 @@ from kglink.training.run import (
 from kglink.training.stages import check_kbs, with_kbs
 from kglink.training.train import train
 from kglink.workspace.folder import named
+from kglink.workspace.joint_space import backend_of
 from kglink.workspace.opened import Opened
 from kglink.workspace.overlaps import find_overlaps
 from kglink.workspace.publish import Finetuned, publish_detector, publish_model, publish_reranker
@@ -231,6 +232,8 @@ def _check_destination(workspace: Opened, job: FinetuneJob) -> None:
             f"space {space.name!r} is read by a static model, and a run has a model of its own",
             hint="Name another space: --space NAME. A new one is made where there is none.",
         )
+    if manifest := space.usable_manifest():
+        backend_of(workspace.registry, space)(manifest.index, manifest.index_settings)
 
 
 def _name(workspace: Opened, job: FinetuneJob, team: Team, tell: Tell) -> str:

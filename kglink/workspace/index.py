@@ -121,7 +121,7 @@ def change_index(
         and changed <= kind.search_only
     )
     stage(f"{'opening' if keep else 'building'} {index_words(wanted)}")
-    return space_index.change_index(folder, wanted, backend_of(registry), keep_file=keep)
+    return space_index.change_index(folder, wanted, backend_of(registry, folder), keep_file=keep)
 
 
 def _wanted(
@@ -144,7 +144,7 @@ def _wanted(
 
 def _differences(registry: Registry, left: IndexChoice, right: IndexChoice) -> set[str] | None:
     """The settings in which two choices differ, defaults filled in; None: other back ends."""
-    if registry.get("index", left.name) != registry.get("index", right.name):
+    if left.name != right.name:
         return None
     ours, theirs = (
         registry.settings_for("index", one.name, one.settings).model_dump() for one in (left, right)
@@ -193,7 +193,7 @@ def measure_index(
     if not index.exact:
         stage("building an exact index to compare with")
     choice = IndexChoice(DEFAULT_INDEX, {})
-    make = backend_of(opened.registry)
+    make = backend_of(opened.registry, space.folder)
     with nullcontext() if index.exact else trial_index(space.folder, choice, make) as exact:
         stage("measuring")
         compared = exact.index if exact else index

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from kglink.config import AUTO, EncoderSection, ResolvedSettings, SpaceSection
-from kglink.errors import KBChangedError, ModelError, SpaceError, UsageError
+from kglink.errors import KBChangedError, ModelError, SpaceError, UnknownNameError, UsageError
 from kglink.models import DEFAULT_MODEL, Encoder
 from kglink.models.hardware import Precision
 from kglink.models.static_folder import STATIC
-from kglink.plugins import Registry
+from kglink.plugins import IndexBackend, Registry
 from kglink.records import OnProgress
 from kglink.space.build import SpaceBuild, row_kinds
 from kglink.space.folder import SpaceFolder, build_command
@@ -102,7 +102,7 @@ class WorkspaceSpace:
         models = () if self.replaces is None else (self.replaces, self.encoder.info.fingerprint)
         return SpaceBuild(
             *(self.folder, sources, self.encoder.info, self.encoder, self._section),
-            backend_of(self.registry),
+            backend_of(self.registry, self.folder),
             recorded_settings=self.resolved.as_dict(),
             replaces=models,
             **how,
@@ -119,7 +119,9 @@ class WorkspaceSpace:
 
     def open(self) -> Space:
         """The published version; vectors of another model than the encoder's are refused."""
-        space = self.folder.reading(lambda: Space(self.folder, backend_of(self.registry)))
+        space = self.folder.reading(
+            lambda: Space(self.folder, backend_of(self.registry, self.folder))
+        )
         if space.manifest.model.fingerprint != self.encoder.info.fingerprint:
             raise self._of_another_model(space)
         return space
@@ -195,9 +197,20 @@ class WorkspaceSpace:
             yield seen
 
 
-def backend_of(registry: Registry) -> BackendOf:
-    """What makes the back ends of indexes: their plugins."""
-    return lambda name, settings: registry.create("index", name, settings)
+def backend_of(registry: Registry, space: SpaceFolder) -> BackendOf:
+    """What makes the back ends of a space's indexes: their plugins."""
+
+    def make(name: str, settings: Mapping[str, str | int | float | bool]) -> IndexBackend:
+        try:
+            return registry.create("index", name, settings)
+        except UnknownNameError as error:
+            raise SpaceError(
+                f"space {space.name!r} has an index of {name!r}, a plugin that is not there",
+                hint="Install the package that brings it again, or give the space another index: "
+                f"`{build_command(space.name)} --index flat`. {error.hint}",
+            ) from error
+
+    return make
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -275,6 +276,8 @@ def asked_kinds(settings: LinkSection, registry: Registry) -> list[AskedKind]:
         shown = plugin.short_name if plugin.provider.builtin else plugin.name
         with errors_of(f"the weights of {plugin.title}"):
             weights = DefaultWeights(*map(float, evidence.weights))
+            if not all(map(math.isfinite, weights)):
+                raise ValueError(f"{weights} are not finite numbers")
         kind = EvidenceKind(shown, plugin.summary, weights)
         made.append(AskedKind(kind, evidence))
     return made

@@ -163,12 +163,20 @@ def test_right_numbers_are_taken() -> None:
     assert values.tolist() == [0.5, -1]
 
 
+@pytest.mark.parametrize(
+    ("weights", "why"),
+    [
+        ("weights = None and ", "TypeError"),
+        ("weights = (float('nan'), 0.5) or ", "ValueError: DefaultWeights(untrained=nan"),
+    ],
+)
 def test_evidence_whose_weights_are_no_numbers_is_named(
-    demo: Path, kglink: Kglink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    demo: Path, kglink: Kglink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, weights: str,
+    why: str,
+) -> None:  # fmt: skip
     monkeypatch.syspath_prepend(tmp_path)
-    code = EVIDENCE.replace("weights = ", "weights = None and ")
+    code = EVIDENCE.replace("weights = ", weights)
     FakeEnvironment(tmp_path).install("acme", "1", code)
     monkeypatch.setenv("KGLINK_LINK_MORE_EVIDENCE", "acme/in-the-sky")
     ran = kglink("link", "-", stdin="Mercury.", code=2)
-    assert "the weights of evidence 'acme/in-the-sky' failed with TypeError" in ran.err
+    assert f"the weights of evidence 'acme/in-the-sky' failed with {why}" in ran.err

@@ -81,6 +81,17 @@ class TooMuch(Neighbour):
         return [{"near": 9.0} for _ in pairs]
 
 
+class Numbered(Neighbour):
+    def weigh(self, kbs: PairedKBs, pairs: Sequence[EntityPair]) -> Any:
+        return [{5: 1.0} for _ in pairs]
+
+
+class NoPass(Neighbour):
+    @property
+    def second_pass(self) -> bool:  # type: ignore[override]  # as if it were not there
+        raise AttributeError("no second_pass")
+
+
 class Nothing(Neighbour):
     def weigh(self, kbs: PairedKBs, pairs: Sequence[EntityPair]) -> Any:
         return [None for _ in pairs]
@@ -103,6 +114,8 @@ class Twice(Neighbour):
         (Short, "'bad' weighs 7 pairs and answers for 1"),
         (NotANumber, "'bad' gives 'near' the value nan"),
         (TooMuch, "'bad' gives 'near' the value 9.0"),
+        (Numbered, "'bad' gives 5 the value 1.0"),
+        (NoPass, "'bad' failed with AttributeError: no second_pass"),
         (Nothing, "'bad' failed with AttributeError"),
         (Broken, "'bad' failed with ValueError: half way"),
         (Twice, "'bad' gives a value 'name', which other evidence gives as well"),

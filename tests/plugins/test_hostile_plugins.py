@@ -345,6 +345,18 @@ def test_a_factory_that_exits_is_an_error(kglink: Kglink, demo: Path, site: Path
     assert "exporter 'evil/quiet' cannot be made: SystemExit: 0" in told(ran)
 
 
+def test_a_space_whose_index_lost_its_plugin_says_how_to_go_on(kglink: Kglink, demo: Path) -> None:
+    (manifest,) = demo.glob("spaces/default/versions/*/manifest.json")
+    manifest.write_text(manifest.read_text().replace('"kglink/flat"', '"acme/gone"'))
+    train = ("finetune", "--sources", "T", "--target-kb", "wiki")
+    for command in (("search", "Mercury"), ("build", "--fresh"), train, ("doctor",)):
+        ran = kglink(*command, code=1)
+        assert "space 'default' has an index of 'acme/gone'" in ran.err + ran.out
+        assert "kglink build --index flat" in ran.err + ran.out
+    kglink("index", "--exact", "--queries", "0")
+    assert "Mercury" in kglink("search", "Mercury").out
+
+
 def test_ctrl_c_still_stops_a_command_while_a_plugin_is_imported(site: Path) -> None:
     code = f"from pathlib import Path\nPath({str(site / 'here')!r}).touch()\n"
     code += evil_code("import", "import time; time.sleep(600)")

@@ -153,7 +153,12 @@ def _hungry(*_: object, **__: object) -> Done:
             torch.zeros(3),
             r"scorers\.DualScorer gave scores of the shape",
         ),
-        ("scorers.DualScorer.score", None, r"scorers\.DualScorer failed with AttributeError"),
+        ("scorers.DualScorer.score", None, r"scorers\.DualScorer failed with TypeError"),
+        (
+            "scorers.DualScorer.score",
+            lambda _, mentions, entities: np.zeros((len(mentions.states), len(entities.states))),
+            "scores are a tensor, not of the type ndarray",
+        ),
         (
             "scorers.DualScorer.score",
             lambda _, mentions, entities: torch.zeros(len(mentions.states), len(entities.states)),
@@ -162,6 +167,11 @@ def _hungry(*_: object, **__: object) -> Done:
         ("objectives.Nce.loss", torch.zeros(2), "objective 'nce' gave a loss of the shape"),
         ("objectives.Nce.loss", torch.zeros(()), "objective 'nce' gave a loss without a gradient"),
         ("objectives.Nce.loss", 0.5, "objective 'nce' gave a loss of the type float"),
+        (
+            "objectives.Nce.loss",
+            lambda _, scores, positive: scores.logsumexp(1).sum() + scores.zero_().sum(),
+            "the scorer or the objective changes in place what it is given",
+        ),
     ],
 )
 def test_a_broken_plugin_is_named(
