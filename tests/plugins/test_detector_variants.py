@@ -357,6 +357,7 @@ def test_words_have_the_endings_of_their_language() -> None:
         ("Rozmowa z Lechem Wałęsą była dla nas ważna.", "Lechem Wałęsą", "Lech Wałęsa"),
         ("Вчера депутаты Государственной думы молчали.", "Государственной думы",
          "Государственная дума"),
+        ("Granice Polski nie są tak długie.", "Polski", "Polska"),
         ("Мэр Москвы встретил нас.", "Москвы", "Москва"),
         ("Η ομιλία του Κυριάκου Μητσοτάκη τέλειωσε.", "Κυριάκου Μητσοτάκη", "Κυριάκος Μητσοτάκης"),
         ("die Flöte von Friedrich dem Großen und das Haus", "Friedrich dem Großen",
@@ -364,8 +365,9 @@ def test_words_have_the_endings_of_their_language() -> None:
     ],
 )  # fmt: skip
 def test_names_are_found_in_all_cases(text: str, surface: str, name: str) -> None:
-    # "dem" is a word of names as well.
-    assert taken_for(text, name, "Wanderer über dem Nebelmeer")[surface] == name
+    # Words of longer names are "dem" and "Polskiej" as well.
+    others = "Wanderer über dem Nebelmeer", "Sejm Rzeczypospolitej Polskiej"
+    assert taken_for(text, name, *others)[surface] == name
 
 
 def test_no_part_of_a_name_begins_with_a_function_word_of_the_language() -> None:

@@ -319,8 +319,12 @@ class VariantFinder:
         others = (stem + ending for stem in sorted(stems, key=len, reverse=True)
                   if len(stem) >= LEAST_PART for ending in cases)  # fmt: skip
         kept = [form for form in map(one_form, (*shorter, *others)) if len(form) >= LEAST_MISSPELT]
-        found = np.flatnonzero(places_in(self._bags.words, _hashes_of(kept))[1]) if kept else ()
-        return word_hash(kept[found[0]]) if len(found) else None
+        hashes = _hashes_of(kept)
+        found = hashes[places_in(self._bags.words, hashes)[1]]
+        places, is_bag = places_in(self._bags.bags, found)
+        # Rather a word that is a whole name than one of a longer name.
+        whole = found[is_bag & (self._bags.bag_kinds[places] & WHOLE != 0)] if is_bag.any() else ()
+        return next(map(int, chain(whole, found)), None)
 
     def _is_known(self, word: str) -> bool:
         return bool(places_in(self._bags.words, _hashes_of([word]))[1][0])
