@@ -71,6 +71,7 @@ class SkosAdapter:
         self._languages = listed(settings.languages)
         self._prefixes = tuple(listed(settings.prefix))
         self._seen: Counter[str] = Counter()
+        self._problems = Problems()
         self._default: set[str] | None = None
 
     def read(self, source: Source, problems: Problems) -> Iterator[Record]:
@@ -98,6 +99,7 @@ class SkosAdapter:
             for iri, resource in resources.items()
         )
         self._seen.clear()
+        self._problems = problems
         self._default = None
         records = good_ones(
             named,
@@ -136,6 +138,9 @@ class SkosAdapter:
         names = self._chosen("name", resource, resources)
         title = next(iter(titles or names), None)
         if title is None:
+            self._problems.pass_over(
+                f"concept without a label in {self._settings.languages} (--set languages=A,B)"
+            )
             return None
         surfaces = [
             *(Alias(text, "synonym") for text, _ in [*titles, *names] if text != title[0]),

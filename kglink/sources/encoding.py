@@ -68,7 +68,10 @@ def not_utf8(where: str, file: str) -> RecordError:
 def convert_hint(file: str) -> str:
     """How to mend what is no UTF-8."""
     converted = convert("WINDOWS-1252", file)
-    return f"If it is Latin-1 or Windows-1252: --encoding cp1252, or {converted}"
+    return (
+        f"If it is Latin-1 or Windows-1252: --encoding cp1252, or {converted}. Others are cp1250 "
+        "(Polish, Czech), cp1251 (Russian), cp932 (Japanese), gb18030 (Chinese), cp949 (Korean)"
+    )
 
 
 def convert(encoding: str, file: str) -> str:

@@ -18,9 +18,11 @@ from unicodedata import normalize
 
 #: Blanks within a line, of another width than a space.
 _BLANKS = map(chr, (0xA0, 0x1680, *range(0x2000, 0x200B), 0x202F, 0x205F, 0x3000))
-#: Signs that are read as the common: also letters and digits as wide as those of Chinese.
+#: Signs that are read as the common: also letters and digits as wide as those of Chinese, and kana
+#: half as wide.
 _COMMON = {**dict.fromkeys(_BLANKS, " "), "\u2010": "-", "\u2011": "-"}
 _COMMON.update({chr(ord(sign) + 0xFEE0): sign for sign in ascii_letters + digits})
+_COMMON.update({sign: normalize("NFKC", sign) for sign in map(chr, range(0xFF66, 0xFFA0))})
 #: Also a letter that may stand for an apostrophe, but not within names: of Navajo, of Ukraine.
 _UNCOMMON = re.compile(rf"[{''.join(_COMMON)}]|\u02bc(?=[sS]\b)")
 _COMMON["\u02bc"] = "\u2019"

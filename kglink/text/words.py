@@ -17,6 +17,9 @@ UNSPACED = (
 )  # fmt: skip
 #: Hangul syllables: spaces between words, but particles are glued to them.
 HANGUL = (0xAC00, 0xD7A3)
+#: Letters that are glued to the front of a word, as "and" and "in" of Arabic and Hebrew.
+PREFIXES = "\u0648\u0641\u0628\u0644\u0643\u05d5\u05d1\u05dc\u05de\u05e9\u05d4\u05db"
+_GLUED = re.compile(rf"(?<!\w)(?:[{PREFIXES}][\u0591-\u05c7\u064b-\u0652]*+){{1,2}}\Z")
 
 _INITIALS = re.compile(r"(?<!\w)[^\W\d_]\.[^\W\d_](?!\w)")
 _ZERO_WIDTH_JOINER = "\u200d"
@@ -31,6 +34,16 @@ def is_unspaced(character: str) -> bool:
     """Whether it belongs to a script that is written without spaces between words."""
     point = ord(character)
     return any(first <= point <= last for first, last in UNSPACED)
+
+
+def is_hangul(character: str) -> bool:
+    """Whether it is a Korean syllable."""
+    return HANGUL[0] <= ord(character) <= HANGUL[1]
+
+
+def is_glued(text: str, position: int) -> bool:
+    """Whether all that its word has before ``position`` are letters that are glued to words."""
+    return _GLUED.search(text, max(0, position - 8), position) is not None
 
 
 def cuts_word(text: str, position: int) -> bool:

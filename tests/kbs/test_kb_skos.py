@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+from conftest import Kglink
 from pydantic import ValidationError
 
 from kb_checks import claimants, head_of
@@ -99,6 +102,12 @@ def test_of_the_english_of_two_countries_the_same_is_the_title_in_any_order() ->
 def test_a_definition_follows_the_languages() -> None:
     assert read(TURTLE, languages="de")[0].description == "Ein Kernobst."
     assert [entity.title for entity in read(TURTLE, languages="de")] == ["Apfel", "Birne"]
+
+
+def test_concepts_without_a_label_in_the_languages_are_told(kglink: Kglink, tmp_path: Path) -> None:
+    (tmp_path / "fruit.ttl").write_text(TURTLE, encoding="utf-8")
+    told = kglink("add-kb", "obst", tmp_path / "fruit.ttl", "--set", "languages=de").err
+    assert "1 x concept without a label in de (--set languages=A,B)" in " ".join(told.split())
 
 
 def test_keys() -> None:

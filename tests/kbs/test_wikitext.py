@@ -36,6 +36,15 @@ def cleaned(wikitext: str, site: Site = ENGLISH) -> CleanText:
     return clean_prepared(prepared(wikitext), Titles(site), site.language)
 
 
+def test_titles_and_namespaces_are_those_of_the_language() -> None:
+    turkish, japanese = (Site("https://x.org/wiki/X", language=code) for code in ("tr", "ja"))
+    assert Titles(turkish).target("istanbul").title == "\u0130stanbul"
+    assert Titles(turkish).page("iznik") == (0, "\u0130znik")
+    assert Titles(ENGLISH).target("istanbul").title == "Istanbul"
+    category = "\u30ab\u30c6\u30b4\u30ea"
+    assert cleaned(f"\u6771\u4eac[[{category}:\u90fd\u5e02]]", japanese).text == "\u6771\u4eac"
+
+
 @pytest.mark.parametrize(
     ("wikitext", "text"),
     [
@@ -204,6 +213,12 @@ def test_what_a_page_is() -> None:
     assert not is_list("Lists")
     assert redirect_target("#REDIRECT [[A b#c]]") == "A b#c"
     assert redirect_target("  #WEITERLEITUNG: [[X]]") == "X"
+    assert (
+        redirect_target(
+            "#\u092a\u0941\u0928\u0930\u094d\u092a\u094d\u0930\u0947\u0937\u093f\u0924 [[X]]"
+        )
+        == "X"
+    )
     assert redirect_target("# [[X]]") == ""
     assert redirect_target("#item [[X]]") == ""
 

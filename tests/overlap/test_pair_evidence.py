@@ -56,6 +56,19 @@ def test_all_evidence_keeps_the_contract(name: str, tmp_path: Path) -> None:
     assert failing_checks(contract, tmp_path) == {}
 
 
+def test_descriptions_in_two_scripts_are_not_compared() -> None:
+    russian = named(
+        "1",
+        "\u041c\u043e\u0441\u043a\u0432\u0430",
+        description="\u0421\u0442\u043e\u043b\u0438\u0446\u0430",
+    )
+    german = named("1", "Moskau", description="Die gr\u00f6\u00dfte Stadt")
+    kbs = ListedKBs([russian], [german])
+    assert weighed("description", kbs, russian, german) == {}
+    assert "description" in weighed("description", kbs, german, german)
+    assert "description" in weighed("description", kbs, russian, russian)
+
+
 def test_the_built_in_models_weigh_what_the_evidence_gives() -> None:
     whole = default_model()
     assert whole.evidence == tuple(f"kglink/{name}" for name in DEFAULT)

@@ -32,6 +32,7 @@ class TestContract(DetectorContract):
         ("The minutes of our last meeting were written up by Mr.\nVane.", ["Mr.\nVane"]),
         ("They went by train to St.\n\nThe end", ["St"]),
         ("It was ＮＨＫ.", ["ＮＨＫ"]),
+        ("Die Brenna Werke sind da, und es ist gut. Das war Ada.", ["Brenna Werke", "Ada"]),
         ("", []),
     ],
 )  # fmt: skip

@@ -18,7 +18,7 @@ import alias_names
 from alias_names import Names
 from kglink.records import Span
 from kglink.text.fold import Folded, fold, fold_with_map
-from kglink.text.words import cuts_initials, in_one_line, is_unspaced
+from kglink.text.words import PREFIXES, cuts_initials, in_one_line, is_unspaced
 from kglink_plugins.detectors.dictionary.compiled import compile_lexicon, guard_of
 from kglink_plugins.detectors.dictionary.finder import (
     DictionaryDetector,
@@ -28,7 +28,7 @@ from kglink_plugins.detectors.dictionary.finder import (
 from kglink_plugins.detectors.dictionary.guard import in_context
 from kglink_plugins.plugin import DictionarySettings
 
-ALPHABET = "aAbßé\u0301 東京한국+#-.1\n\u200d👩½"
+ALPHABET = "aAbßé\u0301 東京한국وم+#-.1\n\u200d👩½"
 SURFACES = st.lists(st.text(st.sampled_from(ALPHABET), min_size=1, max_size=4), max_size=6)
 
 
@@ -88,6 +88,11 @@ def cut(folded: Folded, place: int, *, starting: bool = False) -> bool:
         return True
     if starting and "가" <= left <= "힣" and "가" <= right <= "힣":
         return True
+    sizes = range(1, min(place, 2) + 1) if starting else ()
+    if any(
+        set(text[place - n : place]) <= {*PREFIXES} and not cut(folded, place - n) for n in sizes
+    ):
+        return False
     return glued and unicodedata.category(right)[0] in "LMN" and not borderless(right)
 
 

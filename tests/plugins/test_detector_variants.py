@@ -344,6 +344,63 @@ def test_words_have_the_endings_of_their_language() -> None:
     assert taken_for(german, "Gießkanne")["Gießkannen"] == "Gießkanne"
     # Not in English, where such a word would be another one.
     assert taken_for("The paint is whiter than I had thought.", "white") == {}
+    # The least change: "Ältere", not "Alter".
+    assert "Lucas Cranach Älteren" in taken_for(
+        "das Bild von Lucas Cranach Älteren und die Frau", "Lucas Cranach Ältere", "Alter Fritz"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "surface", "name"),
+    [
+        ("Wczoraj w Warszawie nie było tak źle.", "Warszawie", "Warszawa"),
+        ("Rozmowa z Lechem Wałęsą była dla nas ważna.", "Lechem Wałęsą", "Lech Wałęsa"),
+        ("Вчера депутаты Государственной думы молчали.", "Государственной думы",
+         "Государственная дума"),
+        ("Granice Polski nie są tak długie.", "Polski", "Polska"),
+        ("Мэр Москвы встретил нас.", "Москвы", "Москва"),
+        ("Η ομιλία του Κυριάκου Μητσοτάκη τέλειωσε.", "Κυριάκου Μητσοτάκη", "Κυριάκος Μητσοτάκης"),
+        ("die Flöte von Friedrich dem Großen und das Haus", "Friedrich dem Großen",
+         "Friedrich der Große"),
+    ],
+)  # fmt: skip
+def test_names_are_found_in_all_cases(text: str, surface: str, name: str) -> None:
+    # Words of longer names are "dem" and "Polskiej" as well.
+    others = "Wanderer über dem Nebelmeer", "Sejm Rzeczypospolitej Polskiej"
+    assert taken_for(text, name, *others)[surface] == name
+
+
+def test_no_part_of_a_name_begins_with_a_function_word_of_the_language() -> None:
+    text = "le président est à côté de l’Élysée et dans la ville"
+    assert set(taken_for(text, "Palais de l'Élysée", "l'Élysée")) == {"l’Élysée"}
+
+
+@pytest.mark.parametrize(
+    ("text", "surface"),
+    [
+        ("Στην Ακρόπολη ήταν κόσμος.", "Ακρόπολη"),  # the capital is that of the sentence
+        ("Das ist Peter Henleins Werk und es ist gut.", "Peter Henleins"),  # and that of a noun
+    ],
+)
+def test_a_capital_that_says_nothing_beside_a_name_does_no_harm(text: str, surface: str) -> None:
+    names = detector("Ακρόπολη", "Peter Henlein").detect(text)
+    scores = {text[one.start : one.end]: one.score for one in names}
+    assert scores[surface] > 0.8
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("그는 서울에서 왔다. KBS는 방송했다.", "서울"),
+        ("그는 서울에서 왔다. KBS는 방송했다.", "KBS"),
+        ("زار وبالقاهرة أمس", "القاهرة"),
+        ("زار وَالقاهرة أمس", "القاهرة"),
+        ("הוא גר בירושלים", "ירושלים"),
+    ],
+)
+def test_what_is_glued_to_a_name_is_no_part_of_it(text: str, name: str) -> None:
+    (found,) = taken_for(text, name)
+    assert fold(found) == fold(name)
 
 
 def test_letters_and_numbers_are_found_in_all_spacings() -> None:

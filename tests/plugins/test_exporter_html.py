@@ -56,6 +56,12 @@ def test_html_needs_nothing_but_itself() -> None:
     assert "@import" not in page.contents["style"][0]
 
 
+def test_html_reads_each_line_of_a_text_in_its_own_direction() -> None:
+    page = page_of(EPISODE)
+    assert ("div", {"class": "text", "dir": "auto"}) in page.tags
+    assert "unicode-bidi: plaintext" in page.contents["style"][0]
+
+
 def test_html_policy_allows_exactly_its_own_style_and_script() -> None:
     page = page_of(EPISODE)
     policy = next(item["content"] for _, item in page.tags if "http-equiv" in item)

@@ -29,6 +29,7 @@ def test_a_wrongly_encoded_line_is_told_with_its_line_and_byte() -> None:
     # 'é\n' is 3 bytes, 'ok\n' 3, 'caf' 3: the bad byte has offset 9.
     assert caught.value.where == "a.txt, line 3, byte 0xe9 at byte 9"
     assert "iconv -f WINDOWS-1252 -t UTF-8 a.txt > converted" in caught.value.hint
+    assert "cp932 (Japanese)" in caught.value.hint
     lines, problems = skipped(data)
     assert [line.number for line in lines] == [1, 2, 4]
     assert problems.counts == {"not valid UTF-8": 1}

@@ -43,6 +43,7 @@ def test_each_sign_stands_where_its_place_says(text: str) -> None:
         ("Rome¹⁻³, Oslo¹–³ and Bergen¹, ³.", "Rome, Oslo and Bergen."),
         ("> a\n> \n> b\r\n  \r\n c\n\t\n", "a\n\nb\n\nc\n\n"),
         ("\u202aRome\u202c, \u2067\u05d0\u2069\u200f Ｏｓｌｏ１２，", "Rome, \u05d0 Oslo12，"),
+        ("ﾄﾄﾛとﾎﾟｹﾓﾝ", "トトロとポケモン"),
         ("\u200bRome\u200b \ufeffOs\xadlo fa\xad\n  > ther", "Rome Oslo father"),
         ("a  b   c    d\te", "a b c    d\te"),
         ("a \r\n> > b\r\rc\n\n d", "a\nb\n\nc\n\nd"),

@@ -25,6 +25,7 @@ from kglink_kbs.mediawiki.languages import (
     INFOBOX,
     INFOBOX_TYPES,
     LIST_TITLES,
+    NAMESPACE_ALIASES,
     REDIRECT_WORDS,
     SHORT_DESCRIPTION,
 )
@@ -273,7 +274,8 @@ _MOST_NAMES = 100_000
 def category_pattern(site: Site) -> re.Pattern[str]:
     """What finds the categories in a text, under all names of their namespace."""
     own = [space.name for space in site.namespaces if space.key == CATEGORY]
-    names = {*own, *(name for name, key in CANONICAL_NAMESPACES.items() if key == CATEGORY)}
+    others = CANONICAL_NAMESPACES | NAMESPACE_ALIASES.get(site.language.partition("-")[0], {})
+    names = {*own, *(name for name, key in others.items() if key == CATEGORY)}
     either = "|".join(re.escape(name) for name in sorted(names) if name)
     return re.compile(rf"\[\[[ _]*+(?:{either})[ _]*+:[ _]*+([^\[\]|\n#]{{1,80}})", re.IGNORECASE)
 

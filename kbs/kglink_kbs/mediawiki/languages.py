@@ -37,13 +37,16 @@ NAMESPACE_ALIASES: dict[str, dict[str, int]] = {
     "cs": {"obrázek": 6, "soubor": 6},
     "da": {"billede": 6},
     "de": {"bild": 6},
+    "el": {"εικόνα": 6},
     "es": {"imagen": 6},
+    "fa": {"تصویر": 6},
     "fi": {"kuva": 6},
     "fr": {"image": 6, "fichier": 6},
     "he": {"תמונה": 6},
     "hu": {"kép": 6},
     "it": {"immagine": 6},
-    "ja": {"画像": 6},
+    "ja": {"画像": 6, "ファイル": 6, "カテゴリ": 14},
+    "ko": {"그림": 6},
     "ltg": {"attēls": 6},
     "lv": {"attēls": 6},
     "nl": {"afbeelding": 6},
@@ -58,6 +61,9 @@ NAMESPACE_ALIASES: dict[str, dict[str, int]] = {
     "vi": {"hình": 6},
     "zh": {"图像": 6, "圖像": 6, "文件": 6, "檔案": 6, "分类": 14, "分類": 14},
 }
+
+#: Languages whose titles have "İ" as the capital of "i".
+DOTTED_CAPITALS = frozenset(("az", "kaa", "tr"))
 
 _TRAILS = {
     "ar": "[a-zء-ي]*+",
@@ -111,7 +117,7 @@ REDIRECT_WORDS = _words(
     転送 リダイレクト 重定向 重新導向 넘겨주기 đổi alih перенаправлення пренасочване виж preusmeri
     ανακατευθυνση redireccionament suuna birzuzendu redirectează redirecteaza preusmjeri преусмери
     presmeruj tilvísun athchuir ail-cyfeirio เปลี่ยนทาง peradresavimas გადამისამართება
-    վերահղում
+    վերահղում पुनर्प्रेषित अनुप्रेषित পুনর্নির্দেশ alidirektu айдау
     """
 )
 
@@ -127,7 +133,7 @@ DISAMBIGUATION_TEMPLATES = _names(
     |täsmennyssivu|toponymie|ujednoznacznienie|багатозначність|вишезначна одредница
     |неоднозначность|неадназначнасць|многозначност|пояснение|ابهام‌زدایی|توضيح|توضیح
     |פירושונים|曖昧さ回避|消歧义|消歧義|消歧义页|동음이의|định hướng|anlam ayrımı|αποσαφήνιση
-    |rozlišovacia stránka|razdvojba|razločitev|nuorodinis
+    |rozlišovacia stránka|razdvojba|razločitev|nuorodinis|बहुविकल्पी|बहुविकल्पी शब्द
     """
 )
 
@@ -138,7 +144,7 @@ DISAMBIGUATION_TITLES = _names(
     |ujednoznacznienie|desambiguação|значения|olika betydelser|flertydig|täsmennyssivu|rozcestník
     |egyértelműsítő lap|anlam ayrımı|توضيح|ابهام‌زدایی|פירושונים|曖昧さ回避|消歧义|消歧義|동음이의
     |định hướng|значення|пояснение|desambiguació|dezambiguizare|вишезначна одредница
-    |nozīmju atdalīšana|reikšmės|täpsustus|αποσαφήνιση
+    |nozīmju atdalīšana|reikšmės|täpsustus|αποσαφήνιση|बहुविकल्पी|значэнні
     """
 )
 

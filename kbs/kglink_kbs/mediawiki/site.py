@@ -16,6 +16,7 @@ from kglink.errors import SourceError
 from kglink_kbs.guarded_xml import refuse_long_namespaces
 from kglink_kbs.mediawiki.languages import (
     CANONICAL_NAMESPACES,
+    DOTTED_CAPITALS,
     FILE,
     LANGUAGE_CODES,
     MAIN,
@@ -145,6 +146,7 @@ class Titles:
     ) -> None:
         self._kept = frozenset(kept)
         self._spaces = _namespaces(site)
+        self._has_dotted_capital = site.language.partition("-")[0] in DOTTED_CAPITALS
         self._main_keeps_case = site.case == "case-sensitive"
         main = next((space for space in site.namespaces if space.key == MAIN), None)
         if main is not None:
@@ -161,8 +163,8 @@ class Titles:
         prefix, colon, rest = title.partition(":")
         space = self._spaces.get(_folded(prefix)) if colon else None
         if space is None:
-            return MAIN, _initial(title, self._main_keeps_case)
-        return space.key, f"{space.name}:{_initial(rest.strip(), space.case_sensitive)}"
+            return MAIN, self._initial(title, self._main_keeps_case)
+        return space.key, f"{space.name}:{self._initial(rest.strip(), space.case_sensitive)}"
 
     def _read(self, raw: str) -> Target:
         text = unescaped(raw)
@@ -186,14 +188,25 @@ class Titles:
                 return _TEXT
         if MAIN not in self._kept or not _is_title(plain):
             return _TEXT
-        return Target("article", _initial(plain, self._main_keeps_case))
+        return Target("article", self._initial(plain, self._main_keeps_case))
 
     def _in_namespace(self, space: Namespace, rest: str, shown: bool) -> Target:
         if not shown and space.key in _NOT_SHOWN:
             return _HIDDEN
         if space.key not in self._kept or not _is_title(rest):
             return _TEXT
-        return Target("article", f"{space.name}:{_initial(rest, space.case_sensitive)}")
+        return Target("article", f"{space.name}:{self._initial(rest, space.case_sensitive)}")
+
+    def _initial(self, title: str, keeps_case: bool) -> str:
+        """The title with a capital initial, where the wiki wants one."""
+        first = title[:1]
+        if keeps_case or not first.islower():
+            return title
+        upper = "İ" if first == "i" and self._has_dotted_capital else first.upper()
+        # One letter for one (no SS for ß), and Georgian has no capitals in titles.
+        if len(upper) != 1 or "\u10d0" <= first <= "\u10ff":
+            return title
+        return upper + title[1:]
 
 
 _NOT_SHOWN = frozenset({FILE, CANONICAL_NAMESPACES["category"]})
@@ -243,18 +256,6 @@ def _spaced(text: str) -> str:
 
 def _folded(name: str) -> str:
     return _spaced(name).lower()
-
-
-def _initial(title: str, keeps_case: bool) -> str:
-    """The title with a capital initial, where the wiki wants one."""
-    first = title[:1]
-    if keeps_case or not first.islower():
-        return title
-    upper = first.upper()
-    # One letter for one (no SS for ß), and Georgian has no capitals in titles.
-    if len(upper) != 1 or "\u10d0" <= first <= "\u10ff":
-        return title
-    return upper + title[1:]
 
 
 def _is_title(text: str) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from kglink.plugins import Names
 from kglink.records import Span
+from kglink.text.language import function_words, language_of
 from kglink_plugins.detectors.dictionary.english import CALENDAR, FUNCTION_WORDS
 
 _CAPITAL = f"[{''.join(filter(str.isupper, map(chr, range(0x20000))))}]"
@@ -59,12 +60,16 @@ class CapitalsDetector:
 
 def _runs(text: str) -> Iterator[tuple[int, int, bool]]:
     """Each run without the function words that it begins with, and whether it begins a sentence."""
+    language = language_of(text)
+    heeded = FUNCTION_WORDS | _NO_NAMES
+    if language != "en":
+        heeded |= function_words(language)
     for run in _RUN.finditer(text):
         start, end = run.span()
         begins = _BEGINS_SENTENCE.search(text, max(0, start - 20), start) is not None
         while word := _FIRST_WORD.match(text, start, end):
             plain = word[1].replace("’", "'").partition("'")[0].lower()
-            if plain not in FUNCTION_WORDS and plain not in _NO_NAMES:
+            if plain not in heeded:
                 break
             start = word.end()
             begins = False if start < end else begins

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import compress, islice
 from typing import NamedTuple
+from unicodedata import name
 
 import numpy as np
 
@@ -146,10 +149,12 @@ _LEAST_ALIKE = 0.5
 _PHRASE = 80
 #: A sentence with fewer letters may be none: "Warner Bros."
 _LEAST_SENTENCE = 40
+#: Letters that say in which script a description is.
+_LETTERS = 20
 
 
 class DescriptionEvidence:
-    """Weighs the cosine of the descriptions where both entities have one; proposes nothing."""
+    """Weighs the cosine of descriptions where both entities have one in the same script."""
 
     second_pass = False
 
@@ -159,18 +164,30 @@ class DescriptionEvidence:
 
     def weigh(self, kbs: PairedKBs, pairs: Sequence[EntityPair]) -> list[Mapping[str, float]]:
         """``description``: the cosine; ``descriptions_differ``: by how much it is below a half."""
-        described = [pair for pair in pairs if pair.left.description and pair.right.description]
-        texts = [text for pair in described for text in _comparable(pair)]
+        are_described = [
+            bool(pair.left.description and pair.right.description)
+            and _script(pair.left.description) == _script(pair.right.description)
+            for pair in pairs
+        ]
+        texts = [text for pair in compress(pairs, are_described) for text in _comparable(pair)]
         found = iter(cosines(kbs, texts))
         values: list[Mapping[str, float]] = []
-        for pair in pairs:
-            if pair.left.description and pair.right.description:
+        for is_described in are_described:
+            if is_described:
                 cosine = next(found)
                 differ = max(0.0, _LEAST_ALIKE - cosine)
                 values.append({"description": cosine, "descriptions_differ": differ})
             else:
                 values.append({})
         return values
+
+
+def _script(text: str) -> str:
+    """The script that most of the first letters are of, by their names in Unicode."""
+    if text.isascii():
+        return "LATIN"
+    scripts = (name(sign, "").partition(" ")[0] for sign in text if sign.isalpha())
+    return max(Counter(islice(scripts, _LETTERS)).items(), key=lambda one: one[1], default=("",))[0]
 
 
 def _comparable(pair: EntityPair) -> list[str]:

@@ -2,7 +2,8 @@
 
 A name may begin and end only where no word is cut: a letter, digit or mark must not be followed by
 another. Scripts without spaces have a border at every character; Korean, which glues particles to
-a word, has one after every syllable, but a name begins only where a word does.
+a word, has one after every syllable, but a name begins only where a word does. In Arabic and Hebrew
+a name also begins behind a letter or two that are glued to it.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from kglink.text.fold import Folded, code_points
-from kglink.text.words import HANGUL, is_unspaced
+from kglink.text.words import PREFIXES, is_hangul, is_unspaced
 
 Bools = npt.NDArray[np.bool_]
 
 # Kinds of characters.
 _UNKNOWN, _SIGN, _SPACE, _LETTER, _UNSPACED, _HANGUL = range(6)
+_PREFIXES = list(map(ord, PREFIXES))
 #: The kind of each, filled as characters are met.
 _KINDS = np.zeros(0x110000, dtype=np.uint8)
 
@@ -36,14 +38,21 @@ def borders_of(folded: Folded) -> Borders:
     points = code_points(folded.text)
     kinds = _kinds(points)
     letter = kinds == _LETTER
+    whole = folded.starts[1:] != folded.starts[:-1]
     edges = np.ones(len(kinds) + 1, dtype=np.bool_)
-    edges[1:-1] = ~(letter[1:] & letter[:-1]) & (folded.starts[1:] != folded.starts[:-1])
+    edges[1:-1] = ~(letter[1:] & letter[:-1]) & whole
     # A single letter or digit goes on in C++ and C#.
     sign = (points[1:] == ord("+")) | (points[1:] == ord("#"))
     edges[1:-1] &= ~(sign & edges[:-2] & letter[:-1])
     begin, end = edges, edges.copy()
     begin[1:-1] &= ~((kinds[1:] == _HANGUL) & (kinds[:-1] == _HANGUL))
     begin[:-1] &= kinds != _SPACE
+    if not folded.text.isascii():
+        glued = np.isin(points, _PREFIXES)
+        once = begin[:-1] & glued
+        twice = once[:-1] & glued[1:]
+        begin[1:-1] |= once[:-1] & letter[1:] & whole
+        begin[2:-1] |= twice[:-1] & letter[2:] & whole[1:]
     return Borders(begin, end)
 
 
@@ -57,10 +66,9 @@ def _kinds(points: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint8]:
 
 
 def _kind(character: str) -> int:
-    point = ord(character)
     if character == " ":
         return _SPACE
-    if HANGUL[0] <= point <= HANGUL[1]:
+    if is_hangul(character):
         return _HANGUL
     if is_unspaced(character):
         return _UNSPACED

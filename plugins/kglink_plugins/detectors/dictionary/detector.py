@@ -20,7 +20,7 @@ from kglink.text.fold import fold
 from kglink.text.full_names import nicknamed
 from kglink.text.places import short_places
 from kglink.text.sentences import begins_sentence
-from kglink.text.words import cuts_initials, cuts_word
+from kglink.text.words import cuts_initials, cuts_word, is_glued, is_hangul
 from kglink_plugins.detectors.dictionary.cache import open_lexicon
 from kglink_plugins.detectors.dictionary.compiled import ARTICLE, Lexicon, guard_of, is_text
 from kglink_plugins.detectors.dictionary.english import MONTHS
@@ -204,7 +204,11 @@ class NameDetector:
 
     def _is_cut(self, text: str, start: int, end: int) -> bool:
         """Whether a place cuts a word, a date, a person's or a company's name, or joins others."""
-        if any(cuts_word(text, edge) or cuts_initials(text, edge) for edge in (start, end)):
+        if (
+            (cuts_word(text, start) and not is_glued(text, start))
+            or (cuts_word(text, end) and not is_hangul(text[end]))
+            or any(cuts_initials(text, edge) for edge in (start, end))
+        ):
             return True
         if _IS_LEGAL.fullmatch(text, start, end) and _ends_in_name(
             text[max(0, start - _FURTHEST) : start]

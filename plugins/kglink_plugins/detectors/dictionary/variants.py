@@ -54,13 +54,27 @@ _LEAST_PAIR = 4
 _COMMON = 0.3
 #: `Place.name` of a place that is a name itself.
 _ITSELF = -1
-#: What words of some languages end in besides an "s", the longest first.
+#: What words of some languages end in besides an "s".
 ENDINGS = {
-    "de": ("ern", "en", "er", "es", "n", "e"),
+    "de": ("n", "e", "en", "er", "es", "ern"),
     "es": ("es",),
-    "fr": ("es", "x", "e"),
+    "fr": ("x", "e", "es"),
     "it": ("i", "e"),
-    "nl": ("en", "e"),
+    "nl": ("e", "en"),
+}
+#: What the article in a German name becomes in other cases.
+_ARTICLES = frozenset(("dem", "den", "des"))
+#: Endings of cases, folded, of which one stands for another in some languages.
+CASES = {
+    language: ("", *endings.split())
+    for languages, endings in {
+        "cs pl": "a e i o u y ach ami ech eho ego ej em emi emu ho ia ich ie iego iej iem iemu im "
+        "imi m mu om ou ovi ow owi um ych ym ymi",
+        "el": "α ε η ι ο αν ασ ει εισ εσ εωσ ην ησ οι ον οσ ου ουσ ων",
+        "ru uk": "а е и о у ы ь ю я ам ами ах ая ев его ее еи ем ему ею ие ии им ими их ию ия ов "
+        "ого ое ои ом ому ою ую ые ыи ым ыми ых юю ям ями ях яя",
+    }.items()
+    for language in languages.split()
 }
 OF_BEFORE = re.compile(rf"\b[^\W\d_a-z]\w*{OF}\Z")
 _OF_AFTER = re.compile(rf"{OF}[^\W\d_a-z]")
@@ -191,6 +205,7 @@ class VariantFinder:
         self._few = _few(words)
         self._few_of_kb = [_few(own if own < _SMALL * words else words) for own in kb_words]
         self._corrected = lru_cache(maxsize=1 << 16)(self._corrected_hash)
+        self._stem = lru_cache(maxsize=1 << 16)(self._stem_hash)
 
     def places(self, text: str, exact: Mapping[tuple[int, int], float]) -> Iterator[Place]:
         """All places of a text; ``exact``: those with a name's letters, and how near its case."""
@@ -213,12 +228,18 @@ class VariantFinder:
         if language == "auto":
             language = language_of(text[words.starts[0] : words.ends[-1]])
         heeded = _function_words(language)
-        hashes, misspelt = self._hashes(text, words, ENDINGS.get(language, ()))
+        foreign = heeded - _function_words("en")
+        hashes, misspelt = self._hashes(text, words, language)
+        cased = self._with_articles(words, hashes) if language == "de" else ()
         gone, ids, starts, ends = self._is_gone, self._bags.bag_names, words.starts, words.ends
         hits = [
             hit
-            for hit in (*self._runs(words, hashes), *self._pairs(words, heeded))
+            for hit in (*self._runs(words, hashes), *cased, *self._pairs(words, heeded))
             if _says_something(hit, words.forms[hit.first : hit.stop], heeded)
+            and not (
+                hit.kind & PART == hit.kind
+                and foreign & {words.forms[at].folded for at in (hit.first, hit.stop - 1)}
+            )
             and not (gone and gone(int(ids[hit.bag]), text[starts[hit.first] : ends[hit.stop - 1]]))
             and not (
                 (hit.stop - hit.first == 1 and not hit.kind & (WHOLE | JOINED))
@@ -239,8 +260,9 @@ class VariantFinder:
 
         wholes = [(hit.first, hit.stop) for hit in hits if hit.kind & WHOLE and not is_bridged(hit)]
         longest = _longest(wholes, len(words.forms))
-        is_name = _names_of_text(text, words, heeded)
+        is_name = _names_of_text(text, words, heeded, language)
         strangers = _strangers(text, words, inside, is_name)
+        no_name = [False] * len(is_name)
         for hit in hits:
             start, end = words.starts[hit.first], words.ends[hit.stop - 1]
             yield Place(
@@ -255,26 +277,27 @@ class VariantFinder:
                         longest[hit.first] > hit.stop
                         or (hit.first > 0 and longest[hit.first - 1] >= hit.stop)
                     ),
-                    is_name=is_name,
+                    # Nouns have capitals in German.
+                    is_name=no_name if language == "de" and hit.kind & WHOLE else is_name,
                     strangers=strangers,
                 ),
                 int(self._bags.bag_names[hit.bag]),
             )  # fmt: skip
 
     def _hashes(
-        self, text: str, words: TextWords, endings: Sequence[str]
+        self, text: str, words: TextWords, language: str
     ) -> tuple[Hashes, npt.NDArray[np.bool_]]:
         """Hashes of the words; of an unknown one that of the word meant; the misspelt ones.
 
-        That is the word without an ending of its language, or else without one wrong letter. No
-        letter is wrong where all are capitals: WZWW is not WSWW.
+        That is the word without an ending of its language or with another, or else without one
+        wrong letter. No letter is wrong where all are capitals: WZWW is not WSWW.
         """
         hashes = np.array([form.hash for form in words.forms], dtype=np.uint64)
         unknown = ~places_in(self._bags.words, hashes)[1] & (hashes != 0)
         misspelt = np.zeros(len(hashes), dtype=np.bool_)
         for at in np.flatnonzero(unknown).tolist():
             form = words.forms[at]
-            stem = self._stem(form.folded, endings)
+            stem = self._stem(form.folded, language)
             if stem is not None:
                 hashes[at] = stem
             elif (
@@ -288,13 +311,20 @@ class VariantFinder:
                     hashes[at], misspelt[at] = meant, True
         return hashes, misspelt
 
-    def _stem(self, word: str, endings: Sequence[str]) -> int | None:
-        """The hash of a word of names that a word is with an ending."""
-        for ending in endings:
-            stem = one_form(word.removesuffix(ending))
-            if stem != word and len(stem) >= LEAST_MISSPELT and self._is_known(stem):
-                return word_hash(stem)
-        return None
+    def _stem_hash(self, word: str, language: str) -> int | None:
+        """The hash of the word of names that a word is with an ending, or with another one."""
+        shorter = (word.removesuffix(ending) for ending in ENDINGS.get(language, ()))
+        cases = CASES.get(language, ())
+        stems = (word.removesuffix(ending) for ending in cases if word.endswith(ending))
+        others = (stem + ending for stem in sorted(stems, key=len, reverse=True)
+                  if len(stem) >= LEAST_PART for ending in cases)  # fmt: skip
+        kept = [form for form in map(one_form, (*shorter, *others)) if len(form) >= LEAST_MISSPELT]
+        hashes = _hashes_of(kept)
+        found = hashes[places_in(self._bags.words, hashes)[1]]
+        places, is_bag = places_in(self._bags.bags, found)
+        # Rather a word that is a whole name than one of a longer name.
+        whole = found[is_bag & (self._bags.bag_kinds[places] & WHOLE != 0)] if is_bag.any() else ()
+        return next(map(int, chain(whole, found)), None)
 
     def _is_known(self, word: str) -> bool:
         return bool(places_in(self._bags.words, _hashes_of([word]))[1][0])
@@ -331,6 +361,14 @@ class VariantFinder:
                 if kind & WHOLE and _is_spaced_otherwise(kind, words.forms[at : at + size]):
                     kind = kind & ~WHOLE | JOINED
                 yield Hit(at, at + size, place, kind)
+
+    def _with_articles(self, words: TextWords, hashes: Hashes) -> Iterator[Hit]:
+        """Runs that are names but for the case of an article in them, "Friedrich dem Großen"."""
+        is_article = np.array([form.folded in _ARTICLES for form in words.forms])
+        nominative = np.where(is_article, np.uint64(word_hash("der")), hashes)
+        for hit in self._runs(words, nominative) if is_article.any() else ():
+            if hit.kind & WHOLE and is_article[hit.first + 1 : hit.stop - 1].any():
+                yield hit
 
     def _pairs(self, words: TextWords, heeded: frozenset[str]) -> Iterator[Hit]:
         """Two words that are one word of a name; numbers beside letters are runs as well."""
@@ -509,13 +547,19 @@ def _with_short_forms(
     return [*kept, *short.values()]
 
 
-def _names_of_text(text: str, words: TextWords, heeded: frozenset[str]) -> list[bool]:
-    """Which words have a capital that says that they are names or parts of names."""
+def _names_of_text(
+    text: str, words: TextWords, heeded: frozenset[str], language: str
+) -> list[bool]:
+    """Which words have a capital that says that they are names or parts of names.
+
+    Which words are common is known of English alone.
+    """
+    common = _COMMON if language in {"", "en"} else -1
     return [
         capital
         and form.folded not in heeded
         and form.folded not in CALENDAR
-        and not (form.common > _COMMON and begins_sentence(text, start))
+        and not (form.common > common and begins_sentence(text, start))
         and not (end - start <= 2 and _NUMBERED.match(text, end))
         for start, end, capital, form in zip(
             words.starts, words.ends, words.capital, words.forms, strict=True
