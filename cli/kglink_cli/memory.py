@@ -132,7 +132,7 @@ def fit(
     their own. With --cluster nothing is weighed anew: the documents say whether mentions that are
     like each other help each other here, and with which settings.
     """
-    from kglink.linking.fit_threshold import LinksKept
+    from kglink.linking.fit_judge import LinksKept
 
     with open_workspace(context, {"space.name": space, "link.rerank_top": rerank}) as workspace:
         ensure_space(workspace)
