@@ -336,10 +336,9 @@ def evidence_page() -> Iterator[str]:
     """All kinds of evidence that speak for a candidate, and what each counts by default."""
     yield "# Evidence"
     yield (
-        "What speaks for a candidate: its score is the sum of these values, each times its weight. "
-        "Names and vectors together count 1. `kglink fit DOCS` fits the weights to annotated "
-        "documents; what is not fitted has those of this table, in the space of an untrained "
-        "encoder or of a fine-tuned one."
+        "A score is the sum of these values, each times its weight. The weights of names and "
+        "vectors together are 1. `kglink fit DOCS` fits the weights to annotated documents; "
+        "without it kglink uses those of this table, for an untrained or a fine-tuned encoder."
     )
     yield _table(
         ["kind", "what it is", "weight", "fine-tuned"],

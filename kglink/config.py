@@ -91,7 +91,7 @@ class IngestSection(Section):
     """How `add-kb` reads a source."""
 
     on_error: Literal["stop", "skip"] = "stop"
-    """What a bad record does: stop the run, or be skipped and counted."""
+    """At a bad record: stop the run, or skip the record and count it."""
     encoding: str = ""
     """Encoding of texts that are not UTF-8, such as `cp1252`; empty: UTF-8, or UTF-16 with a byte
     order mark."""
@@ -105,10 +105,10 @@ class IngestSection(Section):
     """Longest name in characters: title or alias of an entity, id or title of a document, words of
     a mention."""
     max_stdin_gb: float = Field(64, gt=0)
-    """Most that is copied of standard input or a pipe, in GiB."""
+    """Largest copy of standard input or of a pipe, in GiB."""
     max_expansion: float = Field(1000, gt=1)
-    """Most that a compressed source may grow, once it has grown past 1 GiB; its lines may grow by a
-    tenth of that, past two million."""
+    """Largest ratio of unpacked to packed size, for sources that unpack to more than 1 GiB; a tenth
+    of it for the lines, beyond two million."""
 
 
 class EncoderSection(Section):
@@ -136,20 +136,20 @@ class SpaceSection(Section):
     plugins: ClassVar[Mapping[str, str]] = {"index": "index"}
 
     name: str = Field("default", pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")
-    """Which space is built and used; several can live side by side."""
+    """Name of the space to build and use; a workspace may have several."""
     rows: tuple[Literal["text", "alias"], ...] = ()
     """The vectors that an entity owns, one of its `text` and one of each `alias`. Empty: both;
     trained models: text only."""
     index: str = "auto"
-    """Index back end (`kglink plugins`); `auto`: what the space has, `kglink/flat` for a new
-    space, and an approximate one for a space that grows beyond a million vectors."""
+    """Index back end (`kglink plugins`); `auto`: that of the space, `kglink/flat` for a new space,
+    and an approximate one for a space that grows beyond a million vectors."""
     index_settings: TableOfSettings = Field(default_factory=dict)
-    """Settings of the index back end; none: with `auto`, those that the space has."""
+    """Settings of the index back end; with `index = "auto"` and none: those of the space."""
     words: Literal["auto", "yes", "no"] = "auto"
     """Whether a build indexes the words of all names and texts, for `link.found_by` = `bm25` and
-    `tfidf`; `auto`: where the space has such an index."""
+    `tfidf`; `auto`: if the space has such an index."""
     description_chars: int = Field(1000, ge=0)
-    """How much of a description goes into an entity's text."""
+    """Characters of a description that go into an entity's text."""
 
 
 class LinkSection(Section):
@@ -165,7 +165,7 @@ class LinkSection(Section):
     }
 
     kbs: tuple[str, ...] = ()
-    """KBs to link to; none named: all in the space."""
+    """KBs to link to; empty: all in the space."""
     input: str = "auto"
     """KB adapter that reads texts (`kglink plugins`); `auto`: the one that knows a file's format,
     or plain text."""
@@ -174,24 +174,23 @@ class LinkSection(Section):
     language: str = Field("auto", pattern=r"^(auto|[a-z]{2,3})$")
     """Language of the texts (ISO 639, such as `de`); `auto`: guessed for each text."""
     types: tuple[str, ...] = ()
-    """Link to entities of these types only; none named: of all."""
+    """Link only to entities of these types; empty: of all types."""
     under: tuple[str, ...] = ()
     """Limit each entity's KB to it and its descendants (by `parents`), as in `doid:DOID:4`; other
     KBs are not limited."""
     not_under: tuple[str, ...] = ()
     """Link neither to these entities nor to their descendants."""
     detector: tuple[str, ...] = Field(("auto",), min_length=1)
-    """Mention detectors (`kglink plugins`), one or several that propose together; `auto`: what
-    answers held-out documents best of the dictionary, the detector that was trained for the space,
-    and both."""
+    """Mention detectors (`kglink plugins`); several propose together. `auto`: the dictionary, the
+    detector trained for the space, or both, whichever answered held-out documents best."""
     detector_settings: TableOfSettings = Field(default_factory=dict)
-    """Settings of the detector; of several, `NAME.setting` where more than one has it."""
+    """Settings of the detector; `NAME.setting` if several detectors have it."""
     nested: bool = False
     """Whether mentions may lie in other mentions."""
 
     rerank_top: int = Field(0, ge=0, le=100)
-    """First candidates of each KB that the space's trained reranker reads together with the mention
-    (`kglink finetune --what reranker`); 0: it is not asked."""
+    """Number of candidates of each KB that the space's trained reranker reads together with the
+    mention (`kglink finetune --what reranker`); 0: do not use it."""
     rerank_margin: float = Field(0.3, ge=0)
     """Skip candidates that score more than this below the best: they cannot win."""
     reranker: str = ""
@@ -203,27 +202,27 @@ class LinkSection(Section):
     clusterer_settings: TableOfSettings = Field(default_factory=dict)
     """Settings of the clusterer."""
     reorder_top: int = Field(10, ge=1, le=1000)
-    """First candidates that the `reranker` or `clusterer` orders anew."""
+    """Number of candidates that the `reranker` or `clusterer` orders anew."""
     prefer: tuple[str, ...] = ()
-    """KBs to prefer where several have the same thing. After these, the KB that more learnt
-    mentions meant comes first, then the order of the space."""
+    """KBs that answer first if several have the same thing. After these comes the KB that more
+    learnt mentions meant, then the order of the space."""
     per_kb: bool = False
-    """Answer for each KB by itself as well, each with its own probability."""
+    """Also answer for each KB alone, each with its own probability."""
     top_k: int = Field(5, ge=1, le=1000)
     """Candidates shown for each mention."""
     threshold: Annotated[float, Field(ge=0, le=1)] | Literal["auto"] = "auto"
     """Least probability of a link: that the place is a mention, times that the entity is right;
-    less gives more links, more gives fewer. A mention that is given is not judged. `auto`: what
-    `kglink fit` chose for the space, else 0.3."""
+    a lower one gives more links. Of a mention that you give, only the entity is judged. `auto`:
+    what `kglink fit` chose for the space, else 0.3."""
     output_settings: TableOfSettings = Field(default_factory=dict)
-    """Settings of the output format of `kglink link`; of one format alone as `NAME.setting`, such
+    """Settings of the output format of `kglink link`; for one format only as `NAME.setting`, such
     as `table.colour`."""
     rejected: bool = False
-    """Whether each document also says which places were not linked, and why."""
+    """Also list the places of each document that were not linked, and why."""
     workers: int = Field(1, ge=1, le=256)
-    """Processes that link texts, side by side; each holds an encoder of its own."""
+    """Number of processes that link texts; each has its own encoder."""
     candidates: int = Field(32, ge=1, le=1000)
-    """Candidates per KB that each index hands to the scorer."""
+    """Candidates of each KB that each index gives to the scorer."""
     window_chars: int = Field(256, ge=0)
     """Characters of a mention and its context that an untrained encoder reads; a trained one reads
     the window that it was trained with."""
@@ -231,9 +230,9 @@ class LinkSection(Section):
     """What finds and orders candidates: names and vectors, vectors alone, names alone, or the words
     of names and texts alone, by BM25 or TF-IDF (`space.words`)."""
     more_evidence: tuple[str, ...] = ()
-    """Kinds of evidence that are weighed beside the built-in ones (`kglink plugins`)."""
+    """Kinds of evidence to weigh in addition to the built-in ones (`kglink plugins`)."""
     more_evidence_settings: TableOfSettings = Field(default_factory=dict)
-    """Settings of such evidence, each as `NAME.setting`."""
+    """Settings of that evidence, each as `NAME.setting`."""
 
 
 class OverlapSection(Section):
@@ -246,30 +245,30 @@ class OverlapSection(Section):
     """`names`: entities that share a name; `paper`: those whose descriptions are alike; `full`: all
     evidence, weighed into one probability."""
     model: str = "minilm"
-    """Encoder of the texts that are compared, untrained, whatever the space's model is: `minilm`,
-    which the built-in model of `full` was fitted to, a folder, or a hub name."""
+    """Untrained encoder of the texts to compare, independent of the space's model: `minilm` (the
+    built-in model of `full` was fitted to it), a folder, or a hub name."""
     threshold: float = Field(0.5, ge=-1, le=1)
-    """Least score that a pair is kept with: the probability (`full`) or the cosine of the
-    descriptions (`paper`)."""
+    """Least score of a pair to keep: its probability (`full`), or the cosine of the descriptions
+    (`paper`)."""
     evidence: tuple[str, ...] = ()
-    """What `full` weighs (`kglink plugins`); none named: the built-in model's."""
+    """Evidence that `full` weighs (`kglink plugins`); empty: that of the built-in model."""
     evidence_settings: TableOfSettings = Field(default_factory=dict)
     """Settings of evidence, each as `NAME.setting`."""
     one_to_one: bool = False
-    """Keep no entity in more than one pair: the likeliest set of pairs."""
+    """Keep each entity in one pair at most, in the likeliest set of pairs."""
     names: Literal["strict", "caseless", "folded"] = "strict"
-    """When `names` and `paper` take two names for one: equal but for spaces and underscores, for
-    case as well, or as kglink folds them (accents, punctuation)."""
+    """Which names `names` and `paper` take as equal: `strict` ignores spaces and underscores,
+    `caseless` also case, `folded` also accents and punctuation."""
     name_kinds: tuple[Literal["title", "alias", "synonym", "redirect", "anchor"], ...] = ()
-    """The names that `names` and `paper` compare; none named: all (`names`), or titles alone
+    """Kinds of names that `names` and `paper` compare; empty: all (`names`), or only titles
     (`paper`)."""
     strip_disambiguator: bool = True
-    """`Clara Oswald (Immortals)` is also called `Clara Oswald`."""
+    """Also compare titles without the part in brackets: `Clara Oswald (Immortals)`."""
     max_name_pairs: int = Field(10_000, ge=1)
-    """A name that would make more pairs than this is passed over and reported."""
+    """Skip and report a name that would make more pairs than this."""
     max_encoded_rows: int = Field(500_000, ge=0)
-    """Most vectors that a search encodes for the space where it lacks them; beyond it, `kglink
-    build` has to come first."""
+    """Largest number of missing vectors that a search encodes; if more are missing, run `kglink
+    build` first."""
 
 
 class Settings(Section):
@@ -290,7 +289,7 @@ class ResolvedSettings:
     values: Settings
     origins: Mapping[str, str]
     file_sha256: str = ""
-    """Of the config file as it was read; empty: there is none."""
+    """SHA-256 of the config file as it was read; empty: there is no file."""
     trusted: bool = False
     """Whether its settings may name what lies outside of the workspace, whoever wrote them."""
 

@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 def build(
     context: typer.Context,
     space: shared.SpaceName = None,
-    index: str | None = Option(None, help="Index back end (`kglink plugins`)."),
-    model: str = Option("", help="A folder, or a name: in the place of the space's own model."),
+    index: str | None = Option(None, help="Index back end (`kglink plugins`); else the space's."),
+    model: str = Option("", help="Model to use instead of the space's own: a folder, or a name."),
     words: bool | None = Option(
         None,
         "--words/--no-words",
-        help="Index the words of names and texts as well, for --found-by bm25 and tfidf; without "
-        "it: where the space has such an index.",
+        help="Also index the words of names and texts, for --found-by bm25 and tfidf; by default "
+        "if the space has such an index.",
         show_default=False,
     ),
     fresh: bool = Option(False, "--fresh", help="Reuse nothing: encode everything again."),
@@ -148,11 +148,11 @@ def distill(
     into: str = Option("static", help="Name of the new space; a distilled one is replaced."),
     as_json: shared.AsJson = False,
 ) -> None:
-    """Make a space for which a static model reads mentions, many times faster on a CPU.
+    """Make a space with a static model, which reads mentions many times faster on a CPU.
 
     The static model has one vector for each token and no transformer. It learns from the vectors
-    that the space has; these are shared and not made anew. Likeness: the mean cosine to the
-    vectors of names, and of longer texts, that were held out. Then: kglink link --space NAME.
+    of the space, which the new space shares. Likeness: the mean cosine to the held-out vectors of
+    names, and of longer texts. Use it with kglink link --space NAME.
     """
     began = time.monotonic()
     with open_workspace(context, {"space.name": space}) as workspace:
@@ -183,9 +183,9 @@ EXACT = "flat"
 def index(
     context: typer.Context,
     space: shared.SpaceName = None,
-    preset: str = Option("", help="An index by name; --presets lists them."),
-    factory: str = Option("", help="Any index by its faiss factory string."),
-    exact: bool = Option(False, "--exact", help="The exact index again."),
+    preset: str = Option("", help="Name of a preset; --presets lists them."),
+    factory: str = Option("", help="Faiss factory string of an index."),
+    exact: bool = Option(False, "--exact", help="Use the exact index."),
     settings: list[str] | None = Option(
         None, "--set", help="A setting of the index: ef_search=64. May be repeated."
     ),
@@ -193,11 +193,11 @@ def index(
     presets: bool = Option(False, "--presets", help="List the presets."),
     as_json: shared.AsJson = False,
 ) -> None:
-    """Give a space another index, nothing encoded anew, and measure it against exact search.
+    """Change the index of a space without encoding again, and compare it with exact search.
 
-    Without a preset, a factory string or settings the space's index is measured as it is. R@k: the
-    share of the exact k best rows that the index finds. Milliseconds are for each query, asked
-    alone, and among 64; of the exact index and of the space's.
+    Without a preset, a factory string or settings, the present index is measured. R@k: the share
+    of the exact k best rows that the index finds. Milliseconds per query, for one query and for 64
+    together, of the exact index and of the space's.
     """
     from kglink.space.index import IndexChoice
     from kglink.workspace.index import index_words

@@ -156,7 +156,7 @@ def add_commands(app: typer.Typer) -> None:
     overlaps = _group(HELP, overlap, OverlapGroup, review=review_overlaps, show=show_overlaps,
                       train=train)  # fmt: skip
     model = _group("Give trained models to other tools.", None, export=export_model)
-    plugins = _group("List plugins, or begin one of your own.", list_plugins, new=new)
+    plugins = _group("List plugins, or start a new one.", list_plugins, new=new)
     groups: list[tuple[str, list[Callable[..., None] | tuple[str, typer.Typer]]]] = [
         ("Add knowledge bases", [demo, init, plan, add_kb, ("kbs", kbs), show,
                                  ("overlap", overlaps)]),

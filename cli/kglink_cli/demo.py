@@ -57,8 +57,8 @@ fine-tuning makes another model, which is measured without a reranker: it wants 
 
 
 def demo(
-    folder: Path | None = Option(None, "--dir", help="Where to work; else a new temporary folder."),
-    html: Path | None = Option(None, help="Where the page goes; in the folder else."),
+    folder: Path | None = Option(None, "--dir", help="Folder to work in; else a temporary one."),
+    html: Path | None = Option(None, help="File for the page; by default demo.html in the folder."),
     quick: bool = Option(False, "--quick", help="Leave out the fine-tuning (half a minute)."),
     rerank: bool = Option(False, "--rerank", help="Also train a reranker; see whether it helps."),
 ) -> None:

@@ -40,9 +40,9 @@ _MOST_OF_SENTENCE = 100
 def discover(
     context: typer.Context,
     source: str | None = Argument(
-        None, help="A file or a folder of texts; none: list what was found before."
+        None, help="A file or a folder of texts; without it: list what was found before."
     ),
-    kb: list[str] | None = Option(None, help="Unknown to these KBs: a,b"),
+    kb: list[str] | None = Option(None, help="Find what these KBs lack; by default all KBs: a,b"),
     least: float = Option(LEAST_UNKNOWN, help="Least probability that no KB has it.", min=0, max=1),
     at_least: int = Option(1, "--mentions", help="Least number of mentions to list.", min=1),
     answers: list[str] | None = Option(
@@ -52,16 +52,16 @@ def discover(
         "is there); may be repeated.",
     ),
     in_terminal: bool = Option(False, "--review", help="Judge what was found, one key for each."),
-    all_: bool = Option(False, "--all", help="List what was rejected too."),
+    all_: bool = Option(False, "--all", help="Also list what was rejected."),
     detector: shared.Detector = None,
     space: shared.SpaceName = None,
     as_json: shared.AsJson = False,
 ) -> None:
-    """Find what texts speak of and no KB has, such as people or products that are new.
+    """Find things that texts mention and no KB has, such as new people or products.
 
-    Mentions without an entity are put together by their names, abbreviations and last names
-    included. Each thing keeps its id while one of its names stays. What you accept becomes an
-    entity with `kglink promote`; NIL mentions of `kglink link` bear the id in the meantime.
+    Mentions without an entity are grouped by their names, with abbreviations and last names.
+    A thing keeps its id as long as one of its names stays. `kglink promote` makes entities of the
+    things that you accept; until then, NIL mentions of `kglink link` have the id.
     """
     if source is None and (kb or detector):
         raise UsageError("which texts?", hint="kglink discover FOLDER")
@@ -105,10 +105,10 @@ def promote(
     kb: str = Option(PROMOTED, help="The KB that they go to; what is in another stays there."),
     as_json: shared.AsJson = False,
 ) -> None:
-    """Make entities of the discoveries that were accepted: the next `kglink link` has them.
+    """Turn accepted discoveries into entities, which the next `kglink link` uses.
 
-    The names of a discovery that is an entity of a KB become other names of that entity, until the
-    KB is read anew; promoting again brings them back.
+    If you answered that a discovery is an entity of a KB, its names become aliases of that entity.
+    An update of the KB removes them; promote again to add them.
     """
     with open_workspace(context) as workspace:
         with progress() as tell:

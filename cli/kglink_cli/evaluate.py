@@ -39,87 +39,87 @@ def evaluate(
     types: shared.Types = None,
     under: shared.Under = None,
     not_under: shared.NotUnder = None,
-    k: str = Option(RANKS, help="Ranks to report R@k of; the largest is how deep MRR looks."),
+    k: str = Option(RANKS, help="Ranks k of R@k; MRR counts ranks up to the largest."),
     found_by: shared.FoundBy = None,
     counterparts: bool = Option(
         False,
         "--counterparts",
-        help="In the joint rankings a gold's counterpart in another KB is right as well.",
+        help="In the joint rankings, count a gold's counterpart in another KB as right.",
     ),
     seen_in: str = Option(
         "auto",
-        help="Documents that were learnt from, NAME or NAME:SPLIT, to tell surfaces that were "
-        "seen there from others. auto: those of the run that made the space's model, else the "
-        "split train of --docs, and those of `kglink learn`; empty: none.",
+        help="Report surfaces that occur in these training documents (NAME or NAME:SPLIT) apart "
+        "from others. auto: those of the run that trained the space's model, else the split "
+        "train of --docs, and those of `kglink learn`; empty: none.",
     ),
-    domains: bool = Option(False, "--domains", help="Also by type of entity within each KB."),
+    domains: bool = Option(False, "--domains", help="Also by type of entity in each KB."),
     overlaps: bool = Option(
         False,
         "--overlaps",
         help="Also MRR and ACS of accepted overlaps: how near counterparts are in the space.",
     ),
-    overlaps_against: str = Option("", help="As --overlaps, and test against this space."),
+    overlaps_against: str = Option("", help="As --overlaps, and compare with this space."),
     rerank: shared.Rerank = None,
     candidates: Path | None = Option(
         None,
-        help="Judge the candidates of this file, as kglink candidates writes it (JSON lines or "
-        "a TREC run), or of one of ZESHEL's tfidf_candidates; --rerank reads them anew.",
+        help="Judge the candidates in this file, written by kglink candidates (JSON lines or a "
+        "TREC run) or one of ZESHEL's tfidf_candidates; --rerank orders them anew.",
     ),
     end_to_end: bool = Option(
         False,
         "--end-to-end",
-        help="Raw text in, as link has it: detection and links instead of retrieval.",
+        help="Measure links of raw text, as kglink link makes them, not retrieval.",
     ),
     complete: bool | None = Option(
         None,
         "--complete/--partial",
-        help="With --end-to-end: all mentions are annotated, so precision is known, or only "
-        "some; by default guessed from the annotation.",
+        help="With --end-to-end: all mentions are annotated, so that precision is known, or only "
+        "some; by default guessed from the annotations.",
         show_default=False,
     ),
     per_kb: bool = Option(
         True,
         "--per-kb/--joint-only",
-        help="With --end-to-end: link to each KB alone as well, which takes a run for each.",
+        help="With --end-to-end: also link to each KB alone, with one run for each.",
     ),
     predictions: Path | None = Option(
         None,
-        help="Judge this file instead: answers in raw texts in any format of documents that "
-        "add-kb reads (--end-to-end), or rankings (--candidates). Its content tells which.",
+        help="Judge this file instead: answers in raw texts (as --end-to-end), in any format of "
+        "documents that add-kb reads, or rankings (as --candidates).",
     ),
-    errors: bool = Option(False, "--errors", help="Also why answers are wrong, by group."),
+    errors: bool = Option(False, "--errors", help="Also count why answers are wrong, by group."),
     errors_to: Path | None = Option(
         None,
-        help="As --errors, and write every mention with its answer and reason to this file "
+        help="Like --errors, and write every mention with its answer and reason to this file "
         "(JSON lines).",
     ),
     clusters: bool = Option(
         False,
         "--clusters",
-        help="Also whether mentions of one thing are answered alike: ARI, NMI, B-cubed, CEAF.",
+        help="Also if mentions of one thing get one answer: ARI, NMI, B-cubed, CEAF.",
     ),
     keep: Path | None = Option(
         None,
         help="Write the ranks of every mention, or with --end-to-end the mentions and answers "
         "of every text, to this file (JSON lines).",
     ),
-    against: Path | None = Option(None, help="Test the differences to what --keep wrote."),
+    against: Path | None = Option(None, help="Test the differences to this file of --keep."),
     comparisons: int | None = Option(
-        None, min=1, help="Number of tests for the Bonferroni correction; else 1."
+        None, min=1, help="Number of tests for the Bonferroni correction; by default 1."
     ),
-    seed: int | None = Option(None, min=0, help="Seed of the randomization test; else 0."),
+    seed: int | None = Option(None, min=0, help="Seed of the randomization test; by default 0."),
     space: shared.SpaceName = None,
-    intervals: bool = Option(False, "--intervals", help="Beside each figure its 95% interval."),
+    intervals: bool = Option(False, "--intervals", help="Show the 95% interval of each figure."),
     form: str = Option("table", "--format", "-f", help="table, tsv, csv, md, latex or json."),
     as_json: shared.AsJson = False,
 ) -> None:
-    """Measure retrieval: how often, and how far up, a right entity is, the mentions' places given.
+    """Measure retrieval for given mentions: how often and at which rank a right entity is found.
 
-    With --end-to-end, what links of raw text are worth: precision, recall and F1.
+    With --end-to-end, measure links of raw text instead: precision, recall and F1.
 
-    R@k: a right entity is among the first k. AP@1 and MAP@10: it is first, and the mean of 1/rank
-    among the first 10; of both, after a reranker (link.reranker) has ordered the first 10 anew;
-    without one AP@1 is R@1. MRR: the mean of 1/rank as retrieved.
+    R@k: a right entity is among the first k. MRR: the mean of 1/rank. AP@1: it comes first, and
+    MAP@10: the mean of 1/rank among the first 10, both after the reranker (link.reranker), if
+    there is one.
     """
     from kglink.evaluation.retrieval import Question
 
@@ -260,7 +260,7 @@ def candidates(
     split: shared.JudgedSplit = None,
     kb: shared.KBNames = None,
     k: int | None = Option(
-        None, min=1, max=1000, help="Number of candidates of each KB.", show_default="64"
+        None, min=1, max=1000, help="Number of candidates to write for each KB.", show_default="64"
     ),
     found_by: shared.FoundBy = None,
     rerank: shared.Rerank = None,
@@ -272,18 +272,18 @@ def candidates(
     with_gold: bool = Option(
         False,
         "--with-gold",
-        help="Where no right entity was found, put one in place of the KB's last candidate; "
-        "with --union, at the end.",
+        help="If no right entity was found, put one in place of the KB's last candidate; with "
+        "--union, at the end.",
     ),
     output_format: str = Option(
-        "jsonl", "--format", "-f", help="jsonl, or trec: a run for tools of retrieval."
+        "jsonl", "--format", "-f", help="jsonl, or trec: a run in TREC's format."
     ),
-    qrels: Path | None = Option(None, help="Also write what is right, as TREC's tools read it."),
+    qrels: Path | None = Option(None, help="Also write the right answers, in TREC's format."),
     space: shared.SpaceName = None,
 ) -> None:
-    """Write the candidates of every mention with gold in the KBs, one JSON line for each.
+    """Write the candidates of every annotated mention that has an entity, one JSON line each.
 
-    What kglink eval --candidates FILE judges again, and what another tool can read or order anew.
+    kglink eval --candidates FILE judges this file, also after another tool has changed the order.
     """
     check_rerank(rerank, found_by)
     if union:

@@ -48,9 +48,9 @@ def finetune(
     context: typer.Context,
     what: What = Option(
         "all",
-        help="linker: the model that reads mentions and entities; detector: what finds "
-        "mentions in texts; all: both, a detector where documents are annotated whole; "
-        "reranker: what reads mention and candidate together (`kglink link --rerank`).",
+        help="linker: the model that reads mentions and entities; detector: what finds mentions "
+        "in texts; all: both, the detector if documents are annotated completely; reranker: "
+        "what reads mention and candidate together (`kglink link --rerank`).",
     ),
     sources: str = Option(
         "",
@@ -60,19 +60,19 @@ def finetune(
     source_kb: list[str] | None = Option(
         None, help="The source KBs: a,b; by default the KB with the most annotated mentions."
     ),
-    target_kb: list[str] | None = Option(None, help="Target KBs: a,b; by default all the others."),
-    docs: list[str] | None = Option(None, help="KBs with documents to learn from: a,b; else all."),
+    target_kb: list[str] | None = Option(None, help="The target KBs: a,b; by default all others."),
+    docs: list[str] | None = Option(None, help="Documents to learn from: a,b; by default all."),
     recipe: str | None = Option(None, help="Recipe by name (`kglink recipes`), or a .toml file."),
     changes: list[str] | None = Option(None, "--set", help="A value of the recipe: train.epochs=2"),
-    seed: int | None = Option(None, help="Seed of all random choices.", min=0),
-    run: str = Option("", help="Name of the run; by default the recipe's and a number."),
-    resume: bool = Option(False, "--resume", help="Go on with this run, or the last unfinished."),
-    space: str | None = Option(None, help="Space to build with the model."),
+    seed: int | None = Option(None, help="Seed of all random choices; else the recipe's.", min=0),
+    run: str = Option("", help="Name of the run; by default the recipe's name and a number."),
+    resume: bool = Option(False, "--resume", help="Go on with --run, or the last unfinished run."),
+    space: str | None = Option(None, help="Space to build with the model (space.name)."),
     publish: bool | None = Option(
         None,
         "--publish/--no-publish",
-        help="Publish the space even where it answers no better than the one before; or only "
-        "train. By default it is published where it answers better.",
+        help="Publish the space even if it answers no better than the one before; or only train. "
+        "By default it is published if it answers better.",
     ),
     checkpoint_steps: int = Option(
         500, help="Save a checkpoint every N steps, and after each epoch.", min=1

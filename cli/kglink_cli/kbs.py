@@ -56,27 +56,26 @@ def add_kb(
     name: str = Argument(..., help="The KB's name: a-z, 0-9, - and _."),
     source: str = Argument(..., help="A file, a folder, or - for standard input."),
     adapter: shared.Adapter = "",
-    links_to: list[str] | None = Option(None, help="KBs that the source's annotations mean: a,b"),
-    split: str = Option("", help="train, dev or test: the split of its documents."),
+    links_to: list[str] | None = Option(None, help="KBs that its annotations refer to: a,b"),
+    split: str = Option("", help="Split of its documents: train, dev or test."),
     split_random: str = Option(
         "",
-        help="Draw this number of its mentions for train, dev and test: 6360,640,1334; other "
-        "mentions are left out.",
+        help="Numbers of mentions to draw for train, dev and test, such as 6360,640,1334; the "
+        "rest is left out.",
     ),
-    split_seed: int | None = Option(None, help="Seed of --split-random; else 0.", min=0),
+    split_seed: int | None = Option(None, help="Seed of --split-random; by default 0.", min=0),
     resolve: str = Option(
         "",
-        help="How annotations name entities of those KBs: key, xref (as codes that are "
-        "looked up through cross-references) or title (redirects included); the adapter's "
-        "own way where not told.",
+        help="How annotations name entities: key, title (redirects included), or xref (codes, "
+        "looked up through cross-references); by default as the format does.",
     ),
     options: shared.AdapterOptions = None,
     licence: str = Option("", help="The source's licence, for `doctor --licences`."),
     allow_shrink: bool = Option(
-        False, "--allow-shrink", help="Let an update remove most entities of the KB, more than ten."
+        False, "--allow-shrink", help="Let an update remove more than half of the entities."
     ),
-    merge: bool = Option(False, "--merge", help="Add to the KB: what the source lacks stays."),
-    defaults: bool = Option(False, "--defaults", help="Leave out the options kept the last time."),
+    merge: bool = Option(False, "--merge", help="Keep entities that the source does not have."),
+    defaults: bool = Option(False, "--defaults", help="Ignore the options of the last time."),
     on_error: shared.OnError = None,
     encoding: shared.Encoding = None,
     engine: shared.Engine = "processes",
@@ -85,9 +84,9 @@ def add_kb(
 ) -> None:
     """Read a source into a KB: entities, annotated documents, or both.
 
-    The same name with a newer source is an update: what is new is added, what changed is
-    changed, what is gone is removed (--merge: stays). Options are kept with the KB and used again,
-    unless others are given. An interrupted run goes on where it stopped.
+    If the KB exists, this is an update: entities are added, changed, and removed if the source
+    does not have them any more (--merge keeps them). Options are kept with the KB for later
+    updates. After an interruption the same command goes on where it stopped.
     """
     flags = {"ingest.on_error": on_error, "ingest.encoding": encoding}
     on_ray = ray_workers(engine, workers, "Of a dump of MediaWiki: --set workers=N.")
@@ -198,7 +197,7 @@ def plan(
     source: str = Argument(..., help="A file, a folder, or - for standard input."),
     adapter: shared.Adapter = "",
     options: shared.AdapterOptions = None,
-    machines: int = Option(1, min=1, help="Machines that make the vectors."),
+    machines: int = Option(1, min=1, help="Number of machines that make the vectors."),
     encoding: shared.Encoding = None,
     on_error: shared.OnError = None,
     as_json: bool = Option(False, "--json", help="Print the plan as JSON."),
@@ -375,13 +374,13 @@ def export(
         "jsonl", "--format", "-f", help="jsonl, which add-kb reads back; nif: documents for GERBIL."
     ),
     output: shared.PackedOutput = None,
-    split: str = Option("", help="train, dev or test: only documents of this split."),
-    only: str = Option("", help="entities, documents or mappings: nothing else."),
+    split: str = Option("", help="Write only documents of this split: train, dev or test."),
+    only: str = Option("", help="Write only entities, documents or mappings."),
 ) -> None:
-    """Write a KB's entities and documents, such that add-kb of that file loses nothing.
+    """Write a KB's entities and documents to a file that add-kb reads without loss.
 
-    Each line is one JSON object. A gold names its KB, so export the KBs that documents link to
-    as well, and add them under the same names before these documents.
+    Each line is one JSON object. Annotations name KBs: also export the KBs that the documents link
+    to, and add them under the same names before the documents.
     """
     unpacked = output.with_suffix("") if output and output.suffix.lower() in PACKED else output
     if unpacked is not None and unpacked.suffix.lower() in _TABLES:

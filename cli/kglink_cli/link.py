@@ -67,7 +67,7 @@ def link(
         None,
         "--format",
         "-f",
-        help="table, json, jsonl, html, csv, pubtator, brat, brat-text, nif, or a plugin's.",
+        help="table (default), json, jsonl, html, csv, pubtator, bioc, brat, labelstudio, nif.",
     ),
     as_json: bool = Option(False, "--json", help="The same as --format json."),
     output: shared.Output = None,
@@ -75,19 +75,19 @@ def link(
     threshold: float | None = Option(
         None,
         help="Least probability of a link, 0 (link everything) to 1 (nothing): .1 gives more "
-        "links, with more wrong ones; .7 fewer and surer ones. Else what kglink fit chose, or "
-        ".3.",
+        "links, with more wrong ones; .7 fewer and surer ones. By default what kglink fit "
+        "chose, or .3.",
     ),
     prefer: list[str] | None = Option(
-        None, help="KBs that answer first where several have it: a,b"
+        None, help="KBs to prefer if several have the entity, best first: a,b"
     ),
-    per_kb: bool = Option(False, "--per-kb", help="Also what each KB answers for itself."),
+    per_kb: bool = Option(False, "--per-kb", help="Also show the answer of each KB alone."),
     rerank: shared.Rerank = None,
-    clustered: bool = Option(False, "--cluster", help="Mentions of all texts help similar ones."),
-    nested: bool | None = Option(None, "--nested", help="Mentions may lie in other mentions."),
-    explain: bool = Option(False, "--explain", help="Show what speaks for each candidate."),
+    clustered: bool = Option(False, "--cluster", help="Let similar mentions help each other."),
+    nested: bool | None = Option(None, "--nested", help="Allow mentions inside other mentions."),
+    explain: bool = Option(False, "--explain", help="Show the evidence for each candidate."),
     rejected: bool = Option(False, "--rejected", help="Show what was not linked, and why."),
-    marked: bool = Option(False, "--marked", help="Mentions are marked: [[like this]]."),
+    marked: bool = Option(False, "--marked", help="Link only the mentions marked [[like this]]."),
     detector: shared.Detector = None,
     options: list[str] | None = Option(
         None, "--set", help="A setting of the detector, key=value; may be repeated."
@@ -95,8 +95,8 @@ def link(
     input_options: list[str] | None = Option(
         None,
         "--input-set",
-        help="A setting of what reads the texts, such as tables=true or, of JSON lines, "
-        "text=body; may be repeated.",
+        help="A setting of the adapter that reads the texts, such as tables=true, or text=body "
+        "for JSON lines; may be repeated.",
     ),
     output_options: list[str] | None = Option(
         None,
@@ -105,18 +105,18 @@ def link(
         "lists them; may be repeated.",
     ),
     adapter: str | None = Option(
-        None, "--input", help="Adapter that reads the texts; auto knows most formats."
+        None, "--input", help="Adapter that reads the texts; by default guessed (auto)."
     ),
     lines: bool = Option(
         False,
         "--lines",
-        help="Each line is a text, answered before the next one is read (as JSON lines, "
-        "unless --format says otherwise).",
+        help="Read each line as a text, and answer it before reading the next (as JSON lines, "
+        "unless you give --format).",
     ),
-    language: str | None = Option(None, help="Language of the texts, such as de; auto guesses it."),
-    on_error: str | None = Option(None, help="stop or skip at a bad text."),
+    language: str | None = Option(None, help="Language of the texts, such as de; else guessed."),
+    on_error: str | None = Option(None, help="At a bad text: stop (the default), or skip it."),
     encoding: shared.Encoding = None,
-    workers: int | None = Option(None, help="Processes that link texts side by side.", min=1),
+    workers: int | None = Option(None, help="Processes that link texts; by default 1.", min=1),
     engine: str = Option(
         "processes",
         help="Where the workers run: processes of this machine, or ray: on a Ray cluster "
@@ -124,8 +124,8 @@ def link(
     ),
     part: str | None = Option(
         None,
-        help="Link only this part of the texts, such as 3/10: of a folder a tenth of its files, of "
-        "a file a tenth of its texts. All parts in their order are the whole, in JSON lines, "
+        help="Link only this part, such as 3/10: the third tenth of a folder's files, or of a "
+        "file's texts. All parts joined in order are the whole output, in JSON lines, "
         "PubTator and brat-text.",
     ),
     wait: bool = Option(
@@ -139,14 +139,13 @@ def link(
     """Link the mentions of texts to entities of several KBs.
 
     Mentions are found in the text, or given: marked with --marked, or as spans in JSON lines
-    ({"id", "text", "entities": [{"start", "end"}]}); a text whose list is empty is searched.
+    ({"id", "text", "entities": [{"start", "end"}]}); with an empty list, mentions are found.
     Plain text, mails, HTML, Markdown, PDF and Word files are read as texts; offsets count in the
-    text of the output. Several sources are linked in the order given, their texts named by their
-    paths. A run that writes JSON lines to a file and is interrupted goes on where it
-    stopped.
+    text of the output. Several sources are one run, in the order given; the path names each text.
+    A run that writes JSON lines to a file continues after an interruption: give the command again.
 
-    KBs that are new, and long to encode, are answered at once by their names alone; their vectors
-    are made after the answers, and Ctrl-C keeps those that are made.
+    A large new KB is linked at once by its names alone. Its vectors are made after the answers;
+    Ctrl-C keeps those that are made.
     """
     from kglink.workspace.link import refuse_stages
     from kglink.workspace.link_setup import check_plugins

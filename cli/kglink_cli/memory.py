@@ -42,23 +42,22 @@ _FITTED: Mapping[str, Callable[[Scoring], object]] = {
 
 Docs = Annotated[list[str], Argument(help="KBs of annotated documents: a b, or a,b.")]
 Split = Annotated[
-    str, Option("--split", help="train, dev or test; else train, or all where there is none.")
+    str, Option("--split", help="train, dev or test; else train, or all if none is train.")
 ]
 
 
 def learn(
     context: typer.Context,
     docs: list[str] = Argument(
-        (), help="KBs of annotated documents: a b, or a,b; none: list what was learnt."
+        (), help="KBs of annotated documents: a b, or a,b; without it: list what was learnt."
     ),
     split: Split = "",
     as_json: shared.AsJson = False,
 ) -> None:
-    """Remember what surfaces mean in annotated documents: the next link asks it.
+    """Remember what words mean in annotated documents; the next link uses it.
 
-    It takes seconds, and nothing is trained. Learning from the same documents again takes the
-    place of what was remembered of them. What was learnt before is counted anew with them, so
-    that the order in which documents are learnt changes nothing.
+    It takes seconds, and no model is trained. If you learn the same documents again, the new
+    result replaces the old one. The order in which documents are learnt changes nothing.
     """
     names = split_names(docs or None)
     with open_workspace(context) as workspace:
@@ -124,13 +123,12 @@ def fit(
     space: shared.SpaceName = None,
     as_json: shared.AsJson = False,
 ) -> None:
-    """Fit how the space weighs evidence, and how sure it is, to annotated documents.
+    """Fit the weights of evidence and the probabilities to annotated documents.
 
-    Nothing is trained. New weights are kept only where they put more right answers first in
-    documents that they were not fitted to. Where the documents are annotated whole, the default
-    of kglink link --threshold becomes the one of the best F1. Links with --rerank have weights of
-    their own. With --cluster nothing is weighed anew: the documents say whether mentions that are
-    like each other help each other here, and with which settings.
+    No model is trained. New weights are kept only if they put more right answers first in
+    documents that they were not fitted to. If the documents are annotated completely, the default
+    of kglink link --threshold becomes the one with the best F1. Links with --rerank have their own
+    weights. With --cluster the weights stay: it only chooses the settings of kglink link --cluster.
     """
     from kglink.linking.fit_judge import LinksKept
 
@@ -196,16 +194,15 @@ def review(
     links: Path = Argument(
         ..., help="What `kglink link --format jsonl` (or json) wrote.", metavar="LINKS"
     ),
-    order: str = Option("text", help="text: as they stand in the file; unsure: least sure first."),
+    order: str = Option("text", help="text: the order of the file; unsure: least sure first."),
     kb: str = Option(PROMOTED, help="The KB that new entities go to."),
-    as_json: bool = Option(False, "--json", help="Print what was said as JSON."),
+    as_json: bool = Option(False, "--json", help="Print the answers as JSON."),
 ) -> None:
-    """Judge links one by one; what you say holds in that text, and is learnt for others.
+    """Judge links one by one; answers hold in that text, and are learnt for others.
 
-    Every answer is kept at once: q, Ctrl-C or a crash ends the review, and the same command goes
-    on with the links that are left. All answers are learnt together when the review ends.
-    Without a terminal the same keys are read from standard input; after f, b and e a line of words
-    follows.
+    Every answer is kept at once: after q, Ctrl-C or a crash, the same command goes on with the
+    remaining links. All answers are learnt together when the review ends. Without a terminal the
+    keys are read from standard input; after f, b and e a line of words follows.
     """
     if sys.stdin.isatty() and not sys.stderr.isatty():
         raise UsageError(

@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from kglink.records import Overlap
     from kglink.workspace import Workspace
 
-HELP = """Find the entities that KBs have in common: all KBs two by two, or the two that are named.
+HELP = """Find the entities that KBs have in common: of every pair of KBs, or of two that you name.
 
-Two KBs of which neither has changed since they were last compared are passed over. What people
-judged stays judged. Beside the searching, `--export`, `--import` and `--compare` pass lists of
-pairs on and take them in, and the commands below judge and list what was found. (A KB that is
-called like one of them stands behind two dashes: `kglink overlap -- show other_kb`.)"""
+Two KBs that have not changed since they were last compared are skipped. Verdicts of people stay.
+`--export`, `--import` and `--compare` write, save and compare lists of pairs; the commands below
+judge and list the pairs. (If a KB has the name of such a command, write two dashes before it:
+`kglink overlap -- show other_kb`.)"""
 
 
 _GOES_WITH = {
@@ -77,29 +77,29 @@ class OverlapGroup(TyperGroup):
 
 def overlap(
     context: typer.Context,
-    left: str = Argument("", help="One KB; none: all, two by two."),
+    left: str = Argument("", help="One KB; without it: every pair of KBs."),
     right: str = Argument("", help="The other KB."),
     method: str | None = Option(
-        None, help="full (all evidence), paper (names, then descriptions) or names."
+        None, help="full (all evidence; the default), paper (names, then descriptions) or names."
     ),
     threshold: float | None = Option(
-        None, help="Least score to keep a pair, -1 to 1: probability, or cosine (paper)."
+        None, help="Least score of a pair: probability, or cosine (paper); by default 0.5."
     ),
-    evidence: list[str] | None = Option(None, help="What full weighs: a,b (`kglink plugins`)."),
+    evidence: list[str] | None = Option(None, help="Evidence to weigh: a,b (`kglink plugins`)."),
     one_to_one: bool | None = Option(
         None, "--one-to-one/--many-to-many", help="Keep an entity in one pair at most."
     ),
-    fresh: bool = Option(False, "--fresh", help="Compare also KBs that have not changed since."),
+    fresh: bool = Option(False, "--fresh", help="Also compare KBs that have not changed."),
     engine: shared.Engine = "processes",
     workers: shared.EngineWorkers = None,
-    export: Path | None = Option(None, help="Write overlaps: .sssom.tsv is SSSOM, .tsv is plain."),
-    import_list: Path | None = Option(None, "--import", help="Take in a file's pairs as verdicts."),
-    compare: Path | None = Option(None, help="Compare ours with a file; nothing is stored."),
+    export: Path | None = Option(None, help="Write overlaps to this .sssom.tsv or .tsv file."),
+    import_list: Path | None = Option(None, "--import", help="Save a file's pairs as verdicts."),
+    compare: Path | None = Option(None, help="Compare overlaps with this file; store nothing."),
     min_confidence: float | None = Option(
         None, help="Leave out rows of a list less confident than this (0.5).", min=0, max=1
     ),
     min_probability: float | None = Option(
-        None, help="Export or compare only our pairs at least this probable.", min=0, max=1
+        None, help="Export or compare only pairs that are at least this probable.", min=0, max=1
     ),
     verdict: list[str] | None = Option(
         None, help="Export only these: correct,wrong,unclear,unjudged."
@@ -245,12 +245,12 @@ def _tell_how(workspace: Workspace, reports: list[OverlapReport]) -> None:
 # ------------------------------------------------------------------------------ show and train
 def show(
     context: typer.Context,
-    left: str | None = Argument(None, help="One KB; none: all."),
+    left: str | None = Argument(None, help="One KB; without it: all."),
     right: str | None = Argument(None, help="The other KB."),
     verdict: list[str] | None = Option(None, help="Only these: correct,wrong,unclear,unjudged."),
-    stale: bool = Option(False, "--stale", help="Only verdicts that a changed text puts in doubt."),
+    stale: bool = Option(False, "--stale", help="Only verdicts older than a pair's present texts."),
     min_probability: float = Option(0.0, help="Only pairs at least this probable.", min=0, max=1),
-    limit: int = Option(50, help="How many at most; 0: all.", min=0),
+    limit: int = Option(50, help="Largest number of pairs to show; 0: all.", min=0),
     as_json: shared.AsJson = False,
 ) -> None:
     """List overlaps that were found, with what speaks for them."""

@@ -127,10 +127,10 @@ def review(
     right: str | None = Argument(None, help="The other KB."),
     sample: int = Option(100, help="How many pairs to draw.", min=1),
     order: str = Option(
-        "random", help="random: a fair sample; uncertain: the pairs that a model learns from."
+        "random", help="random: a fair sample; uncertain: the pairs that teach the model most."
     ),
-    seed: int = Option(17, help="Another number draws another random sample."),
-    undo: bool = Option(False, "--undo", help="Take the last answer back first, then go on."),
+    seed: int = Option(17, help="Seed of the random sample."),
+    undo: bool = Option(False, "--undo", help="Take back the last answer first, then go on."),
     table: bool = Option(False, "--table", help="Only print what has been judged so far."),
     as_json: bool = Option(False, "--json", help="Print the result as JSON."),
 ) -> None:

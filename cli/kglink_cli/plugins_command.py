@@ -64,10 +64,10 @@ def _origin(provider: Provider) -> dict[str, Any]:
 
 
 def new(
-    name: str = Argument(..., help="Its name: lower case, such as my-format."),
-    vendor: str = Option("local", help="Who makes it; users may write VENDOR/NAME."),
+    name: str = Argument(..., help="Name of the plugin, in lower case, such as my-format."),
+    vendor: str = Option("local", help="Its maker: the plugin is VENDOR/NAME."),
     kind: str = Option("kb", help=f"What it is: {', '.join(KINDS)}."),
-    folder: Path | None = Option(None, "--dir", help="The folder to make; else kglink-NAME."),
+    folder: Path | None = Option(None, "--dir", help="The folder to make; by default kglink-NAME."),
 ) -> None:
     """Write the project of a new plugin: it works, and its tests pass."""
     project = write_project(name, vendor, kind, folder)

@@ -44,7 +44,7 @@ def resolve(
     context: typer.Context,
     names: list[str] = Argument(
         ...,
-        help="Names, or - for names on standard input, a line each; with --column a table.",
+        help="Names, or - for names on standard input, one per line; with --column a table.",
         metavar="NAME...",
     ),
     columns: list[str] | None = Option(
@@ -53,8 +53,8 @@ def resolve(
     known: list[str] | None = Option(
         None,
         "--context",
-        help='What is known of the names, such as "country: Poland"; with --column a column. '
-        "May be repeated.",
+        help='More about the names, such as "country: Poland"; with --column the name of a '
+        "column. May be repeated.",
     ),
     output: shared.Output = None,
     kb: shared.KBNames = None,
@@ -63,8 +63,8 @@ def resolve(
     not_under: shared.NotUnder = None,
     threshold: float | None = Option(
         None,
-        help="Least probability of a match: .9 gives fewer and surer ones, .1 takes names "
-        "that are only alike. Else .5.",
+        help="Least probability of a match: .9 gives fewer and surer ones, .1 also accepts "
+        "similar names. By default .5.",
     ),
     top_k: int | None = Option(None, "--top-k", "-k", help="Candidates for each ambiguous name."),
     encoding: shared.Encoding = None,
@@ -73,7 +73,7 @@ def resolve(
     space: shared.SpaceName = None,
     as_json: shared.AsJson = False,
 ) -> None:
-    """Say which entities names mean that stand in no text, such as a column of a table.
+    """Find the entities of names that are not in a text, such as a column of a table.
 
     A name is a match, ambiguous (with its candidates), or new: no KB has it. A table keeps all its
     cells and gets columns: the status, id, title and probability of a match, the same thing in

@@ -40,7 +40,7 @@ WIDTH = 60
 
 def runs(
     context: typer.Context,
-    name: str = Argument("", help="One run: its settings, and its curve."),
+    name: str = Argument("", help="Show the settings and the curve of this run."),
     delete: str = Option("", help="Remove this run with its model.", metavar="NAME"),
     yes: shared.Yes = False,
     as_json: shared.AsJson = False,
@@ -150,11 +150,11 @@ COLUMNS = ("paper", "name", "summary", "follows")
 
 
 def recipes(
-    name: str = Argument("", help="One recipe, or a .toml file: all its values."),
+    name: str = Argument("", help="Show all values of this recipe, or of this .toml file."),
     paper: str = Option(
         "", help="Only of this paper: amh, arboel, blink, joint, t-biencoder or kglink."
     ),
-    table: str = Option("", help="Only those with a row in this table: 2"),
+    table: str = Option("", help="List only recipes of this table, such as 2."),
     as_json: shared.AsJson = False,
 ) -> None:
     """List the recipes for `kglink finetune`, or show one whole."""
@@ -216,24 +216,23 @@ def report(
     context: typer.Context,
     runs: list[str] = Argument(..., help="The runs, as `kglink runs` names them."),
     docs: list[str] | None = Option(
-        None, help="Judge on these documents: a,b (else those learnt from)."
+        None, help="Judge on these documents: a,b; by default those of the run."
     ),
     split: str | None = Option(
-        None, help="train, dev, test; empty: all. Else test where all documents have one, or dev."
+        None, help="train, dev or test; empty: all. Else test if all documents have it, or dev."
     ),
-    output: Path | None = Option(None, "--output", "-o", help="The page; else report.html."),
+    output: Path | None = Option(None, "--output", "-o", help="The page; by default report.html."),
     map_entities: int = Option(
-        MAP_ENTITIES, "--map", min=0, help="Most entities shown on the map; 0: no map."
+        MAP_ENTITIES, "--map", min=0, help="Largest number of entities on the map; 0: no map."
     ),
     plots: Path | None = Option(None, help="Also write each plot to this folder, as SVG and PNG."),
     tables: Path | None = Option(None, help="Also write tables to this folder (CSV, LaTeX)."),
     as_json: bool = Option(False, "--json", help="Print the report as JSON, and write no page."),
 ) -> None:
-    """Write what runs learnt as one web page: figures, curves, errors, a map of the joint space.
+    """Write a web page about runs: figures, curves, errors, a map of the joint space.
 
-    The page needs no network and nothing but itself. The spaces of the runs are judged on the
-    split test where all documents have one, else on dev. Several runs are compared with
-    the first.
+    The page is one file and needs no network. The spaces of the runs are judged on the split test
+    if all documents have one, else on dev. Several runs are compared with the first.
     """
     from kglink_cli.report_page.plots import plots_of
 

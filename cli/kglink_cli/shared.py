@@ -9,42 +9,43 @@ from typer import Option
 
 AsJson = Annotated[bool, Option("--json", help="Print JSON.")]
 Yes = Annotated[bool, Option("--yes", "-y", help="Do not ask.")]
-SpaceName = Annotated[str | None, Option("--space", help="Name of the space.")]
+SpaceName = Annotated[str | None, Option("--space", help="The space; by default `default`.")]
 KBNames = Annotated[list[str] | None, Option("--kb", help="Only these KBs: a,b")]
-TopK = Annotated[int | None, Option("--top-k", "-k", help="Candidates for each mention.")]
+TopK = Annotated[int | None, Option("--top-k", "-k", help="Candidates per mention; else 5.")]
 Types = Annotated[
     list[str] | None, Option("--type", help="Only entities of this type; may be repeated.")
 ]
 Under = Annotated[
     list[str] | None,
-    Option(help="Of this entity's KB only its branch, such as doid:DOID:4; may be repeated."),
+    Option(help="In its KB, only this entity and its descendants (doid:DOID:4); may be repeated."),
 ]
 NotUnder = Annotated[
-    list[str] | None, Option(help="Nothing of this entity's branch; may be repeated.")
+    list[str] | None, Option(help="Neither this entity nor its descendants; may be repeated.")
 ]
 FoundBy = Annotated[
-    str | None, Option(help="What finds candidates: all, vectors, names, bm25 or tfidf.")
+    str | None, Option(help="Finds candidates: all (default), vectors, names, bm25 or tfidf.")
 ]
 Rerank = Annotated[
     int | None,
     Option(
         min=0,
         max=100,
-        help="First candidates of each KB that the trained reranker reads with the mention.",
+        help="Number of candidates of each KB that the trained reranker reads; by default 0.",
     ),
 ]
 Detector = Annotated[
-    list[str] | None, Option(help="What finds the mentions (`kglink plugins`); several: a,b.")
+    list[str] | None,
+    Option(help="Detector of mentions (`kglink plugins`), else auto; several: a,b."),
 ]
 JudgedSplit = Annotated[
     str | None,
     Option(
         "--split",
-        help="train, dev, test; empty: all. Else dev, or all where no document says its split.",
+        help="train, dev or test; empty: all. By default dev, or all if no document has a split.",
         show_default=False,
     ),
 ]
-Adapter = Annotated[str, Option("--adapter", "-a", help="How to read it; guessed where not told.")]
+Adapter = Annotated[str, Option("--adapter", "-a", help="Adapter; by default guessed.")]
 AdapterOptions = Annotated[
     list[str] | None,
     Option("--set", help="A setting of the adapter, key=value; may be repeated."),
@@ -52,7 +53,7 @@ AdapterOptions = Annotated[
 Encoding = Annotated[
     str | None, Option(help="Encoding of texts that are not UTF-8, such as cp1252 or utf-16.")
 ]
-OnError = Annotated[str | None, Option(help="stop or skip at a bad record.")]
+OnError = Annotated[str | None, Option(help="At a bad record: stop (the default), or skip it.")]
 
 
 def _to_file(path: Path | None) -> Path | None:
@@ -62,13 +63,13 @@ def _to_file(path: Path | None) -> Path | None:
 
 Output = Annotated[
     Path | None,
-    Option("--output", "-o", help="Write to a file.", dir_okay=False, callback=_to_file),
+    Option("--output", "-o", help="Write to this file.", dir_okay=False, callback=_to_file),
 ]
 PackedOutput = Annotated[
     Path | None,
     Option(
         *("--output", "-o"),
-        help="Write to a file; .gz, .bz2, .xz and .zst pack it.",
+        help="Write to this file; .gz, .bz2, .xz or .zst compresses it.",
         dir_okay=False,
         callback=_to_file,
     ),

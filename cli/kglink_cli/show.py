@@ -31,7 +31,7 @@ def search(
     types: shared.Types = None,
     under: shared.Under = None,
     not_under: shared.NotUnder = None,
-    top_k: int = Option(10, "--top-k", "-k", help="How many.", min=1),
+    top_k: int = Option(10, "--top-k", "-k", help="Number of entities to show.", min=1),
     space: shared.SpaceName = None,
     as_json: shared.AsJson = False,
 ) -> None:
@@ -129,7 +129,7 @@ def explain(
     text: str = Argument(
         ..., help="The text, or - for standard input, read as `kglink link` does."
     ),
-    surface: str = Option("", "--surface", "-s", help="The mention's words, wherever they stand."),
+    surface: str = Option("", "--surface", "-s", help="The mention's words, at any place."),
     span: str = Option("", help="The mention's characters: START:END, from 0."),
     kb: shared.KBNames = None,
     types: shared.Types = None,
@@ -142,10 +142,10 @@ def explain(
     space: shared.SpaceName = None,
     as_json: shared.AsJson = False,
 ) -> None:
-    """Show why a mention is linked as it is: each candidate by its evidence.
+    """Show why a mention is linked as it is: the evidence of each candidate.
 
-    A cell holds the value of the evidence, and what it adds to the score: the value times its
-    weight. Below stand what decided, and what would have to change.
+    A cell shows the value of the evidence, and what it adds to the score: the value times its
+    weight. Lines below say what decided, and what would change the answer.
     """
     if surface and span:
         raise UsageError("--surface and --span both say where the mention is", hint="Give one.")

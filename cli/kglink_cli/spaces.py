@@ -27,12 +27,12 @@ def init(
     context: typer.Context,
     folder: Path | None = Argument(
         None,
-        help="The folder, made where it is missing; else that of --workspace or KGLINK_WORKSPACE, "
-        "else this one.",
+        help="The folder, made if missing; by default that of --workspace or KGLINK_WORKSPACE, "
+        "or this one.",
         show_default=False,
     ),
 ) -> None:
-    """Make a workspace: a folder with kglink.toml, in which store and spaces will lie."""
+    """Make a workspace: a folder with a kglink.toml, for the store and the spaces."""
     made = init_workspace(named_workspace(folder or context.obj) or Path())
     note("workspace", f"made {made / CONFIG_FILE}")
     note("next", "kglink add-kb NAME SOURCE")
@@ -62,10 +62,10 @@ def trust(
     context: typer.Context,
     take_back: bool = Option(False, "--revoke", help="Take back what was allowed here."),
 ) -> None:
-    """Allow the workspace's kglink.toml, as it is now, to name what lies outside of the workspace.
+    """Allow the settings of this kglink.toml that name something outside of the workspace.
 
-    Addresses that texts are sent to, environment variables, models, databases and third-party
-    plugins: such settings count once their file was allowed, and again when it has changed.
+    These are addresses, environment variables, models, databases and third-party plugins. They
+    count only after you have allowed the file. If the file changes, allow it again.
     """
     from kglink.plugins import load_registry
 
@@ -93,7 +93,7 @@ def doctor(
     ),
     as_json: shared.AsJson = False,
 ) -> None:
-    """Check versions, device, model, store and spaces, and say how to mend what is not well."""
+    """Check versions, device, model, store and spaces, and say how to solve each problem."""
     from kglink.workspace.doctor import check
 
     if show_licences:
@@ -123,9 +123,9 @@ _CURRENT = {True: "yes", False: "no", None: "?"}
 
 def spaces(
     context: typer.Context,
-    name: str = Argument("", help="One space, whole."),
+    name: str = Argument("", help="Show this space."),
     compare: tuple[str, str] | None = Option(
-        None, help="Say in what two spaces differ.", metavar="A B"
+        None, help="Show the differences between two spaces.", metavar="A B"
     ),
     docs: list[str] | None = Option(
         None, help="With --compare: evaluate both on these documents: a,b"

@@ -30,13 +30,13 @@ def serve(
     origin: list[str] | None = Option(
         None,
         "--allow-origin",
-        help="A site whose pages may ask the reconciliation service; may be repeated.",
+        help="A site whose pages may use the reconciliation service; may be repeated.",
     ),
-    read_only: bool = Option(False, "--read-only", help="Answer, and change nothing."),
+    read_only: bool = Option(False, "--read-only", help="Answer, but change nothing."),
     body_mb: float = Option(2.0, help="The largest body of a request, in MB.", min=0.001),
     upload_mb: float = Option(1000.0, help="The largest file of a KB, in MB.", min=0.001),
     seconds: float = Option(60.0, help="The longest time for an answer.", min=0.1),
-    waiting: int = Option(64, help="Requests at work at once; more get 503.", min=1),
+    waiting: int = Option(64, help="Requests answered at once; more get status 503.", min=1),
     log: bool = Option(False, "--log", help="Write a line of JSON for each request."),
 ) -> None:
     """Serve the workspace over HTTP: a page, and the commands as routes.
@@ -73,9 +73,7 @@ def serve(
 
 def mcp(
     context: typer.Context,
-    http: bool = Option(
-        False, "--http", help="Answer over HTTP, not on standard input and output."
-    ),
+    http: bool = Option(False, "--http", help="Use HTTP instead of standard input and output."),
     host: Host = _HOST,
     port: Port = _MCP_PORT,
     token_from: TokenFrom = "",

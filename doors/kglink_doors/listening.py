@@ -21,8 +21,8 @@ TokenFrom = Annotated[
     str,
     typer.Option(
         "--token-from",
-        help="Environment variable with the token that whoever asks must send; needed where other "
-        "machines can ask.",
+        help="Environment variable that holds the token that clients must send; needed if other "
+        "machines can connect.",
     ),
 ]
 

@@ -230,7 +230,7 @@ class DocumentFields(PluginSettings):
     mentions: str = ""
     """Field with a document's mentions; guessed if empty."""
     gold: str = ""
-    """Field of a mention with what is meant (`label_title`); guessed if empty."""
+    """Field of a mention with its gold (`label_title`); guessed if empty."""
     gold_ids: GoldIds = "auto"
     """How golds are written: `key`, `kb:key`, or `auto`: as `kb:key` if the part before the colon
     could be the name of a KB (lower case, no address)."""

@@ -75,10 +75,10 @@ class BiocSettings(PluginSettings):
     types: str = ""
     """Types of annotations to read (the infon `type`), separated by commas; all if empty."""
     codes: str = CODES
-    """Infons that hold the code of what is meant, separated by commas."""
+    """Infons that hold the code of the entity, separated by commas."""
     no_code: NoCode = "unknown"
-    """What a mention is whose code is `-`: `unknown`, or `nil` (no entity is meant) where the
-    documents link to a KB of the corpus's own vocabulary."""
+    """A mention with the code `-` is `unknown`, or `nil` (no entity is meant) if the documents link
+    to a KB of the corpus's own vocabulary."""
     offsets: Literal["auto", "characters", "bytes"] = "auto"
     """What offsets count; `auto`: whatever fits the words of a document."""
 

@@ -30,7 +30,7 @@ class BlinkSettings(PluginSettings):
     """Settings of ``kglink/blink``."""
 
     label: Literal["auto", "page_id", "row", "title"] = "auto"
-    """What is an entity's key, and what a mention's label names: `page_id`; `row`, the number of
+    """Key of an entity, and label of a mention: `page_id`; `row`, the number of
     the catalogue's line from 0; `title` (entities keep their page id, and mentions name titles);
     `auto`: the page id, unless only a number says what is meant."""
     world: str = ""

@@ -54,7 +54,7 @@ class LabelStudioSettings(PluginSettings):
     text: str = TEXT
     """The field of a task's data that holds the text."""
     entity: str = ""
-    """The control that says what a region means; empty: any for each region."""
+    """The control that names the entity of a region; empty: any control."""
 
 
 class LabelStudioAdapter:

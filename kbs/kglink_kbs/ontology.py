@@ -47,8 +47,8 @@ class OntologySettings(PluginSettings):
     alt_ids: bool = True
     """Whether the ids of terms merged into one are among its xrefs."""
     type: Literal["namespace", "subset", "none"] = "namespace"
-    """What the type is: the term's `namespace` (unless it is the default of the file, which says
-    nothing), its `subset`s, or `none`."""
+    """The type: the term's `namespace` (unless it is the default of the file), its `subset`s, or
+    `none`."""
 
     @field_validator("synonyms")
     @classmethod

@@ -46,8 +46,8 @@ class PubtatorSettings(PluginSettings):
     types: str = ""
     """Types of mentions to read, separated by commas (`Disease,SpecificDisease`); all if empty."""
     no_code: NoCode = "unknown"
-    """What a mention is whose code is -1: `unknown`, or `nil` (no entity is meant) where the
-    documents link to a KB of the corpus's own vocabulary."""
+    """A mention with the code -1 is `unknown`, or `nil` (no entity is meant) if the documents link
+    to a KB of the corpus's own vocabulary."""
     train_ids: str = ""
     """A file with the ids of the documents for training, one per line."""
     dev_ids: str = ""

@@ -130,9 +130,9 @@ class RedditSettings(PluginSettings):
     documents; `texts`: a text with any gold is test as a whole, and no text stands in two splits;
     `none`: no split."""
     dev_share: float = Field(0.05, ge=0, le=1)
-    """Which part of the texts that are not test is dev."""
+    """Share of dev in the texts that are not test."""
     seed: int = 1
-    """Chooses the texts that are dev."""
+    """Seed of the choice of dev texts."""
 
 
 class RedditAdapter:

@@ -38,8 +38,8 @@ class SkosSettings(PluginSettings):
     """Languages of the labels and definitions, the best first, separated by commas; `en` takes
     `en-GB` too, behind `en`, and texts without a language always count."""
     key: Literal["iri", "local", "notation"] = "iri"
-    """What the key is: the `iri` (of OBO ontologies, DOID:4), what stands behind its last / or #
-    (`local`), or the `notation`."""
+    """The key: the `iri` (DOID:4 in OBO ontologies), the part after its last / or # (`local`), or
+    the `notation`."""
     prefix: str = ""
     """Beginnings of the ids to read (DOID:, http://.../), separated by commas; empty: all."""
     matches: Literal["exact", "close", "none"] = "exact"

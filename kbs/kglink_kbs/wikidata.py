@@ -89,8 +89,8 @@ class WikidataSettings(PluginSettings):
     """Languages of labels, aliases and descriptions, the best first, separated by commas; `mul`
     holds the names that are the same in all languages."""
     types: str = ""
-    """Only instances (P31) of one of these, such as `Q5,Q515`; of subclasses only those that are
-    named. Empty: all items."""
+    """Only instances (P31) of one of these classes, such as `Q5,Q515`, without their subclasses.
+    Empty: all items."""
     min_sitelinks: int = Field(0, ge=0)
     """Only items with at least this number of pages in Wikimedia's wikis."""
     xrefs: str = _XREFS

@@ -42,14 +42,14 @@ RETRIEVED = (
     ),
     EvidenceKind(
         "similar",
-        "the fourth power of `name`: half a name is no evidence",
+        "the fourth power of `name`, because a half-equal name says little",
         DefaultWeights(untrained=0.03, trained=0.13),
     ),
-    EvidenceKind("exact", "1 where a name of the candidate is the mention, folded"),
-    EvidenceKind("title", "1 where that name is the title", DefaultWeights(untrained=0.01)),
+    EvidenceKind("exact", "1 if a name of the candidate is the mention, in any case or accent"),
+    EvidenceKind("title", "1 if that name is the title", DefaultWeights(untrained=0.01)),
     EvidenceKind(
         "case",
-        "1 where that name is the mention to the letter, or in the capitals of a headline",
+        "1 if that name equals the mention exactly, or in the capitals of a headline",
         DefaultWeights(untrained=0.15, trained=0.15),
     ),
     EvidenceKind(
@@ -64,54 +64,53 @@ RETRIEVED = (
     ),
     EvidenceKind(
         "named_context",
-        "`context`, of candidates that bear the mention's name",
+        "`context`, only for candidates that have the mention's name",
         DefaultWeights(untrained=0.3),
     ),
     EvidenceKind(
         "expanded",
-        "1 where the mention stands for a name of the candidate: the text says that it is short "
-        "for it, or it is a word for a place (`Italian`)",
+        "1 if the mention stands for a name of the candidate: as an abbreviation that the text "
+        "defines, or as a word for a place (`Italian`)",
         DefaultWeights(untrained=0.09, trained=0.13),
     ),
     EvidenceKind(
         "common",
-        "share of the counted uses of this name that meant the candidate (links of a wiki)",
+        "share of the uses of this name that meant the candidate (from the links of a wiki)",
         DefaultWeights(untrained=0.18, trained=0.26),
     ),
     EvidenceKind(
         "rarer",
-        "by how much the candidate is less popular than another thing of this name: its share of "
-        "the latter's popularity, less 1; 0 where a KB says nothing of popularity",
+        "popularity of the candidate divided by that of the most popular entity with this name, "
+        "minus 1; 0 if the KB has no popularity",
         DefaultWeights(untrained=0.04),
     ),
     EvidenceKind(
         "memory",
-        "how sure annotated documents are that the surface means the candidate; less where several "
-        "things bear its name, and in small letters where it had a capital",
+        "certainty, from annotated documents, that the surface means the candidate; lower if "
+        "several things have this name, or if the mention lacks the capital that it had there",
         DefaultWeights(untrained=0.8, trained=1.0),
     ),
     EvidenceKind(
         "like_memory",
-        "how sure annotated documents are that other words mean the candidate, times the cosine of "
-        "the vectors of these words and of the mention; less where words alike seldom mean the "
-        "same in these documents (`Georgia`, `Georgia Tech`)",
+        "the same for similar words, times the cosine of their vectors and that of the mention; "
+        "lower if similar words seldom mean the same in these documents (`Georgia`, `Georgia "
+        "Tech`)",
         DefaultWeights(untrained=0.2, trained=0.2),
     ),
     EvidenceKind(
         "nil",
-        "how sure annotated documents are that the surface means nothing in the KB: it lowers the "
-        "probability, not the score; less where the KB has this name",
+        "certainty, from annotated documents, that the KB lacks what the surface means; it "
+        "lowers the confidence, not the score; lower if the KB has this name",
     ),
     EvidenceKind(
         "counterpart",
-        "by how much the same thing in another KB scores higher, times how sure that sameness is",
+        "score of the counterpart in another KB minus this one, times how sure the pair is",
         DefaultWeights(untrained=0.3, trained=0.43),
     ),
     EvidenceKind(
         "subject",
-        "by how much less the text speaks of the candidate's KB than of another that is about "
-        "other things and bears the mention's name as well, or where none bears it: the share of "
-        "names that these alone have, less 1",
+        "number of names in the text that only KBs about the candidate's subject have, divided by "
+        "the highest such number, minus 1; 0 if KBs about only one subject have the mention's name",
         DefaultWeights(untrained=0.1, trained=0.1),
     ),
 )

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 READ = EvidenceKind(
     "read",
-    "how well the candidate fits where a trained reranker reads it together with the mention "
+    "answer of the trained reranker, which reads the candidate together with the mention "
     "(`link.rerank_top`)",
     DefaultWeights(untrained=0.5, trained=0.5),
 )

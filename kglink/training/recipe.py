@@ -40,8 +40,8 @@ class ModelSection(BiEncoderSettings):
 
     base: str = Field(
         DEFAULT_MODEL,
-        description="Model to start from: `minilm`, a folder, a hub name, or the model that the "
-        "`space` has, read as it is read there.",
+        description="Model to start from: `minilm`, a folder, a hub name, or `space` for the "
+        "model of the space.",
     )
 
     @model_validator(mode="after")
@@ -115,8 +115,8 @@ class StageSection(_Optimisation):
     most_mentions: int = Field(
         0,
         ge=0,
-        description="Learn from at most this number of annotated mentions of each stage, drawn at "
-        "random once; 0: from all.",
+        description="Largest number of annotated mentions of each stage, drawn at random once; 0: "
+        "all.",
     )
     negatives_from: Literal["stage", "all"] = Field(
         "stage", description="KBs that negatives come from: those of the stage, or all."
@@ -165,11 +165,11 @@ class OverlapSection(_Optimisation):
     objective: str = Field("overlap", description="Plugin that computes the loss.")
     method: Literal["", "full", "paper", "names"] = Field(
         "",
-        description="How overlaps are looked for where KBs were never compared, as by `kglink "
-        "overlap --method`; empty: by the setting `overlap.method`.",
+        description="Method to find overlaps if the KBs were never compared, as `kglink overlap "
+        "--method`; empty: the setting `overlap.method`.",
     )
     min_probability: float = Field(
-        0.5, ge=0, le=1, description="Least probability of pairs that nobody judged."
+        0.5, ge=0, le=1, description="Least probability of unjudged pairs."
     )
     keep: Literal["last", "best"] = Field(
         "last", description="Epoch to keep: the last, as in the paper, or the best."
@@ -189,7 +189,7 @@ class HeadSection(DescentSection):
 class DetectorSection(HeadSection):
     """Stage D: a detector that learns where mentions are."""
 
-    tokens: int = Field(256, ge=32, description="Most tokens that are read at once.")
+    tokens: int = Field(256, ge=32, description="Largest number of tokens read at once.")
     epochs: int = Field(4, ge=1, description="Passes over all documents; the best one is kept.")
     batch: int = Field(8, ge=1, description="Windows of text in one step.")
     learning_rate: float = Field(3e-4, gt=0, le=10, description="Learning rate after the warm-up.")
@@ -204,39 +204,36 @@ class RerankerSection(HeadSection):
     )
     segments: bool = Field(
         True,
-        description="Tell the tokens of the candidate from those of the mention by their kind.",
+        description="Mark the tokens of mention and candidate by BERT's token types.",
     )
     padded: bool = Field(
         False,
-        description="Let the candidate begin where the longest mention would end, as BLINK's "
-        "padding between the two does; needs `segments`.",
+        description="Begin the candidate where the longest mention would end, like BLINK's "
+        "padding; needs `segments`.",
     )
     head: Literal["cls", "pooler"] = Field(
         "cls",
-        description="What the last layer reads: the state of the first token (`cls`), or what the "
-        "pooler of the base makes of it (`pooler`; its weights stay as they are).",
+        description="Input of the last layer: the state of the first token (`cls`), or the output "
+        "of the base's pooler (`pooler`, not trained).",
     )
     found_by: FoundBy = Field(
-        "all", description="What finds the candidates to learn from, as `kglink eval --found-by`."
+        "all",
+        description="What finds the candidates to learn from, as in `kglink eval --found-by`.",
     )
     lists: str = Field(
         "",
-        description="Folder of `train.json` and `val.json`, candidates to learn from in the place "
-        "of what is found, such as ZESHEL's `tfidf_candidates`.",
+        description="Folder with `train.json` and `val.json`, to learn from these candidates "
+        "instead, such as ZESHEL's `tfidf_candidates`.",
     )
-    candidates: int = Field(
-        6, ge=2, description="Candidates of a mention to learn from: the best of all KBs."
-    )
+    candidates: int = Field(6, ge=2, description="Candidates of each mention, the best of all KBs.")
     gold: Literal["drop", "last", "add"] = Field(
         "last",
-        description="Where no candidate is right: leave the mention out (`drop`, BLINK), put a "
-        "right one in the place of the last (`last`, ArboEL), or behind it (`add`).",
+        description="If no candidate is right: leave the mention out (`drop`, BLINK), replace the "
+        "last candidate by a right one (`last`, ArboEL), or add a right one (`add`).",
     )
-    nothing: bool = Field(
-        True, description="Learn as well that none may be right: of mentions that mean nothing."
-    )
+    nothing: bool = Field(True, description="Also learn from mentions that mean no entity.")
     most_mentions: int = Field(
-        6000, ge=1, description="Mentions of one epoch; of more each epoch samples others."
+        6000, ge=1, description="Most mentions in one epoch; each epoch samples others."
     )
     epochs: int = Field(2, ge=1, description="Passes over all mentions; the best one is kept.")
     batch: int = Field(8, ge=1, description="Mentions, with all their candidates, in one step.")
@@ -263,8 +260,7 @@ class SelectionSection(_Section):
     )
     kbs: Literal["all", "target"] = Field(
         "all",
-        description="Mentions to compare epochs by: of all KBs, or of the target KBs alone, as of "
-        "ZESHEL's validation worlds.",
+        description="Mentions to compare epochs by: of all KBs, or only of the target KBs.",
     )
     patience: int = Field(
         0, ge=0, description="Stop after this many epochs without a better one; 0: never."
@@ -277,13 +273,15 @@ class SelectionSection(_Section):
     held_out: float = Field(
         0.1, ge=0, lt=1, description="Share of the training documents to hold out."
     )
-    most_mentions: int = Field(5000, ge=1, description="Most mentions to compare epochs by.")
+    most_mentions: int = Field(
+        5000, ge=1, description="Largest number of mentions to compare epochs by."
+    )
     most_entities: int = Field(
         0,
         ge=0,
-        description="Search among all golds of these mentions and this many other entities, always "
-        "the same; 0: among all, which are then encoded after every epoch. Figures of a "
-        "sample are higher, and compare epochs of one run alone.",
+        description="Search among the golds of these mentions and this many other entities, "
+        "always the same; 0: among all, which are then encoded after every epoch. Figures with a "
+        "sample are higher, and only compare epochs of one run.",
     )
 
     @property
@@ -302,8 +300,8 @@ class Recipe(_Section):
     seed: int = Field(0, ge=0, lt=2**63, description="Seed of all random choices.")
     teacher: str = Field(
         "",
-        description="Reranker that an objective with a teacher learns from: its folder, or that "
-        "of the `space`.",
+        description="Reranker that teaches an objective such as `distillation`: its folder, or "
+        "`space` for that of the space.",
     )
     domain: Literal["kb", "type"] = Field(
         "kb", description="Domain of an entity: its KB, or its type in its KB."

@@ -45,7 +45,7 @@ EXAMPLES = {
 
 def reproduce(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(help="A table, such as amh/table-2; none: list all.")] = "",
+    name: Annotated[str, typer.Argument(help="A table, such as amh/table-2; else list all.")] = "",
     data: Annotated[
         Path | None,
         typer.Option("--data", help="Folder with the data, in the layout of their release."),
@@ -54,16 +54,16 @@ def reproduce(
         list[str] | None,
         typer.Option(
             "--rows",
-            help="Run these rows alone, by name or by part of one: T,TO or 'DUAL, Hard-ID'; may "
-            "be repeated.",
+            help="Run only these rows, by name or by part of a name: T,TO or 'DUAL, Hard-ID'; "
+            "may be repeated.",
         ),
     ] = None,
     seeds: Annotated[
-        int | None, typer.Option("--seeds", min=1, help="Runs of each row; 3 if not given.")
+        int | None, typer.Option("--seeds", min=1, help="Runs of each row; by default 3.")
     ] = None,
     changes: Annotated[
         list[str] | None,
-        typer.Option("--set", help="Change a value of all recipes: train.epochs=1"),
+        typer.Option("--set", help="Change a value of all recipes, such as train.epochs=1."),
     ] = None,
     report: Annotated[
         Path | None,
@@ -73,7 +73,7 @@ def reproduce(
         ),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print what would be run, and how long.")
+        bool, typer.Option("--dry-run", help="Print what would be run and how long it takes.")
     ] = False,
     form: Annotated[
         str, typer.Option("--format", "-f", help="table, tsv, csv, md, latex or json.")
@@ -82,10 +82,10 @@ def reproduce(
 ) -> None:
     """Make a table of a paper: run its recipes, judge them as the paper does, compare.
 
-    Data that the workspace does not have are added, and what was run before is not run again, so
-    that the command may be stopped at any moment and goes on where it was. Each figure stands
-    beside the paper's: mean and standard deviation over seeds, 95% interval, and a mark where it
-    differs from the baseline by more than chance. What differs from the paper is said below.
+    The command adds missing data, and skips runs that are done: you may stop it at any time and
+    start it again. The table shows each figure beside the paper's: mean and standard deviation
+    over seeds, 95% interval, and a mark if the difference to the baseline is more than chance.
+    Notes below the table say what differs from the paper.
     """
     as_json = as_json or form == "json"
     shown = "table" if as_json else check_format(form)
@@ -221,19 +221,18 @@ def convert(
         str,
         typer.Option(
             "--like",
-            help="The BERT that it was made from, for configuration and tokenizer: a folder, or a "
-            "hub name.",
+            help="The BERT model that it was trained from, for configuration and tokenizer: a "
+            "folder or a hub name.",
         ),
     ] = "google-bert/bert-large-uncased",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Turn BLINK's released weights into a model folder, to fine-tune from or to search with.
 
-    A cross-encoder becomes a reranker that reads as BLINK's does, with padding between mention
-    and candidate; tables of the papers end with it where `reranker.base` names it.
+    A cross-encoder becomes a reranker with BLINK's padding between mention and candidate; name it
+    as `reranker.base` to use it in tables of the papers.
 
-    The file is a pickle, which is a program; it is read without being run, so that a file of
-    somebody else can do no harm.
+    The file is a pickle, which is a program. It is read without being run, so it can do no harm.
     """
     from kglink_papers.convert import convert_blink
 

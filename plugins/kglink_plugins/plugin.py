@@ -71,9 +71,9 @@ class DictionarySettings(PluginSettings):
     """Settings of the detector ``kglink/dictionary``."""
 
     min_chars: int = Field(2, ge=1)
-    """Aliases with fewer folded characters, spaces apart, are left out."""
+    """Leave out aliases with fewer characters (without spaces)."""
     max_chars: int = Field(200, ge=1)
-    """Aliases with more folded characters are left out."""
+    """Leave out aliases with more characters."""
     match_case: MatchCase = "smart"
     """smart: case decides where a word would mislead (stop words, acronyms, common words); never:
     case is not looked at and stop words never match; always: the text must be written in lower
@@ -82,9 +82,9 @@ class DictionarySettings(PluginSettings):
     """One-word aliases in capitals of up to this many letters need capitals in the text (match_case
     smart)."""
     numbers: bool = False
-    """Whether numbers of fewer than six digits are looked for where they are names."""
+    """Also find names that are numbers of fewer than six digits."""
     stop_words: tuple[str, ...] = ()
-    """More words to treat as 'the' and 'it' are, besides the English ones."""
+    """More words to treat like 'the' and 'it'."""
     language: str = "auto"
     """Language whose function words are no names by themselves (`de`); `auto`: `link.language`,
     else what the text seems to be."""
@@ -98,14 +98,14 @@ class LearnedSettings(PluginSettings):
     model: str = ""
     """Folder of a trained detector; empty: the one of the space."""
     recall: float = Field(0, ge=0, lt=1)
-    """Find at least this share of mentions, as measured on held-out documents; 0: as many as give
-    the best F1 there."""
+    """Share of mentions to find, measured on held-out documents; 0: the share with the best F1
+    there."""
     decides: bool = True
-    """What it finds from its threshold on is a mention; else it proposes more, and kglink judges
-    that with what other detectors propose."""
+    """Its threshold decides what is a mention; else it only proposes, and kglink judges its places
+    with those of other detectors."""
     foreign: bool = False
-    """Read texts of another kind than it has learnt from too; else the dictionary reads them
-    alone."""
+    """Also read texts of another kind than the training texts; else only the dictionary reads
+    them."""
     device: str = "auto"
     """cpu, cuda, cuda:N or auto."""
     precision: Precision = "auto"
@@ -142,7 +142,7 @@ class GlinerSettings(FolderSettings):
     folder: Path
     """Folder of a model, as `model.save_pretrained` writes it."""
     labels: tuple[str, ...] = Field(min_length=1)
-    """What is looked for, in words: `disease,drug`."""
+    """Kinds of things to find, in words: `disease,drug`."""
     threshold: float = Field(0.5, ge=0, le=1)
     """Mentions that are less probable than this are left out."""
 
@@ -154,7 +154,7 @@ class FuzzySettings(PluginSettings):
     neighbours: int = Field(6, ge=0)
     """Entities with similar names that one of the smaller KB proposes."""
     max_block: int = Field(1_000_000, ge=0)
-    """A word that would make more pairs of entities than this finds none by itself."""
+    """Ignore a word that alone would make more pairs of entities than this."""
 
 
 class NeighbourSettings(PluginSettings):
@@ -221,7 +221,7 @@ class MixupSettings(PluginSettings):
     """Weight of the hard negative in the mixture: one, as in the paper, or what the right answer
     leaves of it, 1 - alpha W."""
     temperature: float = Field(1.0, gt=0)
-    """Scores are divided by it to make W."""
+    """Divides the scores that make W."""
     w_grad: bool = False
     """Send gradients through W as well."""
 
@@ -231,9 +231,9 @@ class ObjectiveSettings(PluginSettings):
     """What all objectives have."""
 
     temperature: float = Field(1.0, gt=0)
-    """Scores are divided by it; cosines need a small one, such as 0.05."""
+    """Divides the scores; cosines need a small one, such as 0.05."""
     margin: float = Field(0.0, ge=0)
-    """Taken off right answers' scores: by how much they should lead."""
+    """Subtracted from the scores of right answers: the lead that they should have."""
 
 
 class NceSettings(ObjectiveSettings):
@@ -261,9 +261,9 @@ class DistillationSettings(PluginSettings):
     alpha: float = Field(0.5, ge=0, le=1)
     """Weight of the right answers; the teacher has the rest."""
     student_temperature: float = Field(1.0, gt=0)
-    """The student's scores are divided by it first; cosines need a small one, such as 0.05."""
+    """Divides the student's scores first; cosines need a small one, such as 0.05."""
     temperature: float = Field(2.0, gt=0)
-    """Both sides' scores are divided by it where they are compared."""
+    """Divides the scores of both sides when they are compared."""
 
 
 # -------------------------------------------------------------------------------------- rerankers
@@ -277,7 +277,7 @@ class CrossEncoderSettings(FolderSettings):
     description_chars: int = Field(500, ge=0)
     """Characters of each candidate's description that it reads."""
     weight: float = Field(1.0, gt=0, le=10)
-    """What its answer counts: as much as this number of exact names."""
+    """Weight of its answer."""
 
 
 class LlmSettings(PluginSettings):
@@ -302,20 +302,20 @@ class LlmSettings(PluginSettings):
     timeout: float = Field(60, gt=0, le=3600)
     """Seconds that one answer may take."""
     retries: int = Field(2, ge=0, le=10)
-    """How often a question that failed is asked again."""
+    """Number of times to repeat a failed question."""
     per_minute: int = Field(0, ge=0)
-    """Most questions in a minute; 0: as many as are answered."""
+    """Largest number of questions in a minute; 0: no limit."""
     parallel: int = Field(4, ge=1, le=64)
-    """Questions that are asked at once."""
+    """Number of questions asked at once."""
     max_tokens: int = Field(256, ge=1)
-    """Most tokens that the model may write."""
+    """Largest number of tokens that the model may write."""
     context_chars: int = Field(1000, ge=0)
     """Characters of the text around the mention that the model reads."""
     description_chars: int = Field(300, ge=0)
     """Characters of each candidate's description that it reads."""
     weight: float = Field(0.5, gt=0, le=10)
-    """How far the score of its choice is put above the best score before; where it chooses none,
-    all scores fall by twice as much."""
+    """Lead that its choice gets over the best other score; if it chooses none, all scores fall by
+    twice as much."""
 
 
 # ------------------------------------------------------------------------------------- clusterers
@@ -326,9 +326,9 @@ class MentionsSettings(PluginSettings):
     """independent: no mention helps another; directed: each mention has the entity that explains it
     best, along a tree; undirected: clusters of the most similar, cut between their entities."""
     neighbours: int = Field(8, ge=1, le=64)
-    """How many nearest other mentions each is compared with."""
+    """Number of nearest mentions that each mention is compared with."""
     context: float = Field(0.5, ge=0, le=1)
-    """How much texts count when mentions are compared; else names."""
+    """Share of the context when mentions are compared; the rest is the name."""
     power: float = Field(4.0, ge=1)
     """Power of the cosine of two mentions, so that it compares with probabilities."""
     threshold: float = Field(0.0, ge=0, le=1)
@@ -366,8 +366,8 @@ class FactorySettings(IndexSettings):
     """Lists that an IVF index looks into per query; 0: as many as find .98 of what all lists
     hold of the nearest 64 rows, measured with rows of the index while it is built."""
     oversampling: int = Field(1, ge=1, le=100)
-    """How many times as many rows are fetched as are wanted, and compared anew by their vectors, if
-    the index holds rounded codes."""
+    """If the index holds rounded codes: fetch this many times the rows, and order them by their
+    exact vectors."""
     ef_search: int = Field(128, ge=1)
     """Nodes that an HNSW index keeps per query."""
     ef_construction: int = Field(200, ge=1)
@@ -421,23 +421,23 @@ register_detectors = offers(
     Row("gliner", "detectors.models.gliner:GlinerDetector", GlinerSettings,
         "a GLiNER model, from your folder: finds what some words name", "gliner"),
     Row("learned", "detectors.learned:LearnedDetector", LearnedSettings,
-        "finds mentions as the annotated documents have them that it was trained on"),
+        "finds mentions like those in the annotated documents it was trained on"),
 )
 
 register_evidence = offers(
     Row("numbers", "evidence:Numbers", PluginSettings,
-        "-1 where no name of the candidate has the numbers of the mention"),
+        "-1 if no name of the candidate has the numbers of the mention"),
     Row("document", "evidence:SameInDocument", PluginSettings,
-        "another mention of the text, in other words, may well mean the candidate"),
+        "how well another mention of the text, with other words, fits the candidate"),
     Row("broader", "evidence:Broader", PluginSettings,
-        "1 where what another mention of the text means is a kind of the candidate"),
+        "1 if another mention of the text means a kind (descendant) of the candidate"),
     Row("siblings", "evidence:Siblings", PluginSettings,
-        "1 where what another mention of the text means has a parent of the candidate"),
+        "1 if another mention of the text means a sibling (same parent) of the candidate"),
 )
 
 register_overlap_evidence = offers(
     Row("names", "overlap_evidence.names:NameEvidence", PluginSettings,
-        "names in common, and who else bears them"),
+        "names in common, and how many other entities have them"),
     Row("fuzzy", "overlap_evidence.fuzzy:FuzzyEvidence", FuzzySettings,
         "names alike in words, letters and words that the KBs use for each other"),
     Row("neighbours", "overlap_evidence.neighbours:NeighbourEvidence", NeighbourSettings,
@@ -449,11 +449,11 @@ register_overlap_evidence = offers(
     Row("parents", "overlap_evidence.second_pass:ParentEvidence", PluginSettings,
         "parents and children that match (second pass)"),
     Row("rivals", "overlap_evidence.second_pass:RivalEvidence", PluginSettings,
-        "how far a pair leads other pairs of its entities (second pass)"),
+        "how much better a pair is than other pairs of its entities (second pass)"),
     Row("through", "overlap_evidence.second_pass:ThroughEvidence", PluginSettings,
         "both are one entity of a third KB, or of different ones (second pass)"),
     Row("xrefs", "overlap_evidence.names:XrefEvidence", PluginSettings,
-        "codes that both entities name: what curators know; not in use by default"),
+        "codes in common (cross-references); not used by default"),
 )
 
 register_scorers = offers(
@@ -488,20 +488,20 @@ register_samplers = offers(
     Row("mixed_p", "samplers.mixed:MixedP", MixedSettings,
         "a share of highest scores, the others drawn at random (Mixed-50)"),
     Row("adaptive_mixup_hard", "samplers.adaptive_mixup_hard:AdaptiveMixupHard", MixupSettings,
-        "made, not drawn: the right answer mixed into the hardest of the batch (AMH)"),
+        "the hardest golds of the batch, with the right answer mixed in (AMH)"),
 )
 
 register_objectives = offers(
     Row("nce", "objectives:Nce", NceSettings,
         "softmax of the right answer over its row (BLINK, T-Biencoder)"),
     Row("pos_neg", "objectives:PosNeg", ObjectiveSettings,
-        "softmax of the right answer, and of each other one that it is not it (ArboEL)"),
+        "softmax of the right answer, and of each wrong answer against it (ArboEL)"),
     Row("bce", "objectives:Bce", ObjectiveSettings,
-        "every pair right or wrong by itself (AMH)"),
+        "each pair is right or wrong on its own (AMH)"),
     Row("overlap", "objectives:OverlapLoss", OverlapLossSettings,
-        "softmax over rows and over columns: overlaps find each other (loss O)"),
+        "softmax over rows and columns of a batch of overlaps (loss O)"),
     Row("distillation", "objectives:Distillation", DistillationSettings,
-        "the right answer, and what a teacher scored (BLINK)"),
+        "the right answer, and a teacher's scores (BLINK)"),
 )
 
 register_rerankers = offers(
@@ -513,7 +513,7 @@ register_rerankers = offers(
 
 register_clusterers = offers(
     Row("mentions", "clusterers:MentionsClusterer", MentionsSettings,
-        "an easy mention helps a hard one like it, in the same text or another"),
+        "an easy mention helps a similar hard one, in any text"),
 )
 
 register_exporters = offers(
@@ -524,7 +524,7 @@ register_exporters = offers(
     Row("json", "exporters.json_records:JsonExporter", JsonSettings,
         "one JSON list of all documents"),
     Row("html", "exporters.html:HtmlExporter", HtmlSettings,
-        "one web page that needs nothing else: coloured by KB, candidates on hover"),
+        "one web page without other files: coloured by KB, candidates on hover"),
     Row("csv", "exporters.standoff:CsvExporter", CsvSettings,
         "one table row per mention, for spreadsheets; formulas are made harmless"),
     Row("brat", "exporters.standoff:BratExporter", StandoffSettings,

@@ -26,15 +26,15 @@ class MediaWikiSettings(PluginSettings):
     namespaces: tuple[int, ...] = (0,)
     """Keys of the namespaces whose pages are entities; 0 holds the articles."""
     min_anchor_count: int = Field(1, ge=0)
-    """Links that a text must have to be an alias; 0 takes none."""
+    """Links with this text that make it an alias; 0: no aliases from links."""
     documents: int = Field(0, ge=0)
-    """Articles to take as annotated documents, drawn by lot; 0 for none."""
+    """Number of articles, drawn at random, to keep as annotated documents."""
     seed: int = 0
-    """The seed of that lot."""
+    """Seed of that draw."""
     interwiki: tuple[str, ...] = ()
-    """More prefixes of links to other wikis, which link to no entity here."""
+    """More prefixes of links to other wikis."""
     language: str = ""
-    """The wiki's language; what the dump says if empty."""
+    """The wiki's language; empty: as the dump says."""
     max_page_mb: float = Field(50, gt=0)
     """The largest page to read, in MB of XML."""
     workers: int = Field(0, ge=0)

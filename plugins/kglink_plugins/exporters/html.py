@@ -40,7 +40,7 @@ class HtmlSettings(PluginSettings):
     title: str = "Linked text"
     """The heading of the page."""
     explain: bool = False
-    """Show the parts of each candidate's score."""
+    """Show the evidence of each candidate."""
     rejected: bool = False
     """Show what was not linked, and why (`link.rejected`)."""
     description_limit: int = Field(400, ge=0)

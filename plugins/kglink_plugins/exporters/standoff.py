@@ -32,9 +32,9 @@ class CsvSettings(StandoffSettings):
     """How CSV is written."""
 
     delimiter: Literal[",", ";", "tab"] = ","
-    """What stands between cells; Excel splits at `;` where a comma is the decimal point."""
+    """Separator of cells; Excel needs `;` where the decimal point is a comma."""
     bom: bool = False
-    """Begin with the mark by which Excel knows UTF-8."""
+    """Begin with a byte order mark, by which Excel knows UTF-8."""
 
 
 class BratExporter:

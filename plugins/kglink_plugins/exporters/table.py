@@ -40,7 +40,7 @@ class TableSettings(PluginSettings):
     show_text: bool = True
     """Print the text itself first, with its mentions marked."""
     text_limit: int = Field(2000, ge=0)
-    """How many characters of a text are shown; the rest is counted."""
+    """Characters of a text to show; the output says how many are left out."""
     colour: Literal["auto", "always", "never"] = "auto"
     """Colour on a terminal (auto, which honours NO_COLOR), always or never."""
 
