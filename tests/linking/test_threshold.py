@@ -242,5 +242,13 @@ def test_a_document_is_judged_without_its_own_words(
         monkeypatch.setattr(Linker, "proposed", spied)
         workspace.fit("things")
         after = {one.name for one in cache.iterdir()}
+        # What another source, annotated in part, leaves unmarked says nothing of this one.
+        text = "The Kestrel hums. " + "It goes on and on. " * 12
+        one = Mention(4, 11, "Kestrel", kestrel)
+        pages = [Document(str(at), f"{text}{at}", (one,)) for at in range(4)]
+        workspace.add_kb("pages", pages, links_to=["garden"])
+        scoring = workspace.fit(["pages", "things"])
+    assert scoring.mentions == 8
+    assert scoring.spans == {}  # two documents are too few to judge better by
     assert list(proposed.values()) == [["Kestrel"]] * 2
     assert after == before  # the names of a part of memory are asked once, and not kept
