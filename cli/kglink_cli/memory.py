@@ -130,7 +130,7 @@ def fit(
     of kglink link --threshold becomes the one with the best F1. Links with --rerank have their own
     weights. With --cluster the weights stay: it only chooses the settings of kglink link --cluster.
     """
-    from kglink.linking.fit_threshold import LinksKept
+    from kglink.linking.fit_judge import LinksKept
 
     with open_workspace(context, {"space.name": space, "link.rerank_top": rerank}) as workspace:
         ensure_space(workspace)

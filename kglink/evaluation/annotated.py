@@ -14,6 +14,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from kglink.records import Document, EntityId, Mention
 from kglink.store import Store
@@ -28,6 +29,9 @@ MOST_UNMARKED = 0.2
 #: Fewer places with surfaces that other texts annotate say nothing of a source; nor do surfaces
 #: that fewer texts annotate.
 _LEAST_PLACES, _SEVERAL = 30, 2
+
+#: So many documents of a source show whether all are annotated whole.
+_JUDGED_BY = 500
 
 #: Longer texts with a single mention each are hardly ever annotated whole, in words.
 MOST_WORDS_OF_ONE = 50
@@ -161,6 +165,11 @@ def annotation_of(texts: Sequence[AnnotatedText]) -> Annotation:
         pages=_are_pages(texts),
         **_counted(texts),
     )
+
+
+def is_annotated_whole(docs: str, documents: Iterable[Document]) -> bool:
+    """Whether all mentions in the documents of a source are annotated; few say too little."""
+    return not annotation_of(merged_texts(docs, islice(documents, _JUDGED_BY))).partial
 
 
 def _are_pages(texts: Sequence[AnnotatedText]) -> bool:

@@ -2,12 +2,14 @@
 
 A logistic model of what the judge knows of each proposal, held near the weights that nobody has
 fitted. The new weights are kept only where they recognise mentions better in documents that they
-were not fitted to. The links of the proposals show which threshold is the best.
+were not fitted to, by more than chance. So is another threshold of links: only where those that are
+chosen on the other documents have a better F1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -16,15 +18,20 @@ from scipy.optimize import minimize
 from kglink.arrays import DoubleArray
 from kglink.linking.contexts import spread
 from kglink.linking.fit import FOLDS, fold_of
-from kglink.linking.fit_threshold import JudgedLink, JudgedLinks, LinksKept, fit_threshold
+from kglink.linking.fit_probability import standard_error
 from kglink.linking.judge import FACTS, remembered_facts, with_scores
 from kglink.linking.pipeline import Linker
+from kglink.linking.scoring import DEFAULT_THRESHOLD
 from kglink.records import Document, EntityId, Link, OnProgress, Progress, Ranking
 
 #: More documents than this teach the judge nothing new; they are taken from all places alike.
 MOST_DOCUMENTS = 200
 #: How strongly a weight is held, in proposals that contradict it.
 PRIOR = 4.0
+#: The standard errors by which others must be judged better: chance gains that in one of twenty.
+_LEAST_GAIN = 1.64
+#: The thresholds to choose from: two digits are what a person sets, too.
+_STEPS = 100
 
 
 def logistic(
@@ -56,6 +63,50 @@ class FittedJudge(NamedTuple):
     """The least probability of a link."""
     links: LinksKept
     """The links at that threshold."""
+
+
+class JudgedLink(NamedTuple):
+    """What a place would be linked to: from which threshold down, and whether that is right."""
+
+    least: float
+    is_right: bool
+
+
+class JudgedLinks(NamedTuple):
+    """The links of some documents at any threshold, and how many mentions have an answer."""
+
+    links: tuple[JudgedLink, ...]
+    wanted: int
+
+    @classmethod
+    def joined(cls, some: Iterable[JudgedLinks]) -> JudgedLinks:
+        """Those of all documents."""
+        parts = list(some)
+        return cls(tuple(one for part in parts for one in part.links), sum(p.wanted for p in parts))
+
+    def at(self, threshold: float) -> LinksKept:
+        """The links that a threshold keeps."""
+        kept = [one.is_right for one in self.links if one.least >= threshold]
+        return LinksKept(sum(kept), len(kept) - sum(kept), self.wanted)
+
+    def best(self) -> float:
+        """The threshold of the best F1; of several the one nearest to the default."""
+        steps = [step / _STEPS for step in range(1, _STEPS)]
+        return max(steps, key=lambda one: (self.at(one).f1, -abs(one - DEFAULT_THRESHOLD)))
+
+
+class LinksKept(NamedTuple):
+    """How many links are right and wrong, and how many mentions have an answer."""
+
+    right: int = 0
+    wrong: int = 0
+    wanted: int = 0
+
+    @property
+    def f1(self) -> float:
+        """The harmonic mean of precision and recall; 1 of nothing to find and nothing found."""
+        both = self.right + self.wrong + self.wanted
+        return 2 * self.right / both if both else 1.0
 
 
 class _Proposal(NamedTuple):
@@ -96,22 +147,40 @@ def fit_judge(
         linker = linker_without(part)
         parts.append(list(_texts(linker, part)))
         progress(Progress("documents of the judge", sum(map(len, parts)), len(chosen)))
-    rows = [_rows(part) for part in parts]
+    rows = [[_rows(text) for text in part] for part in parts]
     start = np.array([linker.judge.weights.get(name, 0.0) for name in FACTS])
-    without = [_fitted([*rows[:at], *rows[at + 1 :]], start) for at in range(FOLDS)]
-    gains = (_loss(part, start) - _loss(part, own) for part, own in zip(rows, without, strict=True))
-    is_better = sum(gains) > 0
+    without = [_fitted(chain(*rows[:at], *rows[at + 1 :]), start) for at in range(FOLDS)]
+    is_better = _is_gain(
+        _loss(text, start) - _loss(text, own)
+        for part, own in zip(rows, without, strict=True)
+        for text in part
+    )
     judged = [
-        _links(linker, part, own if is_better else start)
+        [_links(linker, text, own if is_better else start) for text in part]
         for part, own in zip(parts, without, strict=True)
     ]
     threshold = fit_threshold(judged)
-    weights = _fitted(rows, start).round(3).tolist() if is_better else None
+    weights = _fitted(chain(*rows), start).round(3).tolist() if is_better else None
     return FittedJudge(
         dict(zip(FACTS, weights, strict=True)) if weights else {},
         threshold,
-        JudgedLinks.joined(judged).at(threshold),
+        JudgedLinks.joined(chain(*judged)).at(threshold),
     )
+
+
+def fit_threshold(parts: Sequence[Sequence[JudgedLinks]]) -> float:
+    """The threshold for documents like these, which are given in parts."""
+    gains: list[float] = []
+    for at, part in enumerate(parts):
+        chosen = JudgedLinks.joined(chain(*parts[:at], *parts[at + 1 :])).best()
+        gains += [one.at(chosen).f1 - one.at(DEFAULT_THRESHOLD).f1 for one in part]
+    return JudgedLinks.joined(chain(*parts)).best() if _is_gain(gains) else DEFAULT_THRESHOLD
+
+
+def _is_gain(gains: Iterable[float]) -> bool:
+    """Whether documents gain more than chance would give them."""
+    each = np.array(list(gains))
+    return float(each.sum()) > _LEAST_GAIN * standard_error(each, np.arange(len(each)))
 
 
 def _texts(linker: Linker, documents: Sequence[Document]) -> Iterator[_Text]:
@@ -150,29 +219,28 @@ def _is_right(link: Link, gold: tuple[EntityId, ...] | None) -> bool | None:
     return None if gold and link.chosen.id.kb not in {one.kb for one in gold} else False
 
 
-def _rows(texts: Sequence[_Text]) -> DoubleArray:
-    """A row for each proposal of some documents: its facts, and whether it is a mention."""
-    rows = [[*one.facts, float(one.is_mention)] for text in texts for one in text.proposals]
+def _rows(text: _Text) -> DoubleArray:
+    """A row for each proposal of a document: its facts, and whether it is a mention."""
+    rows = [[*one.facts, float(one.is_mention)] for one in text.proposals]
     return np.array(rows, dtype=np.float64).reshape(-1, len(FACTS) + 1)
 
 
-def _links(linker: Linker, texts: Sequence[_Text], weights: DoubleArray) -> JudgedLinks:
-    """What some documents are linked to at each threshold."""
+def _links(linker: Linker, text: _Text, weights: DoubleArray) -> JudgedLinks:
+    """What a document is linked to at each threshold."""
+    logits = _rows(text)[:, :-1] @ weights
+    scores = (1 / (1 + np.exp(-np.clip(logits, -30, 30)))).tolist()
+    judged = with_scores([one.place for one in text.proposals], scores)
+    proposed = {(one.place.mention.start, one.place.mention.end): one for one in text.proposals}
     links: list[JudgedLink] = []
-    for text in texts:
-        logits = _rows([text])[:, :-1] @ weights
-        scores = (1 / (1 + np.exp(-np.clip(logits, -30, 30)))).tolist()
-        judged = with_scores([one.place for one in text.proposals], scores)
-        proposed = {(one.place.mention.start, one.place.mention.end): one for one in text.proposals}
-        for kept in linker.judge.apart(judged):
-            one = proposed[kept.mention.start, kept.mention.end]
-            if one.is_right is not None:
-                links.append(JudgedLink(kept.mention.score * one.probability, one.is_right))
-    return JudgedLinks(tuple(links), sum(text.wanted for text in texts))
+    for kept in linker.judge.apart(judged):
+        one = proposed[kept.mention.start, kept.mention.end]
+        if one.is_right is not None:
+            links.append(JudgedLink(kept.mention.score * one.probability, one.is_right))
+    return JudgedLinks(tuple(links), text.wanted)
 
 
-def _fitted(parts: Sequence[DoubleArray], start: DoubleArray) -> DoubleArray:
-    rows = np.concatenate(parts)
+def _fitted(texts: Iterable[DoubleArray], start: DoubleArray) -> DoubleArray:
+    rows = np.concatenate(list(texts))
     prior = np.full(len(FACTS), PRIOR)
     return logistic(rows[:, :-1], rows[:, -1], np.ones(len(rows)), start, prior)
 

@@ -7,13 +7,13 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import combinations
+from itertools import chain, combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from kglink.config import LinkSection
 from kglink.errors import SpaceError, UnknownNameError, UsageError, errors_of
-from kglink.evaluation.annotated import annotation_of, merged_texts
+from kglink.evaluation.annotated import is_annotated_whole
 from kglink.linking.asked import AskedKind
 from kglink.linking.candidates import CandidateSearch
 from kglink.linking.contexts import TokenSearchOf
@@ -189,10 +189,11 @@ class LinkSetup:
             not_reranked=[_ANOTHER_MODEL] if unfit else [],
         )
 
-    def fit(self, documents: Iterable[Document], progress: OnProgress) -> Fitted:
-        """Fit the scoring, and keep it; what memory has learnt from the documents does not count.
+    def fit(self, documents: Mapping[str, Sequence[Document]], progress: OnProgress) -> Fitted:
+        """Fit the scoring to documents by source, and keep it; memory of these does not count.
 
-        Where a reranker is asked, the space's or the one of a folder, it is kept beside that.
+        The sources that are annotated whole say which places are mentions. Where a reranker is
+        asked, the space's or the one of a folder, the scoring is kept beside that.
         """
         # These load scipy.optimize, which no link waits for.
         from kglink.linking.fit import fit_rankings, judged_rankings
@@ -202,13 +203,18 @@ class LinkSetup:
         place = space.folder.path
         if self.link.rerank_top:
             place = self.reranker or space.folder.reranker
-        unfitted, known = self.changed(found_by="all"), list(documents)
+        unfitted, known = self.changed(found_by="all"), [*chain.from_iterable(documents.values())]
         search = unfitted.search(scoring="default")
         with keeping(place):
             pass  # what may not be written is told before the work
         rankings = judged_rankings(search, known, space.kbs(), self.store.memory_without, progress)
         scoring = fit_rankings(rankings, search.scoring)
-        if not annotation_of(merged_texts("", known)).partial:
+        whole = [
+            own
+            for name, own in documents.items()
+            if is_annotated_whole(name, self.store.documents(name) if name else own)
+        ]
+        if whole:
             links_all = replace(unfitted, link=without_auto(unfitted.link)).changed(threshold=0.0)
             judging = unfitted.search(scoring=scoring)
 
@@ -216,7 +222,7 @@ class LinkSetup:
                 memory = self.store.memory_without(part)
                 return links_all.linker(judging.with_memory(memory), memory=memory)
 
-            judge = fit_judge(linker_without, known, progress)
+            judge = fit_judge(linker_without, [*chain.from_iterable(whole)], progress)
             scoring = replace(
                 scoring, spans=judge.weights, threshold=judge.threshold, links=judge.links
             )

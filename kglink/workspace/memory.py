@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
-from itertools import chain, islice
+from itertools import chain
 from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from kglink.errors import KBBusyError, UnknownNameError, UsageError, naming_missing_right
-from kglink.evaluation.annotated import annotation_of, merged_texts, nil_places, with_nil
+from kglink.evaluation.annotated import is_annotated_whole, nil_places, with_nil
 from kglink.evaluation.retrieval import check_annotated, check_documents
 from kglink.files.atomic import file_lock
 from kglink.files.digest import text_digest
@@ -42,9 +42,6 @@ from kglink.workspace.opened import Opened
 
 if TYPE_CHECKING:
     from kglink.linking.fit import JudgedMention
-
-#: At most this number of documents of a source shows whether it is annotated whole or in part.
-_JUDGED_BY = 500
 
 
 def learn(
@@ -106,18 +103,18 @@ def fit_scoring(
     memory has learnt from them does not count. What was fitted is kept beside the space, for as
     long as it has this model.
     """
-    return opened.link_setup().fit(documents, progress).scoring
+    return opened.link_setup().fit({"": list(documents)}, progress).scoring
 
 
-def judged_documents(opened: Opened, names: Sequence[str], split: str) -> list[Document]:
-    """The documents of some sources, whichever was named first; golds that no KB has are NIL."""
+def judged_documents(opened: Opened, names: Sequence[str], split: str) -> dict[str, list[Document]]:
+    """The documents by source, sorted, whichever was named first; golds that no KB has are NIL."""
     kbs = opened.space().kbs()
     for name in names:
         _check_source(opened, name, split)
-    found: list[Document] = []
+    found: dict[str, list[Document]] = {}
     for name in sorted(set(names)):
         documents = opened.store.documents(name, opened.store.learning_split(name, split))
-        found += with_nil(documents, nil_places(opened.store, name, kbs))
+        found[name] = list(with_nil(documents, nil_places(opened.store, name, kbs)))
     return found
 
 
@@ -146,8 +143,7 @@ def _unmarked_of(opened: Opened) -> Unmarked:
             return lambda text: (
                 (one.start, one.end) for one in text.mentions if one.type == NOT_A_MENTION
             )
-        sample = islice(opened.store.documents(source, split), _JUDGED_BY)
-        if annotation_of(merged_texts(source, sample)).partial:
+        if not is_annotated_whole(source, opened.store.documents(source, split)):
             return None
         detectors, spellings = detectors_of(known, opened.store.kb(source).links_to)
 
@@ -196,7 +192,7 @@ def fit_clusterer(
     from kglink.linking.fit import FOLDS, MOST_MENTIONS, fold_of, judged_mentions
 
     names = named(docs)
-    documents = judged_documents(opened, names, split)
+    documents = [*chain.from_iterable(judged_documents(opened, names, split).values())]
     setup = replace(opened.link_setup(), link=without_auto(opened.settings.link))
     space, link = setup.space, setup.link
     with keeping(space.folder.path):

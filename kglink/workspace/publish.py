@@ -12,7 +12,7 @@ from itertools import chain, islice, zip_longest
 from typing import Any
 
 from kglink.errors import ModelError, SpaceError
-from kglink.evaluation.annotated import AnnotatedText, annotation_of, merged_texts
+from kglink.evaluation.annotated import AnnotatedText, is_annotated_whole, merged_texts
 from kglink.evaluation.measures.end_to_end import JudgedText, Score, linked_answers
 from kglink.evaluation.measures.retrieval import RERANKED as MOST_RANKED
 from kglink.evaluation.measures.retrieval import hit
@@ -154,12 +154,12 @@ def _compared(
     ``known``: the overlaps that the old space answers with, where they are not those of now.
     """
     # All documents, or some from all places alike with no more mentions than are needed.
-    kbs, documents = after.space.kbs(), _of_all(held_back)
+    kbs, documents = after.space.kbs(), [*chain.from_iterable(held_back.values())]
     mentions = sum(len(one.mentions) for one in documents)
     most = max(1, len(documents) * MOST_MENTIONS // max(mentions, 1))
     chosen = [documents[at] for at in spread(len(documents), most)]
     texts = {name: merged_texts(name, own) for name, own in held_back.items()}
-    complete = {name for name, own in texts.items() if not annotation_of(own).partial}
+    complete = {name for name in texts if is_annotated_whole(name, before.store.documents(name))}
     whole = [*chain.from_iterable(texts.values())]
     raw_texts = [whole[at] for at in spread(len(whole), _MOST_COMPARED)]
     folds = {one.text: fold_of(one) for one in documents}
@@ -235,10 +235,6 @@ def _held_back(store: Store, settings: RunSettings, space: Space) -> dict[str, l
     return {name: own for name, own in each.items() if own}
 
 
-def _of_all(held_back: Mapping[str, Sequence[Document]]) -> list[Document]:
-    return [*chain.from_iterable(held_back.values())]
-
-
 # ---------------------------------------------------------------------------- a trained model
 def publish_model(
     target: Opened,
@@ -272,7 +268,7 @@ def publish_model(
         link = target.settings.link
         own = LinkSetup(space, joint.encoder, link, target.store, target.registry)
         own = own.changed(rerank_top=0)
-        fitted = own.fit(_of_all(held_back), progress)
+        fitted = own.fit(held_back, progress)
         scoring = fitted.scoring
         if before:
             after = replace(own, link=without_auto(own.link)).changed(found_by="all")
@@ -323,7 +319,7 @@ def fit_to_held_back(target: Opened, settings: RunSettings, progress: OnProgress
     space = target.space()
     is_fitted = read_scoring(space.folder.path, space.manifest.model.fingerprint) is not None
     if not is_fitted and (held_back := _held_back(target.store, settings, space)):
-        target.link_setup().fit(_of_all(held_back), progress)
+        target.link_setup().fit(held_back, progress)
 
 
 # ------------------------------------------------------------------------ a trained reranker
@@ -345,7 +341,7 @@ def publish_reranker(
     setup = replace(target.link_setup(), link=link, reranker=trained.folder)
     before = setup.changed(found_by="all", rerank_top=0)
     after = setup.changed(found_by="all", rerank_top=link.rerank_top or RERANKED)
-    fitted = after.fit(_of_all(held_back), progress)
+    fitted = after.fit(held_back, progress)
     replacement = _compared(held_back, before, after, fitted, progress)
     if replacement.objection and not anyway:
         refused = replacement.objection

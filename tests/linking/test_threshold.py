@@ -13,8 +13,14 @@ import pytest
 from conftest import Kglink
 
 from kglink.linking.fit import fold_of
-from kglink.linking.fit_judge import _links, _texts
-from kglink.linking.fit_threshold import JudgedLink, JudgedLinks, LinksKept, fit_threshold
+from kglink.linking.fit_judge import (
+    JudgedLink,
+    JudgedLinks,
+    LinksKept,
+    _links,
+    _texts,
+    fit_threshold,
+)
 from kglink.linking.judge import FACTS
 from kglink.linking.pipeline import Linker
 from kglink.linking.scoring import DEFAULT_THRESHOLD
@@ -132,14 +138,17 @@ def test_the_threshold_of_the_best_f1_by_hand() -> None:
 
 def test_another_threshold_has_to_be_better_on_other_documents() -> None:
     low = judged((0.9, True), (0.2, True), (0.1, False), wanted=2)
-    assert fit_threshold([low] * 5) == 0.2
+    assert fit_threshold([[low] * 4] * 5) == 0.2
     # What one part would like is wrong in each other part.
     parts = [
-        judged(*((0.1 * at + 0.01, at == one) for at in range(1, 4)), (0.9, True), wanted=2)
+        [judged(*((0.1 * at + 0.01, at == one) for at in range(1, 4)), (0.9, True), wanted=2)]
         for one in range(1, 4)
     ]
     assert fit_threshold(parts) == DEFAULT_THRESHOLD
-    assert fit_threshold([judged(wanted=0)] * 5) == DEFAULT_THRESHOLD
+    assert fit_threshold([[judged(wanted=0)]] * 5) == DEFAULT_THRESHOLD
+    # It is better in some, and worse in about as many.
+    high = judged((0.9, True), (0.2, False), wanted=1)
+    assert fit_threshold([[low, low, high]] * 2 + [[low, high, high]]) == DEFAULT_THRESHOLD
 
 
 def test_what_the_fit_counts_is_what_a_link_gives(
@@ -148,7 +157,8 @@ def test_what_the_fit_counts_is_what_a_link_gives(
     with Workspace.open(demo_master, flags={"link.threshold": 0.0}) as workspace:
         linker = workspace.linker()
         weights = np.array([linker.judge.weights.get(name, 0.0) for name in FACTS])
-        counted = _links(linker, [*_texts(linker, documents)], weights)
+        each = (_links(linker, text, weights) for text in _texts(linker, documents))
+        counted = JudgedLinks.joined(each)
     assert counted.wanted == sum(bool(one.gold) for d in documents for one in d.mentions)
     for threshold, answers in at.items():
         right = links = 0
@@ -232,5 +242,13 @@ def test_a_document_is_judged_without_its_own_words(
         monkeypatch.setattr(Linker, "proposed", spied)
         workspace.fit("things")
         after = {one.name for one in cache.iterdir()}
+        # What another source, annotated in part, leaves unmarked says nothing of this one.
+        text = "The Kestrel hums. " + "It goes on and on. " * 12
+        one = Mention(4, 11, "Kestrel", kestrel)
+        pages = [Document(str(at), f"{text}{at}", (one,)) for at in range(4)]
+        workspace.add_kb("pages", pages, links_to=["garden"])
+        scoring = workspace.fit(["pages", "things"])
+    assert scoring.mentions == 8
+    assert scoring.spans == {}  # two documents are too few to judge better by
     assert list(proposed.values()) == [["Kestrel"]] * 2
     assert after == before  # the names of a part of memory are asked once, and not kept
