@@ -43,8 +43,8 @@ import numpy.typing as npt
 
 from kglink.plugins import NameRow
 from kglink.text.fold import fold
-from kglink_plugins.detectors.dictionary.english import COMMON_WORDS, FUNCTION_WORDS
 from kglink_plugins.detectors.dictionary.finder import dictionary_detector
+from kglink_plugins.detectors.dictionary.languages import COMMON_WORDS, FUNCTION_WORDS
 from kglink_plugins.plugin import DictionarySettings
 
 IntArray = npt.NDArray[np.int64]

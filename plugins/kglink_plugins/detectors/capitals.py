@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from kglink.plugins import Names
 from kglink.records import Span
 from kglink.text.language import function_words, language_of
-from kglink_plugins.detectors.dictionary.english import CALENDAR, FUNCTION_WORDS
+from kglink_plugins.detectors.dictionary.languages import CALENDAR, FUNCTION_WORDS
 
 _CAPITAL = f"[{''.join(filter(str.isupper, map(chr, range(0x20000))))}]"
 #: What stands between the words of a name: blanks, and the end of a line that is long enough to

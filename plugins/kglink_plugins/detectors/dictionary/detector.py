@@ -23,9 +23,9 @@ from kglink.text.sentences import begins_sentence
 from kglink.text.words import cuts_initials, cuts_word, is_glued, is_hangul
 from kglink_plugins.detectors.dictionary.cache import open_lexicon
 from kglink_plugins.detectors.dictionary.compiled import ARTICLE, Lexicon, guard_of, is_text
-from kglink_plugins.detectors.dictionary.english import MONTHS
 from kglink_plugins.detectors.dictionary.finder import DictionaryDetector, Has
 from kglink_plugins.detectors.dictionary.guard import EXACT, Guard
+from kglink_plugins.detectors.dictionary.languages import MONTHS
 from kglink_plugins.detectors.dictionary.variants import (
     BRIDGES,
     OF_BEFORE,

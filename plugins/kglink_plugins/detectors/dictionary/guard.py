@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from kglink.text.fold import fold
 from kglink.text.sentences import begins_sentence
-from kglink_plugins.detectors.dictionary.english import COMMON_WORDS, FUNCTION_WORDS
+from kglink_plugins.detectors.dictionary.languages import COMMON_WORDS, FUNCTION_WORDS
 from kglink_plugins.plugin import MatchCase
 
 # Scores of a match. Only their order matters to detection; a linker may learn better ones.

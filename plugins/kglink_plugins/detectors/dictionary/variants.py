@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from functools import cache, lru_cache
+from functools import lru_cache
 from itertools import chain, compress
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ import numpy.typing as npt
 from kglink.files.tables import places_in
 from kglink.text.fold import fold
 from kglink.text.full_names import NO_FIRST_NAMES, OF, is_part_of_name
-from kglink.text.language import function_words, language_of
+from kglink.text.language import language_of
 from kglink.text.name_words import one_form
 from kglink.text.places import place_words
 from kglink.text.sentences import begins_sentence
@@ -33,7 +33,12 @@ from kglink_plugins.detectors.dictionary.bags import (
     deletions,
 )
 from kglink_plugins.detectors.dictionary.compiled import ARTICLE
-from kglink_plugins.detectors.dictionary.english import CALENDAR, FUNCTION_WORDS
+from kglink_plugins.detectors.dictionary.languages import (
+    ARTICLES,
+    CALENDAR,
+    function_words_of,
+    other_forms,
+)
 from kglink_plugins.detectors.dictionary.text_words import (
     WORD,
     Form,
@@ -54,28 +59,6 @@ _LEAST_PAIR = 4
 _COMMON = 0.3
 #: `Place.name` of a place that is a name itself.
 _ITSELF = -1
-#: What words of some languages end in besides an "s".
-ENDINGS = {
-    "de": ("n", "e", "en", "er", "es", "ern"),
-    "es": ("es",),
-    "fr": ("x", "e", "es"),
-    "it": ("i", "e"),
-    "nl": ("e", "en"),
-}
-#: What the article in a German name becomes in other cases.
-_ARTICLES = frozenset(("dem", "den", "des"))
-#: Endings of cases, folded, of which one stands for another in some languages.
-CASES = {
-    language: ("", *endings.split())
-    for languages, endings in {
-        "cs pl": "a e i o u y ach ami ech eho ego ej em emi emu ho ia ich ie iego iej iem iemu im "
-        "imi m mu om ou ovi ow owi um ych ym ymi",
-        "el": "α ε η ι ο αν ασ ει εισ εσ εωσ ην ησ οι ον οσ ου ουσ ων",
-        "ru uk": "а е и о у ы ь ю я ам ами ах ая ев его ее еи ем ему ею ие ии им ими их ию ия ов "
-        "ого ое ои ом ому ою ую ые ыи ым ыми ых юю ям ями ях яя",
-    }.items()
-    for language in languages.split()
-}
 OF_BEFORE = re.compile(rf"\b[^\W\d_a-z]\w*{OF}\Z")
 _OF_AFTER = re.compile(rf"{OF}[^\W\d_a-z]")
 _SENTENCE = re.compile(r"[.!?;]\s")
@@ -227,8 +210,8 @@ class VariantFinder:
         language = self._language
         if language == "auto":
             language = language_of(text[words.starts[0] : words.ends[-1]])
-        heeded = _function_words(language)
-        foreign = heeded - _function_words("en")
+        heeded = function_words_of(language)
+        foreign = heeded - function_words_of("en")
         hashes, misspelt = self._hashes(text, words, language)
         cased = self._with_articles(words, hashes) if language == "de" else ()
         gone, ids, starts, ends = self._is_gone, self._bags.bag_names, words.starts, words.ends
@@ -313,12 +296,8 @@ class VariantFinder:
 
     def _stem_hash(self, word: str, language: str) -> int | None:
         """The hash of the word of names that a word is with an ending, or with another one."""
-        shorter = (word.removesuffix(ending) for ending in ENDINGS.get(language, ()))
-        cases = CASES.get(language, ())
-        stems = (word.removesuffix(ending) for ending in cases if word.endswith(ending))
-        others = (stem + ending for stem in sorted(stems, key=len, reverse=True)
-                  if len(stem) >= LEAST_PART for ending in cases)  # fmt: skip
-        kept = [form for form in map(one_form, (*shorter, *others)) if len(form) >= LEAST_MISSPELT]
+        forms = map(one_form, other_forms(word, language, LEAST_PART))
+        kept = [form for form in forms if len(form) >= LEAST_MISSPELT]
         hashes = _hashes_of(kept)
         found = hashes[places_in(self._bags.words, hashes)[1]]
         places, is_bag = places_in(self._bags.bags, found)
@@ -364,7 +343,7 @@ class VariantFinder:
 
     def _with_articles(self, words: TextWords, hashes: Hashes) -> Iterator[Hit]:
         """Runs that are names but for the case of an article in them, "Friedrich dem Großen"."""
-        is_article = np.array([form.folded in _ARTICLES for form in words.forms])
+        is_article = np.array([form.folded in ARTICLES for form in words.forms])
         nominative = np.where(is_article, np.uint64(word_hash("der")), hashes)
         for hit in self._runs(words, nominative) if is_article.any() else ():
             if hit.kind & WHOLE and is_article[hit.first + 1 : hit.stop - 1].any():
@@ -606,7 +585,7 @@ def _has_digit(word: str) -> bool:
 
 def _is_one_name(surface: str) -> bool:
     """Whether no sentence ends in it, and it is not made of function words: "the US" is not."""
-    heeded = _function_words(language_of(surface))
+    heeded = function_words_of(language_of(surface))
     words = WORD.findall(surface)
     return not _SENTENCE.search(surface) and not all(
         fold(word) in heeded and not _in_capitals(word) for word in words
@@ -635,12 +614,6 @@ def _capital(text: str, surface: str, start: int) -> float:
     if not surface[:1].isupper():
         return 0.0
     return 0.5 if begins_sentence(text, start) else 1.0
-
-
-@cache
-def _function_words(language: str) -> frozenset[str]:
-    """The function words of English and of a language, folded."""
-    return FUNCTION_WORDS | frozenset(map(fold, function_words(language)))
 
 
 def _hashes_of(words: Sequence[str]) -> Hashes:

@@ -1,8 +1,14 @@
-"""English words that are names as well, and would be found everywhere."""
+"""What the dictionary knows of languages: words that are no names, and what words end in."""
 
 from __future__ import annotations
 
-#: Function words: in lower case never a mention.
+from collections.abc import Iterator
+from functools import cache
+
+from kglink.text.fold import fold
+from kglink.text.language import function_words
+
+#: Function words of English: in lower case never a mention.
 FUNCTION_WORDS = frozenset(
     """
     a about above after again against all almost also although always am among an and another any
@@ -30,8 +36,8 @@ CALENDAR = MONTHS | {
     "monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday",
 }  # fmt: skip
 
-#: Content words that are titles of many things: in lower case a mention only of an entity whose
-#: name is written in lower case.
+#: Content words of English that are titles of many things: in lower case a mention only of an
+#: entity whose name is written in lower case.
 COMMON_WORDS = frozenset(
     """
     able act action age air alone answer area arm around art attack away baby back bad ball band
@@ -67,3 +73,46 @@ COMMON_WORDS = frozenset(
     word words work world year yellow yes young zero
     """.split()  # noqa: SIM905 the words are read and edited as a text
 )
+
+#: What words of some languages end in besides an "s".
+_ENDINGS = {
+    "de": ("n", "e", "en", "er", "es", "ern"),
+    "es": ("es",),
+    "fr": ("x", "e", "es"),
+    "it": ("i", "e"),
+    "nl": ("e", "en"),
+}
+#: What the article in a German name becomes in other cases.
+ARTICLES = frozenset(("dem", "den", "des"))
+#: Endings of cases, folded, of which one stands for another in some languages.
+_CASES = {
+    language: ("", *endings.split())
+    for languages, endings in {
+        "cs pl": "a e i o u y ach ami ech eho ego ej em emi emu ho ia ich ie iego iej iem iemu im "
+        "imi m mu om ou ovi ow owi um ych ym ymi",
+        "el": "α ε η ι ο αν ασ ει εισ εσ εωσ ην ησ οι ον οσ ου ουσ ων",
+        "ru uk": "а е и о у ы ь ю я ам ами ах ая ев его ее еи ем ему ею ие ии им ими их ию ия ов "
+        "ого ое ои ом ому ою ую ые ыи ым ыми ых юю ям ями ях яя",
+    }.items()
+    for language in languages.split()
+}
+
+
+@cache
+def function_words_of(language: str) -> frozenset[str]:
+    """The function words of English and of a language, folded."""
+    return FUNCTION_WORDS | frozenset(map(fold, function_words(language)))
+
+
+def other_forms(word: str, language: str, least: int) -> Iterator[str]:
+    """What a word may be without its ending, or in other cases: the least change first.
+
+    Another ending takes the place of one only where ``least`` letters are left.
+    """
+    for ending in _ENDINGS.get(language, ()):
+        yield word.removesuffix(ending)
+    cases = _CASES.get(language, ())
+    stems = (word.removesuffix(ending) for ending in cases if word.endswith(ending))
+    for stem in sorted(stems, key=len, reverse=True):
+        if len(stem) >= least:
+            yield from (stem + ending for ending in cases)
