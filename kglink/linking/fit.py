@@ -28,7 +28,7 @@ from kglink.errors import UsageError
 from kglink.files.digest import text_hash
 from kglink.linking.candidates import CandidateSearch
 from kglink.linking.contexts import spread
-from kglink.linking.fit_probability import Foretold, fit_calibrations, standard_error
+from kglink.linking.fit_probability import Foretold, fit_calibrations, is_gain
 from kglink.linking.kinds import Evidence, Weights
 from kglink.linking.memory import Memory
 from kglink.linking.scoring import Calibration, Scoring
@@ -179,7 +179,7 @@ def fit_weights(rankings: Rankings, start: Weights) -> tuple[Weights, float, flo
         fitted = conditional_logit(rankings.part(~inside), start)
         after[inside] = rankings.part(inside).first_is_right(fitted)
     gain = after - before
-    if gain.sum() <= standard_error(gain, rankings.words):
+    if not is_gain(gain, rankings.words, errors=1):
         return start, float(before.mean()), float(before.mean())
     return conditional_logit(rankings, start), float(before.mean()), float(after.mean())
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from kglink.arrays import DoubleArray, IntArray
 from kglink.files.atomic import write_atomically
-from kglink.linking.fit_probability import standard_error
+from kglink.linking.fit_probability import is_gain
 from kglink.linking.scoring import KeptOfModel, read_kept
 from kglink.linking.stages import Stage
 from kglink.records import EntityId, OnProgress, Progress, Ranking
@@ -23,8 +23,6 @@ from kglink.text.fold import fold as folded
 
 #: Beside a space's versions.
 CHOICE_FILE = "clusterer.json"
-#: The standard errors by which more mentions must be right.
-_LEAST_GAIN = 2.0
 
 
 class ClustererChoice(KeptOfModel):
@@ -87,7 +85,7 @@ def choose_settings(
     _, words = np.unique(
         [folded(one.ranking.mention.surface) for one in mentions], return_inverse=True
     )
-    helps = float(held_out.sum()) > _LEAST_GAIN * standard_error(held_out, words)
+    helps = is_gain(held_out, words)
     judged = np.isfinite(right[0])
     alone = float(right[0][judged].mean())
     return ClustererChoice(

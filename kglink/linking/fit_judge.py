@@ -18,7 +18,7 @@ from scipy.optimize import minimize
 from kglink.arrays import DoubleArray
 from kglink.linking.contexts import spread
 from kglink.linking.fit import FOLDS, fold_of
-from kglink.linking.fit_probability import standard_error
+from kglink.linking.fit_probability import is_gain
 from kglink.linking.judge import FACTS, remembered_facts, with_scores
 from kglink.linking.pipeline import Linker
 from kglink.linking.scoring import DEFAULT_THRESHOLD
@@ -28,8 +28,6 @@ from kglink.records import Document, EntityId, Link, OnProgress, Progress, Ranki
 MOST_DOCUMENTS = 200
 #: How strongly a weight is held, in proposals that contradict it.
 PRIOR = 4.0
-#: The standard errors by which others must be judged better: chance gains that in one of twenty.
-_LEAST_GAIN = 1.64
 #: The thresholds to choose from: two digits are what a person sets, too.
 _STEPS = 100
 
@@ -151,9 +149,11 @@ def fit_judge(
     start = np.array([linker.judge.weights.get(name, 0.0) for name in FACTS])
     without = [_fitted(chain(*rows[:at], *rows[at + 1 :]), start) for at in range(FOLDS)]
     is_better = _is_gain(
-        _loss(text, start) - _loss(text, own)
-        for part, own in zip(rows, without, strict=True)
-        for text in part
+        [
+            _loss(text, start) - _loss(text, own)
+            for part, own in zip(rows, without, strict=True)
+            for text in part
+        ]
     )
     judged = [
         [_links(linker, text, own if is_better else start) for text in part]
@@ -177,10 +177,9 @@ def fit_threshold(parts: Sequence[Sequence[JudgedLinks]]) -> float:
     return JudgedLinks.joined(chain(*parts)).best() if _is_gain(gains) else DEFAULT_THRESHOLD
 
 
-def _is_gain(gains: Iterable[float]) -> bool:
+def _is_gain(gains: Sequence[float]) -> bool:
     """Whether documents gain more than chance would give them."""
-    each = np.array(list(gains))
-    return float(each.sum()) > _LEAST_GAIN * standard_error(each, np.arange(len(each)))
+    return is_gain(np.array(gains), np.arange(len(gains)))
 
 
 def _texts(linker: Linker, documents: Sequence[Document]) -> Iterator[_Text]:

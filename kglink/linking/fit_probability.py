@@ -20,8 +20,6 @@ from kglink.linking.scoring import Calibration
 _FORETOLD = 40
 #: The bias may rise only if this many different surfaces were answered wrongly.
 LEAST_WRONG = 5
-#: The standard errors that a new one must gain on other documents to be better.
-_LEAST_GAIN = 2.0
 
 
 class Foretold(NamedTuple):
@@ -50,10 +48,11 @@ class Foretold(NamedTuple):
         return loss
 
 
-def standard_error(gain: DoubleArray, words: IntArray) -> float:
-    """The standard error of summed gains; equal words count as one."""
+def is_gain(gain: DoubleArray, words: IntArray, *, errors: float = 2.0) -> bool:
+    """Whether gains sum up to more than some standard errors; equal words count as one."""
     _, places = np.unique(words, return_inverse=True)
-    return float(np.sqrt((np.bincount(places.reshape(-1), gain) ** 2).sum()))
+    error = np.sqrt((np.bincount(places.reshape(-1), gain) ** 2).sum())
+    return bool(gain.sum() > errors * error)
 
 
 def fit_calibrations(
@@ -74,7 +73,7 @@ def fit_calibration(foretold: Foretold, start: Calibration) -> Calibration:
             return start
         fitted = _calibrated(foretold.part(~inside), start)
         gain[inside] = foretold.part(inside).loss(start) - foretold.part(inside).loss(fitted)
-    if gain.sum() <= _LEAST_GAIN * standard_error(gain, foretold.words):
+    if not is_gain(gain, foretold.words):
         return start
     return _calibrated(foretold, start)
 

@@ -17,7 +17,7 @@ from kglink.linking.fit import (
     fit_rankings,
     fit_weights,
 )
-from kglink.linking.fit_probability import Foretold, fit_calibration, standard_error
+from kglink.linking.fit_probability import Foretold, fit_calibration, is_gain
 from kglink.linking.kinds import RETRIEVED, Weights
 from kglink.linking.scoring import PLAIN_SCORING, TRAINED_SCORING, Scoring
 from kglink.records import Candidate, Document, EntityId, Mention
@@ -229,7 +229,9 @@ def test_mentions_of_the_same_words_are_one_witness() -> None:
     one = wrong._replace(words=np.zeros(300, dtype=np.int64))
     assert fit_calibration(one, PLAIN_SCORING.calibration) == PLAIN_SCORING.calibration
     gain = np.array([1.0, 1.0, -1.0, 2.0])
-    assert standard_error(gain, np.array([5, 5, 7, 8])) == pytest.approx(3.0)  # 2² + 1² + 2²
+    words = np.array([5, 5, 7, 8])  # the standard error is 3: 2² + 1² + 2²
+    assert is_gain(gain, words, errors=0.99)
+    assert not is_gain(gain, words, errors=1)
 
 
 def test_evidence_for_one_name_changes_no_weights() -> None:
@@ -331,5 +333,5 @@ def test_the_order_in_which_sources_are_named_changes_no_fit(demo_copy: Path) ->
             workspace.add_kb(kb, [Document(text, text, (one,)) for text, one in marked])
         one, other = (judged_documents(workspace, names, "") for names in (["b", "a"], ["a", "b"]))
     assert list(one.items()) == list(other.items())
-    texts = {kb: [document.text for document in own] for kb, own in one.items()}
-    assert texts == {"a": ["Halley", "Orion"], "b": ["Bell"]}
+    read = {kb: [document.text for document in own] for kb, own in one.items()}
+    assert read == {"a": ["Halley", "Orion"], "b": ["Bell"]}
