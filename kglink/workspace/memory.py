@@ -187,10 +187,10 @@ def fit_clusterer(
     split: str = "",
     progress: OnProgress = lambda _: None,
 ) -> ClustererChoice:
-    """Choose how mentions help each other in the space, or that they do not, and keep it.
+    """Choose whether and how mentions of the same thing help each other, and keep that.
 
-    Chosen are the settings of the clusterer (that of the settings, else ``kglink/mentions``) with
-    which most mentions of annotated documents are answered right. That they help must show on
+    It chooses the settings of the clusterer (of ``link.clusterer``, else ``kglink/mentions``) that
+    answer most mentions of annotated documents right. They are kept only if they also help on
     documents that they were not chosen on. What memory has learnt from these does not count.
     """
     from kglink.linking.fit import FOLDS, MOST_MENTIONS, fold_of, judged_mentions
@@ -231,7 +231,7 @@ def fit_clusterer(
 
 
 def kept_clusterer_choice(opened: Opened) -> ClustererChoice | None:
-    """What `fit_clusterer` chose for the clusterer of the settings; None: nothing."""
+    """The choice of ``fit_clusterer`` for the clusterer of the settings, if any."""
     return clusterer_choice(opened.settings.link, opened.registry, opened.space().folder)
 
 
@@ -249,7 +249,7 @@ _WAIT_S = 30.0
 
 
 class Correction(NamedTuple):
-    """What somebody said of the place ``text[start:end]``."""
+    """A person's correction of the place ``text[start:end]``."""
 
     id: str
     text: str
