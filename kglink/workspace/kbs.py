@@ -84,16 +84,16 @@ def add_kb(
     `CodeMapping`. With ``merge`` entities that the source lacks stay. An interrupted run goes on
     where it stopped, if it reads a file.
 
-    ``split`` is that of all documents that say none; ``split_random`` draws the split of each
-    mention of a file or folder, whatever its documents say.
+    ``split`` is the split of documents without one; ``split_random`` draws the split of each
+    mention of a file or folder.
     ``resolve`` says how golds name entities of the KBs ``links_to``: by ``key``, by ``xref``, as
-    codes that are looked up through cross-references, or by ``title``, redirects included; the
-    adapter's own way where nothing is said.
+    codes that are looked up through cross-references, or by ``title``, redirects included; empty:
+    the adapter's own way.
     A source that would remove most entities of the KB is refused unless ``allow_shrink``.
-    What a file or folder was read with (adapter, options, links, splits, ``ingest.on_error`` and
-    ``ingest.encoding`` where a flag gave them) is kept with the KB, but for secrets, and used the
-    next time for all that is not said then; with ``defaults`` it is not used.
-    With ``ray_workers`` so many workers on a Ray cluster parse a dump whose adapter can divide it.
+    The options of a file or folder (adapter, options, links, splits, and flags for
+    ``ingest.on_error`` and ``ingest.encoding``) are kept with the KB, except secrets, and used the
+    next time if you give none; ``defaults`` ignores them.
+    ``ray_workers`` is the number of workers on a Ray cluster that parse a dump, if its adapter can.
     ``on_note`` gets notes on how the source is read, such as which column of a table is what.
 
     >>> gnome = Entity("g", "gnome", "A small person.", aliases=(Alias("dwarf"),))

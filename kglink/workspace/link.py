@@ -165,9 +165,9 @@ def search(
 ) -> list[Candidate]:
     """The entities of the space that a text names or describes, best first.
 
-    Types and branches limit them as those of `link` do. A space that is missing or older than
-    the store is built first; while another process is building it, or without ``wait``, new KBs
-    are searched by the names alone: ``workspace.space().manifest.names_alone`` says which.
+    Types and branches limit them as in ``link``. A space that is missing or older than
+    the store is built first; while another process is building it, or without ``wait``, new KBs are
+    searched by names alone: ``workspace.space().manifest.names_alone`` says which.
 
     >>> [str(one.id) for one in workspace.search("a wading bird", k=1, kbs=["birds"])]
     ['birds:h']
@@ -218,11 +218,10 @@ def explain(
     threshold: float | None = None,
     wait: bool = True,
 ) -> list[Explanation]:
-    """Why mentions of a text are linked as they are.
+    """Explain why mentions of a text are linked as they are.
 
-    The mention is at ``span``, or wherever ``surface`` stands; of neither, all that the detector
-    finds. What it finds there is answered as when the text is linked, anything else as a given
-    mention. The rest is as `link` has it.
+    The mention is at ``span``, or wherever the text has ``surface``; without both, all mentions
+    that the detector finds. Other places count as given mentions. The rest is as in ``link``.
     """
     if not isinstance(text, str) or not isinstance(surface, str):
         raise UsageError("a text and its surface are str", hint="Decode bytes, and read files.")

@@ -139,11 +139,11 @@ def resolve(
     """Link names without running text, such as a column of a table, to entities of the space.
 
     ``names`` are one name, or any iterable of names, such as a column of pandas or polars.
-    ``context`` is what else is known of each: columns by their names (a dictionary, or a data
-    frame), or for each name a text or a dictionary. A column that is one text holds for all.
+    ``context`` tells more about each: columns by their names (a dictionary, or a data frame), or
+    for each name a text or a dictionary. A single text counts for all names.
     The answers are in the order of the names; a missing or empty name has the answer None.
 
-    A name is a match from ``threshold`` on (.5 if not given); ``wait`` is that of `link`.
+    A match has at least the probability ``threshold`` (default .5); ``wait`` is that of ``link``.
 
     >>> (heron, dodo) = workspace.resolve(["Heron", "dodo"], kbs=["birds"])
     >>> (heron.status, str(heron.entity.id), heron.why)

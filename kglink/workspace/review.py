@@ -275,8 +275,8 @@ def review_links(
 ) -> Iterator[LinkReview]:
     """Review the links of a file that `kglink link` wrote as JSON or JSON lines.
 
-    Every answer is kept at once as a correction (`correct`); all are learnt together when the
-    review is left, or, where it was killed, when the next one begins.
+    Every answer is saved at once as a correction (``correct``); they are learnt when the review
+    ends, or, if it was killed, when the next one begins.
 
     >>> import json, pathlib, tempfile
     >>> links = pathlib.Path(tempfile.mkdtemp()) / "links.jsonl"
