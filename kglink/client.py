@@ -32,7 +32,7 @@ class ServerError(KglinkError):
 
 
 class Client:
-    """Asks a server as `Workspace` is asked; answers are the JSON of the command line."""
+    """Asks a server, as ``Workspace`` is asked; answers are the JSON of the command line."""
 
     def __init__(self, url: str, *, token: str = "", seconds: float = 120.0) -> None:
         """``seconds`` is the longest that an answer may take.

@@ -50,7 +50,7 @@ _MOST_REASON = 200
 
 
 class KglinkError(Exception):
-    """Anything kglink refuses or fails to do; ``hint`` says how to mend it."""
+    """Anything kglink refuses or fails to do; ``hint`` says how to fix it."""
 
     exit_code = 1
 

@@ -21,7 +21,7 @@ Verdict = Literal["correct", "wrong", "unclear"]
 
 
 class EntityId(NamedTuple):
-    """The public name of an entity, written ``kb:key``; keys may hold colons, KB names not."""
+    """The public name of an entity, written ``kb:key``; only the key may have colons."""
 
     kb: str
     key: str
@@ -31,7 +31,7 @@ class EntityId(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> EntityId:
-        """Read ``kb:key``; a text without a colon is a key whose KB is not said (``kb == ""``)."""
+        """Read ``kb:key``; a text without a colon is a key without a KB (``kb == ""``)."""
         kb, colon, key = text.partition(":")
         return cls(kb, key) if colon else cls("", text)
 
@@ -46,7 +46,7 @@ CORRECTIONS = "corrections"
 
 @dataclass(frozen=True, slots=True)
 class Alias:
-    """A surface form of an entity, where it comes from, and how often it was seen."""
+    """A name of an entity, the kind of its source, and how often it was seen."""
 
     surface: str
     kind: AliasKind = "alias"
@@ -74,8 +74,8 @@ class Entity:
 class Mention:
     """A half-open character span ``[start, end)`` of a document's text.
 
-    ``gold`` is None where nobody said what is meant, an empty tuple where somebody said that
-    no entity is (NIL), else the set of right answers. An id without a KB (``EntityId("", key)``)
+    ``gold`` has the right answers: None if unknown, an empty tuple for NIL. An id without a KB
+    (``EntityId("", key)``)
     is looked up in the KBs that the document source links to.
     """
 
@@ -88,9 +88,9 @@ class Mention:
     confidence: float | None = None
     """How sure a tool is of its answer; no store keeps it."""
     cluster: str = ""
-    """Of a tool's NIL the id of what it is together with others; no store keeps it."""
+    """For a tool's NIL: the id of the group that it belongs to; no store keeps it."""
     gone: tuple[EntityId, ...] = ()
-    """In documents of a store: right answers that it has no longer. Memory counts them."""
+    """In documents of a store: right answers that it no longer has. Memory counts them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class Document:
 
     @property
     def whole(self) -> str:
-        """What it is a part of: documents of one title are windows of one document."""
+        """The name of the whole document: documents with the same title are parts of it."""
         return self.title or self.id
 
     meta: Mapping[str, object] = field(default_factory=dict)
@@ -114,10 +114,10 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class CodeMapping:
-    """A source's word that two codes, such as ``DOID:1485`` and ``MESH:D003550``, mean the same.
+    """Two codes that mean the same by a source, such as ``DOID:1485`` and ``MESH:D003550``.
 
-    Without a ``verdict`` it is a cross-reference, through which golds are resolved. With one it
-    is what the source says of an overlap: the verdict on two entities that have these codes.
+    Without a ``verdict`` it is a cross-reference, which resolves golds. With one it is the source's
+    verdict on the overlap of two entities with these codes.
     """
 
     subject: str
@@ -139,11 +139,11 @@ KB_SOURCE = "kb:"
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """Two entities of different KBs that are the same thing, why we think so, who agreed.
+    """Two entities of different KBs that are the same thing, with evidence and verdict.
 
     ``source`` says where the verdict comes from: a review, an imported list, or ``kb:NAME`` for
-    the mappings of a KB. A ``stale`` verdict was given on a title or description that is another
-    by now; it counts until the pair is judged again.
+    the mappings of a KB. A ``stale`` verdict was given before a title or description changed; it
+    counts until the pair is judged again.
     """
 
     left: EntityId
@@ -162,12 +162,12 @@ class Overlap:
 
     @property
     def was_found(self) -> bool:
-        """Whether a search found it; what people or mappings only said has no other evidence."""
+        """Whether a search found it, and not only a person or a mapping."""
         return bool(self.evidence.keys() - {"mapping"})
 
     @property
     def judged_by_kb(self) -> str:
-        """The KB whose mappings brought the verdict; empty where nobody did, or a person."""
+        """The KB whose mappings gave the verdict; empty if none did."""
         return self.source.removeprefix(KB_SOURCE) if self.source.startswith(KB_SOURCE) else ""
 
     def as_json(self) -> dict[str, object]:
@@ -183,12 +183,12 @@ class Overlap:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """A verdict as it was given: where it comes from, and hashes of the two texts judged by."""
+    """A verdict, its source, and hashes of the two texts that were judged."""
 
     verdict: Verdict
     source: str = "review"
     texts: tuple[str, str] | None = None
-    """In the order of the KBs' names; None where nobody knows them."""
+    """In the order of the KBs' names; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,18 +208,18 @@ class OverlapRun:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A place in a text that a detector proposes; ``score``: how probably it is a mention."""
+    """A place in a text that a detector proposes; ``score``: the probability of a mention."""
 
     start: int
     end: int
     score: float = 1.0
     name: str = ""
-    """The name of an entity that it is taken for, where the text has it otherwise."""
+    """The name that was found, if the text spells it differently."""
 
 
 @dataclass(frozen=True, slots=True)
 class TextInput:
-    """A text to link; ``spans`` are its mentions where they are known, else it is searched."""
+    """A text to link; ``spans`` are its mentions if known, else kglink finds them."""
 
     id: str
     text: str
@@ -238,9 +238,9 @@ class MentionInText:
     document: str = ""
     score: float = 1.0
     given: bool = True
-    """Whether somebody said that it is a mention, or a detector proposes it."""
+    """Whether the user gave the mention; else a detector proposes it."""
     name: str = ""
-    """The name that its detector takes it for, where the text has it otherwise."""
+    """The name that the detector found, if the text spells it differently."""
 
     @property
     def surface(self) -> str:
@@ -252,8 +252,8 @@ class MentionInText:
 class Candidate(Shown):
     """An entity that a mention may mean.
 
-    ``evidence`` says by kind what speaks for it, ``parts`` what each kind adds to the score: the
-    value times its weight.
+    ``evidence`` has a value for each kind of evidence, ``parts`` what each kind adds to the score:
+    the value times its weight.
     """
 
     id: EntityId
@@ -273,7 +273,7 @@ class Candidate(Shown):
     """The same thing in other KBs."""
 
     def as_json(self, *, explain: bool = False) -> dict[str, object]:
-        """A plain dictionary of what was found; ``explain`` adds the evidence and the parts."""
+        """A plain dictionary; ``explain`` adds the evidence and the parts."""
         return {
             **self.id._asdict(),
             "title": self.title,
@@ -293,7 +293,7 @@ class Ranking:
     mention: MentionInText
     candidates: tuple[Candidate, ...]
     note: str = ""
-    """Why a stage left it as it was, where it could not order it."""
+    """Why a stage could not reorder it, if so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,8 +313,8 @@ class KBAnswer:
 class Link:
     """A mention, its ranked candidates, and the chosen one; ``chosen is None`` means NIL.
 
-    The chosen candidate stands first, the others best first. ``confidence`` is the probability
-    that this answer, entity or NIL, is right. A NIL is right where no KB has what is meant.
+    The chosen candidate is first, the others best first. ``confidence`` is the probability
+    that this answer, entity or NIL, is right. NIL is right if no KB has what is meant.
     """
 
     start: int
@@ -328,11 +328,11 @@ class Link:
     probability: float = 0.0
     """Probability that place and best candidate are right; compared with the threshold."""
     cluster: str = ""
-    """Of a NIL the discovery that has its name (`kglink discover`); empty: none has."""
+    """For NIL: the discovery with its name (``kglink discover``), if any."""
 
     @property
     def answers(self) -> tuple[KBAnswer, ...]:
-        """What each KB answers, where that was wanted; else the one answer of all."""
+        """The answer of each KB if wanted, else the one answer of all."""
         own = KBAnswer(self.chosen.id.kb if self.chosen else "", self.chosen, self.confidence)
         return self.per_kb or (own,)
 
@@ -417,7 +417,7 @@ class LinkedDocument:
     links: tuple[Link, ...]
     meta: Mapping[str, object] = field(default_factory=dict)
     rejected: tuple[Rejected, ...] = ()
-    """What was not linked, in reading order, where that is wanted (``link.rejected``)."""
+    """Places that were not linked, in reading order, if wanted (``link.rejected``)."""
 
     @property
     def in_order(self) -> list[Link]:
@@ -464,7 +464,7 @@ class LinkedDocument:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a step of long work is: ``done`` so far of ``total``, which is 0 where unknown."""
+    """The progress of a step: ``done`` of ``total``, which is 0 if unknown."""
 
     step: str
     done: int = 0

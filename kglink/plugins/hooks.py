@@ -81,7 +81,7 @@ hookimpl = pluggy.HookimplMarker(PROJECT)
 
 
 class Register(Protocol):
-    """What a hook calls, once for each thing that its plugin offers."""
+    """A hook calls it once for each thing that its plugin offers."""
 
     def __call__(
         self,
@@ -97,14 +97,14 @@ class Register(Protocol):
         """Offer ``factory`` under ``name`` (``vendor/name``, lower case).
 
         Args:
-            name: How users call it; without the vendor, where kglink has none of that name.
+            name: The name for users, who may omit the vendor if kglink has none of that name.
             factory: Called as ``factory(settings)``, or ``factory(settings, names)`` for a
-                detector, each time that one is needed.
+                detector, each time one is needed.
             settings: The class of its settings; None for a plugin without any.
             summary: One line for ``kglink plugins``.
-            extra: The extra of its distribution to install where the factory misses a module.
-            sniff: For KB adapters: ``sniff(head)`` says from 0 to 1 how sure it is that a source
-                with this beginning is of its format.
+            extra: The extra of its distribution that brings the modules which the factory needs.
+            sniff: For KB adapters: ``sniff(head)`` gives the probability that a source with this
+            beginning has its format.
             texts: For KB adapters: it reads texts to be linked, such as mails. ``kglink link`` asks
                 its sniff, ``kglink add-kb`` does not.
         """
@@ -131,7 +131,7 @@ def register_recipes(register: Callable[[str, Mapping[str, Any]], None]) -> None
 
 @hookspec
 def register_commands(app: Any) -> None:
-    """Add commands to ``app``, a `typer.Typer` whose commands those of ``kglink`` become."""
+    """Add commands to ``app``, a ``typer.Typer``; ``kglink`` then has them."""
 
 
 #: The entry point groups, and the hooks that are called for the modules named in each.

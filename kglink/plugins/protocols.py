@@ -67,16 +67,16 @@ class PluginSettings(BaseModel):
 class KBAdapter(Protocol):
     """Reads one source format as a stream of records, in the same order on every read.
 
-    An adapter whose golds are no keys may say so in an attribute ``resolve`` (``"xref"`` or
-    ``"title"``); it counts where the user says nothing else and names KBs to link to. One with a
-    true attribute ``spreads`` has pieces parsed by ``source.spread`` where that is given.
+    If golds are no keys, an attribute ``resolve`` (``"xref"`` or ``"title"``) says so; it counts if
+    the user sets nothing else and names KBs to link to. If an attribute ``spreads`` is true, the
+    adapter parses pieces by ``source.spread`` if there is one.
     """
 
     def read(self, source: Source, problems: Problems) -> Iterator[Record]:
         """Yield the records; report a bad one to ``problems``, which raises or counts it.
 
-        Whatever the source holds, nothing but a `KglinkError` comes out. Entity keys are not
-        empty, and ``text[start:end] == surface`` for every mention of a document.
+        Whatever the source holds, only a ``KglinkError`` is raised. Entity keys are not empty, and
+        ``text[start:end] == surface`` for every mention of a document.
         """
         ...
 
@@ -157,12 +157,12 @@ class Detector(Protocol):
     def detect(self, text: str) -> list[Span]:
         """Spans in reading order, with ``0 <= start < end <= len(text)``; they may overlap.
 
-        The score of a span is the probability that it is a mention. The answer depends on the
-        text and the names alone, not on what was asked before. It gets the text in one layout
-        (`kglink.text.plain`), and in its usual case (`kglink.linking.usual_case`).
+        The score of a span is the probability that it is a mention. The answer depends only on the
+        text and the names. The text has one layout (``kglink.text.plain``) and its usual case
+        (``kglink.linking.usual_case``).
 
-        A detector with an attribute ``unproposed`` says by it how probably a place that it does not
-        propose is a mention: where others are asked too, it makes their places surer or less sure.
+        An attribute ``unproposed`` is the probability that a place which this detector does not
+        propose is a mention. It changes the scores of places that only other detectors propose.
         """
         ...
 
@@ -230,7 +230,7 @@ class IndexBackend(Protocol):
         ...
 
     def load(self, path: Path) -> VectorIndex:
-        """Open a file that ``save`` wrote, memory-mapped where the kind allows it."""
+        """Open a file that ``save`` wrote, memory-mapped if possible."""
         ...
 
 
@@ -260,30 +260,30 @@ class DefaultWeights(NamedTuple):
 
 
 class CandidateEvidence(Protocol):
-    """One reason to take a mention for one of its candidates rather than for another."""
+    """Says how much one kind of evidence speaks for each candidate of a mention."""
 
     weights: DefaultWeights
-    """What it counts where no weight was fitted: in a space of a plain encoder, of a trained one.
+    """Its weight if none was fitted: in a space of a plain encoder, and of a trained one.
 
-    ``kglink fit`` finds a weight, never a negative one.
+    ``kglink fit`` finds a weight of 0 or more.
     """
 
     def values(self, mentions: Sequence[Ranking]) -> Sequence[Sequence[float]]:
         """For each mention a value for each of its candidates, from -1 (against it) to 1 (for it).
 
-        It is asked with all mentions of one text (of a long one some hundred at a time). Each
-        comes with the best candidates of every KB, best first: title, aliases, description,
-        type, parents, popularity, counterparts, and the evidence that is known already. A value
-        of 0 says nothing; the order of the mentions changes no value.
+        It gets all mentions of one text (of a long text some hundred at a time), each with the best
+        candidates of every KB, best first: title, aliases, description, type, parents, popularity,
+        counterparts, and earlier evidence. A value of 0 says nothing; the order of the mentions
+        changes no value.
         """
         ...
 
 
 class Reranker(Protocol):
-    """Orders the candidates of mentions anew, each mention by itself.
+    """Reorders the candidates of each mention by itself.
 
-    It is asked for one batch of mentions after another. The candidates come described: title,
-    description, type, url, aliases, parents, counterparts in other KBs, and evidence by name.
+    It gets one batch of mentions after another. Candidates have title, description, type, url,
+    aliases, parents, counterparts in other KBs, and evidence by name.
     """
 
     def rank(self, rankings: Sequence[Ranking]) -> Sequence[Ranking]:
@@ -296,16 +296,16 @@ class Reranker(Protocol):
 
 
 class Clusterer(Protocol):
-    """Orders candidates anew by what the other mentions of a run say.
+    """Reorders candidates by what the other mentions of a run mean.
 
-    It is asked once, with all mentions of all texts of a run, after the reranker.
+    It is called once, with all mentions of all texts of a run, after the reranker.
     """
 
     def rank(self, rankings: Sequence[Ranking]) -> Sequence[Ranking]:
         """The same rankings in the same order, each with new scores, best first.
 
         A ranking has the same candidates as before; only their ``score`` and ``evidence`` may
-        change. The order in which the mentions come changes no answer.
+        change. The order of the mentions changes no answer.
         """
         ...
 
@@ -365,7 +365,7 @@ class Exporter(Protocol):
     """Writes linked documents in one format."""
 
     def export(self, documents: Iterable[LinkedDocument], out: TextIO) -> None:
-        """Write all of ``documents``, each as soon as it comes where the format allows it.
+        """Write all of ``documents``, each at once if the format allows it.
 
         The same documents give the same text. ``out`` is left open.
         """
@@ -456,25 +456,24 @@ class PairedKBs(Protocol):
 
 
 class PairEvidence(Protocol):
-    """One reason to take two entities for the same thing, or not to.
+    """One kind of evidence that two entities are, or are not, the same thing.
 
-    A new one is made for each two KBs. What ``propose`` learns it may keep for ``weigh``.
+    It is made for each pair of KBs. ``propose`` may keep what ``weigh`` needs.
     """
 
     second_pass: bool
-    """Whether it weighs with what the first pass found, such as parents that match."""
+    """Whether it needs results of the first pass, such as parents that match."""
 
     def propose(self, kbs: PairedKBs) -> Iterator[tuple[str, str]]:
         """Left and right keys of pairs worth weighing, in any order; repeats are allowed.
 
-        It is read to its end before ``weigh`` is called, also for evidence of the second pass.
+        It is read to its end before ``weigh`` is called.
         """
         ...
 
     def weigh(self, kbs: PairedKBs, pairs: Sequence[EntityPair]) -> Sequence[Mapping[str, float]]:
-        """For each pair the values of this evidence by name; what is not known is absent.
+        """For each pair the values of this evidence by name; unknown values are absent.
 
-        Values lie between -1 and 1, so that no single one drowns the others. Those of a pair do
-        not depend on the other pairs that are asked for with it.
+        Values are between -1 and 1, and do not depend on the other pairs.
         """
         ...

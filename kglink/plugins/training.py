@@ -34,9 +34,9 @@ class Scorer(Protocol):
     def score(self, mentions: Encoded, entities: Encoded) -> torch.Tensor:
         """A (mentions, entities) matrix; larger is closer.
 
-        A value depends on its own mention and entity alone: neither on padding nor on what else
-        is in the batch. Gradients reach the states of both sides and are finite. It works under
-        `torch.func.vmap`, so that each mention can be compared with entities of its own: no
+        A value depends only on its own mention and entity, not on padding or the rest of the batch.
+        Gradients reach the states of both sides and are finite. It must work under
+        ``torch.func.vmap``, which compares each mention with its own entities: no
         ``.item()``, no ``if`` on a value, no indexing by a mask.
         """
         ...
@@ -140,21 +140,19 @@ class SamplerBatch(NamedTuple):
 class Sampler(Protocol):
     """Chooses the negatives of each mention.
 
-    Two attributes tell training when to ask; a sampler that lacks one counts as False.
-    ``by_score``: it needs vectors or scores, so it is asked for all mentions at once when the
-    entities have been encoded anew, and its answer holds until the next time. ``in_batch``: it
-    draws golds of the batch's other mentions, so it is asked in every step, after the batch was
-    encoded; if it goes by scores as well, by those of the moment. Any other is asked in every
-    step for new negatives, before they are encoded.
+    Two attributes, False if missing, say when it is called. ``by_score``: it needs vectors or
+    scores, so it is called for all mentions each time the entities have been encoded. ``in_batch``:
+    it draws golds of the batch's other mentions, so it is called in every step, after the batch was
+    encoded; with ``by_score`` it gets the scores of that step. Any other sampler is called in every
+    step, before its negatives are encoded.
     """
 
     def sample(
         self, pool: SamplerPool, batch: SamplerBatch, k: int, rng: np.random.Generator
     ) -> IntArray:
-        """A (mentions, k) matrix of distinct pool rows, none forbidden; -1 where none is left.
+        """A (mentions, k) matrix of distinct, allowed pool rows; -1 where none is left.
 
-        The -1s of a row stand at its end. All chance comes from ``rng``: the same generator
-        state draws the same rows.
+        The -1s of a row are at its end. All randomness comes from ``rng``.
         """
         ...
 
@@ -222,10 +220,9 @@ class Objective(Protocol):
     def loss(self, scores: torch.Tensor, positive: torch.Tensor) -> torch.Tensor:
         """A scalar from (n, m) scores and the (n, m) boolean matrix of right answers.
 
-        A cell that must not take part holds ``-inf``, and the loss is as if it were not there.
-        The loss is finite, also where a row has no right answer. It does not depend on the order
-        of rows or columns. It never rises when all right answers of a row score higher by the
-        same amount, nor falls when a wrong one scores higher.
+        Cells with ``-inf`` do not count. The loss is finite, also if a row has no right answer, and
+        does not depend on the order of rows or columns. It never rises when all right answers of a
+        row score higher by the same amount, and never falls when a wrong one scores higher.
         """
         ...
 

@@ -93,7 +93,7 @@ class Snippet(NamedTuple):
 
 
 class MentionsOf(NamedTuple):
-    """How many mentions mean an entity, in how many documents, and the first of them."""
+    """The number of mentions of an entity, of their documents, and the first of them."""
 
     mentions: int
     documents: int

@@ -100,12 +100,11 @@ class Totals(_Counts):
 
 @dataclass(frozen=True, slots=True)
 class IngestSummary:
-    """What an ingest did: entities by what happened to them, then what the KB holds now.
+    """The result of reading a source: what changed, and what the KB has now.
 
-    ``resumed_from`` is the number of records that an interrupted run had committed before. The
-    tallies are those of the whole ingest, the interrupted part included.
-    ``unresolved_examples`` are a few of the golds that were not found. ``gold_found`` says how many
-    of the ``golds`` of the documents were found in each linked KB.
+    ``resumed_from`` is the number of records that an interrupted run had stored before. The tallies
+    include them. ``unresolved_examples`` are a few of the golds that were not found. ``gold_found``
+    counts, for each linked KB, the ``golds`` of the documents that were found.
     """
 
     kb: str
@@ -143,10 +142,10 @@ class IngestSummary:
 
 @dataclass(frozen=True, slots=True)
 class KBInfo(Shown):
-    """A KB at a glance, as its last complete revision has it.
+    """A summary of a KB, at its last complete revision.
 
-    ``complete`` is False until its first ingest is done: nothing of it can be read before.
-    ``updating`` is True while a later ingest is unfinished: readers see the revision before it.
+    ``complete`` is False until its first ``add_kb`` has finished: nothing of it can be read before.
+    ``updating`` is True while a later one is unfinished: readers see the revision before it.
     """
 
     name: str
@@ -165,9 +164,9 @@ class KBInfo(Shown):
     updating: bool = False
     mappings: int = 0
     options: Mapping[str, object] = field(default_factory=dict)
-    """What it was read with, and will be again: `--on-error`, settings of the adapter."""
+    """The options of its last reading, which an update uses again."""
     last_id: int = 0
-    """The highest internal number of an entity so far; those of later revisions are higher."""
+    """The highest internal number of an entity so far."""
 
     def as_json(self) -> dict[str, object]:
         """A plain dictionary for machine-readable output."""

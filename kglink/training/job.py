@@ -20,7 +20,7 @@ SOURCES = ("S", "T", "O", "TS", "TO", "SO", "TOS")
 
 @dataclass(frozen=True, slots=True)
 class FinetuneJob:
-    """Everything that a fine-tuning can be asked. Empty values: the recipe's, or all that exist."""
+    """The options of a fine-tuning. Empty values: those of the recipe, or all that exist."""
 
     source_kbs: Sequence[str] = ()
     """Empty, and a stage needs one: the KB with the most annotated mentions, else entities."""
@@ -40,8 +40,8 @@ class FinetuneJob:
     space: str = ""
     """The space that gets the model; empty: the workspace's."""
     publish: bool | None = None
-    """Publish the space with the model: None where it answers no worse than the one before,
-    True even then, False only trains."""
+    """Whether the space is published: None: if it answers no worse than the one before; True:
+    always; False: never."""
     device: str = "auto"
     precision: Precision = "auto"
     threads: int = 0

@@ -67,11 +67,11 @@ def discover(
     least: float = LEAST_UNKNOWN,
     progress: OnProgress = lambda _: None,
 ) -> list[JudgedDiscovery]:
-    """Find what texts speak of and no KB has; it takes the place of what was found before.
+    """Find things in texts that no KB has; the result replaces that of the last search.
 
-    Mentions are given with the texts or detected; where the dictionary detects them, so are
-    capitalized names that it does not hold. A mention counts that no KB has with a probability of
-    ``least`` at least. What was judged is kept, with its id, title and names.
+    Mentions are given with the texts or detected, also capitalized names that no KB has. A mention
+    counts if the probability that no KB has it is at least ``least``. Judged discoveries are kept,
+    with their ids, titles and names.
 
     >>> letters = ["Osric Vane saw a heron.", "Later Osric Vane saw another heron."]
     >>> [(one.discovery.title, one.discovery.mentions) for one in workspace.discover(letters)]
@@ -104,7 +104,7 @@ def discover(
 
 
 def discovered(opened: Opened) -> list[JudgedDiscovery]:
-    """What was found last, and what was found before and judged; the commonest first.
+    """The discoveries of the last search and all judged ones; the most frequent first.
 
     >>> [one.discovery.title for one in workspace.discovered()]
     ['Osric Vane']
@@ -116,7 +116,7 @@ def discovered(opened: Opened) -> list[JudgedDiscovery]:
 def judge_discovery(
     opened: Opened, name: str, answer: DiscoveryAnswer | None, into: str = ""
 ) -> JudgedDiscovery:
-    """Say what a discovery is; ``answer`` None takes back what was said.
+    """Judge a discovery; ``answer`` None takes the judgement back.
 
     ``into`` is the discovery that it is merged with, or the entity that it is linked to.
 
@@ -146,11 +146,10 @@ def judge_discovery(
 def promote(
     opened: Opened, kb: str = PROMOTED, *, progress: OnProgress = lambda _: None
 ) -> Promoted:
-    """Make entities of what was accepted, in KB ``kb``, and index them: the next `link` has them.
+    """Make entities of accepted discoveries, in KB ``kb``, and index them for the next ``link``.
 
-    What was merged gives them its names; what was linked gives its names to the entity that it is.
-    What was promoted before stays in its KB, and is removed where it is accepted no longer.
-    Promoting again changes nothing.
+    A merged discovery gives its names to the other one, a linked one to its entity. Promoted
+    discoveries stay in their KB until they are accepted no longer. Promoting again changes nothing.
 
     >>> [one.kb for one in workspace.promote().entities]
     ['discovered']

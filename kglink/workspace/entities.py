@@ -26,7 +26,7 @@ from kglink.workspace.spaces import build_if_stale
 
 @dataclass(frozen=True, slots=True)
 class Counterpart:
-    """What an entity is called in another KB, and why we think so."""
+    """The same thing in another KB, with the reason."""
 
     id: EntityId
     title: str
@@ -46,16 +46,16 @@ class Counterpart:
 
 @dataclass(frozen=True, slots=True)
 class EntityView:
-    """An entity with all that a workspace knows of it."""
+    """Everything that a workspace knows about an entity."""
 
     id: EntityId
     entity: Entity
     parents: tuple[tuple[EntityId, str], ...]
-    """Broader entities and their titles; empty titles where the KB does not hold them."""
+    """Broader entities and their titles; titles are empty if the KB lacks them."""
     children: tuple[tuple[EntityId, str], ...]
     counterparts: tuple[Counterpart, ...]
     mentions: MentionsOf
-    """What annotated documents say of it: how often, where, and the first of them."""
+    """Its mentions in annotated documents: how many, where, and the first of them."""
 
     def _repr_html_(self) -> str:
         """What matters of it, as notebooks show it."""
@@ -112,10 +112,10 @@ def entities(opened: Opened, name: str, *, limit: int | None = None) -> list[Ent
 
 
 def entity(opened: Opened, name: str | EntityId, *, examples: int = 3) -> EntityView:
-    """All that is known of an entity: names, place, counterparts, mentions in documents.
+    """Everything about an entity: names, place, counterparts, mentions in documents.
 
-    ``name`` is its id, such as ``doid:DOID:1391``; the KB may be left out where one KB alone has
-    the key. ``examples`` says how many mentions are shown.
+    ``name`` is its id, such as ``doid:DOID:1391``; the KB may be left out if only one KB has the
+    key. ``examples`` is the number of mentions to show.
 
     >>> view = workspace.entity("birds:h")
     >>> view.entity.title, view.mentions.mentions
@@ -152,10 +152,10 @@ def entity(opened: Opened, name: str | EntityId, *, examples: int = 3) -> Entity
 def add_entity(
     opened: Opened, kb: str, entity: Entity, *, progress: OnProgress = lambda _: None
 ) -> AddedKB:
-    """Add an entity to a KB, or put it in the place of the one that has its key.
+    """Add an entity to a KB, or replace the one with its key.
 
-    A KB that is not there is made, unless its name is so near to that of another that it is taken
-    for a slip: `add_kb` makes it also then. The next `link` knows the entity.
+    A missing KB is made, unless its name looks like a misspelt one of another KB (``add_kb`` makes
+    it in any case). The next ``link`` knows the entity.
 
     >>> print(workspace.add_entity("birds", Entity("o2", "owl", "It hunts at night.")).summary)
     +1 ~0 -0 =0
@@ -171,7 +171,7 @@ def add_entity(
 
 
 def remove_entity(opened: Opened, name: str | EntityId) -> EntityId:
-    """Take an entity out of its KB; verdicts on its overlaps are kept for its return.
+    """Remove an entity from its KB; verdicts on its overlaps are kept if it comes back.
 
     >>> workspace.remove_entity("birds:o2")
     EntityId(kb='birds', key='o2')
@@ -190,10 +190,10 @@ def vector(opened: Opened, name: str | EntityId) -> npt.NDArray[np.float32]:
 def vectors(
     opened: Opened, names: str | EntityId | Iterable[str | EntityId]
 ) -> npt.NDArray[np.float32]:
-    """The vectors of an entity or several in the joint space, a row for each, in their order.
+    """The vectors of entities in the joint space, a row for each, in their order.
 
-    They are those of title and description together, or of the title in a space that has rows
-    of names alone. A space that is missing or older than the store is built first.
+    They are those of title and description, or of the title in a space with rows of names alone. A
+    space that is missing or older than the store is built first.
 
     >>> heron, osprey, same = workspace.vectors(["birds:h", "birds:o", "zoo:7"])
     >>> bool(heron @ same > heron @ osprey)

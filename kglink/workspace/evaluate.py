@@ -66,14 +66,14 @@ def evaluate(
     progress: OnProgress = lambda _: None,
     each: Callable[[RankedMention], None] = lambda mention: None,
 ) -> RetrievalReport:
-    """Retrieval on the annotated documents of one or more KBs, their mentions' places given.
+    """Measure retrieval on annotated documents, with the places of mentions given.
 
-    Of no split: those of the split dev, or all where no document says of which split it is. With
+    Without ``split`` it takes the split dev, or all documents if none has a split. With
     ``counterparts`` a gold's counterpart in another KB is right in joint rankings; ``domains``
     adds figures by type of entity. ``seen_in`` names documents that were learnt from, as
     ``kglink eval --seen-in`` does. ``candidates`` names a file of `write_candidates`, or of
-    ZESHEL's lists, that is judged instead of what the space finds. ``each`` gets every
-    mention. A space that is missing or older than the store is built first.
+    ZESHEL's lists, to judge instead of the space. ``each`` gets every mention. A space that is
+    missing or older than the store is built first.
 
     >>> report = workspace.evaluate("notes", kbs=["birds"])
     >>> report.recall("birds")
@@ -101,11 +101,11 @@ def evaluate_end_to_end(
     progress: OnProgress = lambda _: None,
     each: Callable[[JudgedText, Sequence[Answer]], None] = lambda text, answers: None,
 ) -> EndToEndReport:
-    """What a user gets who links the annotated texts without saying where mentions are.
+    """Measure links of annotated texts, with mentions found by kglink.
 
     With ``counterparts`` a gold's counterpart in another KB is right, except where a KB is
-    judged alone (``per_kb``). Precision is known where all mentions are annotated (``complete``;
-    None: as it seems). ``predictions`` names a file, as ``kglink link --format jsonl`` writes it,
+    judged alone (``per_kb``). Precision is known if all mentions are annotated (``complete``; None:
+    guessed). ``predictions`` names a file, as ``kglink link --format jsonl`` writes it,
     that is judged instead. ``each`` is called for every text.
 
     >>> report = workspace.evaluate_end_to_end("notes", kbs=["birds"])
@@ -126,7 +126,7 @@ def evaluate_end_to_end(
 def evaluate_overlaps(
     opened: Opened, kbs: str | Sequence[str] = (), *, progress: OnProgress = lambda _: None
 ) -> list[OverlapFigures]:
-    """How near to each other the accepted overlaps of these KBs, or of all, are."""
+    """Measure how near the entities of accepted overlaps are, of these KBs or of all."""
     build_if_stale(opened)
     space = opened.space()
     names = opened.linked_kbs(space, kbs)
@@ -163,10 +163,10 @@ def evaluate_errors(
     progress: OnProgress = lambda _: None,
     each: Callable[[Case], None] = lambda case: None,
 ) -> ErrorSummary:
-    """Why mentions of annotated documents are answered wrongly, counted.
+    """Count the reasons why mentions of annotated documents are answered wrongly.
 
-    The mentions' places are given, or with ``end_to_end`` looked for. ``each`` is called for every
-    mention: what is right, what was answered, the reason. The rest is as `evaluate` has it.
+    The mentions' places are given, or with ``end_to_end`` found. ``each`` gets every mention: the
+    right answer, the given one, the reason. The rest is as in ``evaluate``.
 
     >>> workspace.evaluate_errors("notes", kbs=["birds"]).all
     Counter({None: 1})
@@ -209,10 +209,10 @@ def evaluate_clusters(
     end_to_end: bool = False,
     progress: OnProgress = lambda _: None,
 ) -> ClusterFigures:
-    """How well the mentions of annotated documents are put together: ARI, NMI, B-cubed, CEAF.
+    """Measure how mentions of annotated documents are grouped: ARI, NMI, B-cubed, CEAF.
 
-    Mentions with one answer are a cluster, those with the same golds a right one. Their places are
-    given, or with ``end_to_end`` looked for; then NIL clusters count as well.
+    Mentions with the same answer are a cluster; those with the same golds are a right one. Their
+    places are given, or with ``end_to_end`` found; then NIL clusters count as well.
 
     >>> workspace.evaluate_clusters("notes", kbs=["birds"]).ari
     1.0
@@ -270,10 +270,10 @@ def write_candidates(
 ) -> int:
     """Write the ``k`` best candidates of each KB for every mention with gold in the KBs.
 
-    Returns how many mentions these are. Of no split: the same documents that ``evaluate`` takes.
-    ``union`` names files of candidates that are put together instead. ``with_gold`` puts a right
-    entity among the candidates where none was found. ``form`` is ``jsonl``, or ``trec``: a run.
-    ``qrels`` is where TREC's tools read what is right. ``evaluate`` reads both forms back.
+    Returns the number of mentions. Without ``split`` it takes the documents that ``evaluate``
+    takes. ``union`` names files of candidates to unite instead. ``with_gold`` adds a right entity
+    if none was found. ``form`` is ``jsonl``, or ``trec``: a run; ``qrels`` gets the right answers
+    for TREC's tools. ``evaluate`` reads both forms.
     """
     check_answers(k)
     check_known("format", form, FORMS)

@@ -99,10 +99,10 @@ def change_index(
     settings: Mapping[str, object] | None = None,
     stage: OnStep = lambda text: None,
 ) -> IndexChange | None:
-    """Give the space another index and publish it; None where it has it already.
+    """Give the space another index and publish it; None if it already has that one.
 
-    ``preset`` is a name, ``factory`` a faiss factory string; ``settings`` alone change those of
-    the index that the space has. ``stage`` gets what is being done.
+    ``preset`` is a name, ``factory`` a faiss factory string; ``settings`` alone change those of the
+    present index. ``stage`` gets the name of each step.
     """
     folder, registry = opened.joint_space.folder, opened.registry
     manifest = folder.published_manifest()
@@ -209,7 +209,7 @@ def measure_index(
 
 
 def is_index_asked(opened: Opened) -> bool:
-    """Whether searches use the space's index: not where all of its rows are compared by tokens."""
+    """Whether searches use the space's index: not if all rows are compared by tokens."""
     from kglink.space.token_rows import BITS_FILE  # which loads torch
 
     folder = opened.joint_space.folder

@@ -78,22 +78,22 @@ def add_kb(
     progress: OnProgress = lambda _: None,
     on_note: OnNote = lambda label, text: None,
 ) -> AddedKB:
-    """Read a source into KB ``name``; a KB that exists is updated to what the source holds.
+    """Read a source into KB ``name``; an existing KB gets the content of the source.
 
     A source is a file, a folder, or records in memory: any iterable of `Entity`, `Document` and
-    `CodeMapping`. With ``merge`` it adds to the KB and changes it, and what it does not hold
-    stays. An interrupted run goes on where it stopped, if it reads a file.
+    `CodeMapping`. With ``merge`` entities that the source lacks stay. An interrupted run goes on
+    where it stopped, if it reads a file.
 
-    ``split`` is that of all documents that say none; ``split_random`` draws the split of each
-    mention of a file or folder, whatever its documents say.
+    ``split`` is the split of documents without one; ``split_random`` draws the split of each
+    mention of a file or folder.
     ``resolve`` says how golds name entities of the KBs ``links_to``: by ``key``, by ``xref``, as
-    codes that are looked up through cross-references, or by ``title``, redirects included; the
-    adapter's own way where nothing is said.
+    codes that are looked up through cross-references, or by ``title``, redirects included; empty:
+    the adapter's own way.
     A source that would remove most entities of the KB is refused unless ``allow_shrink``.
-    What a file or folder was read with (adapter, options, links, splits, ``ingest.on_error`` and
-    ``ingest.encoding`` where a flag gave them) is kept with the KB, but for secrets, and used the
-    next time for all that is not said then; with ``defaults`` it is not used.
-    With ``ray_workers`` so many workers on a Ray cluster parse a dump whose adapter can divide it.
+    The options of a file or folder (adapter, options, links, splits, and flags for
+    ``ingest.on_error`` and ``ingest.encoding``) are kept with the KB, except secrets, and used the
+    next time if you give none; ``defaults`` ignores them.
+    ``ray_workers`` is the number of workers on a Ray cluster that parse a dump, if its adapter can.
     ``on_note`` gets notes on how the source is read, such as which column of a table is what.
 
     >>> gnome = Entity("g", "gnome", "A small person.", aliases=(Alias("dwarf"),))
@@ -229,14 +229,14 @@ def kbs(opened: Opened) -> list[KBInfo]:
 
 
 def kb(opened: Opened, name: str) -> KBInfo:
-    """One KB: what it holds and where it comes from."""
+    """One KB: its content and its source."""
     return opened.store.kb(name)
 
 
 def remove_kb(opened: Opened, name: str) -> KBInfo:
     """Remove a KB with its documents and overlaps; spaces keep it until they are built again.
 
-    A removal that was stopped is finished.
+    It also finishes a removal that was stopped.
     """
     info = opened.store.kb(name, half_removed=True)
     opened.store.remove_kb(name)
@@ -257,11 +257,11 @@ def export(
     form: str = "jsonl",
     progress: OnProgress = lambda _: None,
 ) -> int:
-    """Write a KB such that `add_kb` of that file loses nothing; returns how many records it has.
+    """Write a KB without loss, for ``add_kb``; returns the number of records.
 
     ``only`` is one of `PARTS`, ``split`` that of the documents; empty: all. A gold names its KB:
-    export the KBs that documents link to as well, and add them first. In the ``form`` ``nif`` it is
-    the documents alone, as GERBIL reads a data set.
+    export the KBs that documents link to as well, and add them first. The ``form`` ``nif``, for
+    GERBIL, has the documents alone.
     """
     check_known("part", only, ("", *PARTS))
     check_known("split", split, ("", *SPLITS))

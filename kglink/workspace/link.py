@@ -60,18 +60,17 @@ def link(
 ) -> Iterator[LinkedDocument]:
     """Link a text, or several, to the space; plain strings are numbered.
 
-    ``types`` are the types of entities that may be answers, ``under`` and ``not_under`` branches
-    of KBs, such as ``doid:DOID:4``, that they must and must not be in. ``threshold`` is the least
-    probability of a link, where it is not that of the settings. In a text that somebody corrected
-    (`correct`) their word stands.
+    ``types`` are the types of entities that may be answers; ``under`` and ``not_under`` are
+    branches of KBs, such as ``doid:DOID:4``, that they must and must not be in. ``threshold`` is
+    the least probability of a link, instead of that of the settings. Corrections of a text
+    (``correct``) take precedence.
 
-    A space that is missing or older than the store is built first. Without ``wait``, and where
-    names alone are evidence (`link.found_by`), a KB that is new in it answers at once, by its
-    names alone until `build` has made its vectors: then ``meta["names_alone"]`` of each answer
-    names such KBs, and says how many vectors are there.
+    A space that is missing or older than the store is built first. Without ``wait``, or if
+    ``link.found_by`` is names, a new KB answers by its names alone until ``build`` has made its
+    vectors: ``meta["names_alone"]`` of each answer names such KBs, and counts their vectors.
 
-    With the setting ``link.workers`` several processes link side by side; a script that asks for
-    them keeps what it does under ``if __name__ == "__main__":``, since each of them imports it.
+    With the setting ``link.workers`` several processes link side by side; a script must then have
+    its code under ``if __name__ == "__main__":``, because each process imports it.
 
     >>> (text,) = workspace.link("The heron and the osprey fish.", ["birds"])
     >>> [(link.surface, str(link.chosen.id)) for link in text.links if link.chosen]
@@ -166,9 +165,9 @@ def search(
 ) -> list[Candidate]:
     """The entities of the space that a text names or describes, best first.
 
-    Types and branches limit them as those of `link` do. A space that is missing or older than
-    the store is built first; while another process is building it, or without ``wait``, new KBs
-    are searched by the names alone: ``workspace.space().manifest.names_alone`` says which.
+    Types and branches limit them as in ``link``. A space that is missing or older than
+    the store is built first; while another process is building it, or without ``wait``, new KBs are
+    searched by names alone: ``workspace.space().manifest.names_alone`` says which.
 
     >>> [str(one.id) for one in workspace.search("a wading bird", k=1, kbs=["birds"])]
     ['birds:h']
@@ -219,11 +218,10 @@ def explain(
     threshold: float | None = None,
     wait: bool = True,
 ) -> list[Explanation]:
-    """Why mentions of a text are linked as they are.
+    """Explain why mentions of a text are linked as they are.
 
-    The mention is at ``span``, or wherever ``surface`` stands; of neither, all that the detector
-    finds. What it finds there is answered as when the text is linked, anything else as a given
-    mention. The rest is as `link` has it.
+    The mention is at ``span``, or wherever the text has ``surface``; without both, all mentions
+    that the detector finds. Other places count as given mentions. The rest is as in ``link``.
     """
     if not isinstance(text, str) or not isinstance(surface, str):
         raise UsageError("a text and its surface are str", hint="Decode bytes, and read files.")
@@ -353,10 +351,9 @@ def _begin(threads: int, parent: Connection) -> None:
 # --------------------------------------------------------------------- some texts of a run
 @dataclass(frozen=True, slots=True)
 class LinkJob:
-    """A workspace, the settings of a run, and what the answers depend on.
+    """Links texts in other processes: a workspace and the settings of a run.
 
-    It can be pickled. A process that sees the same workspace at the same path links any texts with
-    it, and gives the answers that one process would give to all of them.
+    It can be pickled. Any process that sees the workspace at the same path gives the same answers.
     """
 
     folder: Path
@@ -365,7 +362,7 @@ class LinkJob:
     """The versions of the space, of the memory and of the overlaps."""
 
     def link(self, texts: Sequence[TextInput]) -> list[LinkedDocument]:
-        """The answers to a chunk of texts; the linker is made once in a process, and kept."""
+        """Link a chunk of texts; each process makes its linker once."""
         return list(self.kept_linker().link(texts))
 
     def kept_linker(self) -> Linker:
@@ -449,7 +446,7 @@ def job_of(opened: Opened, flags: Mapping[str, object] | None = None) -> LinkJob
 
 
 def link_job(opened: Opened) -> LinkJob:
-    """What links texts as this workspace does, in any process on any machine that sees its folder.
+    """A value that links texts as this workspace does, in any process that sees its folder.
 
     A space that is missing or older than the store is built first. Each process uses one core,
     unless ``encoder.threads`` says more.

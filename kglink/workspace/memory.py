@@ -53,10 +53,10 @@ def learn(
 ) -> int:
     """Remember what surfaces mean in annotated documents; returns how many surfaces are remembered.
 
-    Of no split: those of the split train, or all where there is none. Learning from the same
-    documents again takes the place of what was remembered of them. All that was learnt before is
-    counted anew with them: the order in which documents are learnt changes nothing. Nothing is
-    remembered of a source whose equal words mean unrelated things from text to text.
+    Without ``split`` it takes the split train, or all documents if there is none. Learning the same
+    documents again replaces what was remembered of them. The order in which documents are learnt
+    changes nothing. A source whose equal words mean unrelated things from text to text is not
+    remembered.
 
     >>> workspace.learn("notes")
     1
@@ -72,7 +72,7 @@ def learn(
 def forget(
     opened: Opened, docs: str | Sequence[str], *, progress: OnProgress = lambda _: None
 ) -> None:
-    """Forget what surfaces meant in the documents of some KBs; the others are counted anew."""
+    """Forget what surfaces meant in the documents of some KBs."""
     opened.store.learn({}, _unmarked_of(opened), forgotten=named(docs), progress=progress)
 
 
@@ -83,10 +83,10 @@ def fit(
     split: str = "",
     progress: OnProgress = lambda _: None,
 ) -> Scoring:
-    """Fit how the space weighs evidence to annotated documents; nothing is trained.
+    """Fit the weights of evidence and the probabilities to annotated documents.
 
-    What memory has learnt from these documents does not count while they are judged. Mentions
-    whose golds no KB has are NIL, as `kglink.evaluation.annotated` says.
+    What memory has learnt from these documents does not count here. Mentions whose golds no KB has
+    are NIL, as in ``kglink.evaluation.annotated``.
     """
     names = named(docs)
     with opened.at_one_moment() as seen:
@@ -97,11 +97,10 @@ def fit(
 def fit_scoring(
     opened: Opened, documents: Iterable[Document], *, progress: OnProgress = lambda _: None
 ) -> Scoring:
-    """Fit how the space weighs evidence, on mentions with known answers.
+    """Fit the weights of evidence and the probabilities to documents in memory.
 
-    They must not be those that the space's model was trained on: it knows these too well. What
-    memory has learnt from them does not count. What was fitted is kept beside the space, for as
-    long as it has this model.
+    The space's model must not have been trained on them. What memory has learnt from them does not
+    count. The result is kept beside the space, as long as it has this model.
     """
     return opened.link_setup().fit({"": list(documents)}, progress).scoring
 
@@ -183,10 +182,10 @@ def fit_clusterer(
     split: str = "",
     progress: OnProgress = lambda _: None,
 ) -> ClustererChoice:
-    """Choose how mentions help each other in the space, or that they do not, and keep it.
+    """Choose whether and how mentions of the same thing help each other, and keep that.
 
-    Chosen are the settings of the clusterer (that of the settings, else ``kglink/mentions``) with
-    which most mentions of annotated documents are answered right. That they help must show on
+    It chooses the settings of the clusterer (of ``link.clusterer``, else ``kglink/mentions``) that
+    answer most mentions of annotated documents right. They are kept only if they also help on
     documents that they were not chosen on. What memory has learnt from these does not count.
     """
     from kglink.linking.fit import FOLDS, MOST_MENTIONS, fold_of, judged_mentions
@@ -227,7 +226,7 @@ def fit_clusterer(
 
 
 def kept_clusterer_choice(opened: Opened) -> ClustererChoice | None:
-    """What `fit_clusterer` chose for the clusterer of the settings; None: nothing."""
+    """The choice of ``fit_clusterer`` for the clusterer of the settings, if any."""
     return clusterer_choice(opened.settings.link, opened.registry, opened.space().folder)
 
 
@@ -245,7 +244,7 @@ _WAIT_S = 30.0
 
 
 class Correction(NamedTuple):
-    """What somebody said of the place ``text[start:end]``."""
+    """A person's correction of the place ``text[start:end]``."""
 
     id: str
     text: str
@@ -286,10 +285,9 @@ def correct(
 ) -> Correction:
     """Say what ``text[start:end]`` means: an entity, or None for nothing that a KB has.
 
-    Without ``is_mention`` the place is no mention at all. It takes the place of what was said
-    before of overlapping places of the text. Texts that are linked from now on know it; without
-    ``learnt`` it holds in its own text alone until `learn_corrections`: many at once are learnt
-    together.
+    Without ``is_mention`` the place is no mention at all. It replaces corrections of overlapping
+    places of the text. It also changes the answers to later texts; without ``learnt`` only to its
+    own text until ``learn_corrections``, which is faster for many.
 
     >>> said = workspace.correct("An osprey fishes.", 3, 9, "birds:o")
     >>> said.surface, [one.id for one in workspace.corrections()] == [said.id]
@@ -341,14 +339,14 @@ def correct_and_tell(
 
 
 def corrections(opened: Opened) -> list[Correction]:
-    """All that was said, by texts, and in the order of each."""
+    """All corrections, by text, in the order of their places."""
     return [
         _said(one, mention) for one in corrected_documents(opened.store) for mention in one.mentions
     ]
 
 
 def take_back(opened: Opened, correction: str, *, learnt: bool = True) -> Correction:
-    """Take a correction back, by its id: what was learnt from it is forgotten.
+    """Take a correction back, by its id, and forget what was learnt from it.
 
     Without ``learnt`` it is forgotten by the next `learn_corrections`.
 

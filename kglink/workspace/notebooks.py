@@ -22,7 +22,7 @@ COLUMNS = (
 def to_dataframe(documents: LinkedDocument | Iterable[LinkedDocument]) -> pd.DataFrame:
     """The links of a linked document, or of several, as a pandas data frame.
 
-    It has the rows of ``LinkedDocument.rows``. pandas must be installed.
+    Its rows are those of ``LinkedDocument.rows``. It needs pandas.
     """
     try:
         import pandas as pd
@@ -35,7 +35,7 @@ def to_dataframe(documents: LinkedDocument | Iterable[LinkedDocument]) -> pd.Dat
 
 @contextmanager
 def progress_bar() -> Iterator[OnProgress]:
-    """A bar for each step of what takes a ``progress``, on a terminal or in a notebook.
+    """Progress bars for methods with a ``progress``, on a terminal or in a notebook.
 
     ``with progress_bar() as progress: workspace.build(progress=progress)``. In a notebook rich
     needs ipywidgets.

@@ -112,8 +112,8 @@ class Opened:
     ) -> Self:
         """Open a workspace: this folder, or the one found upward from the current folder.
 
-        ``create`` makes one where there is none: in ``folder``, that of ``KGLINK_WORKSPACE`` or
-        the current one. ``flags`` are settings by their full names, such as ``{"link.top_k": 10}``.
+        ``create`` makes one if there is none: in ``folder``, that of ``KGLINK_WORKSPACE`` or the
+        current one. ``flags`` are settings by their full names, such as ``{"link.top_k": 10}``.
         ``trust`` allows its `kglink.toml` to name addresses, variables and folders elsewhere, as
         `kglink trust` does.
         """
@@ -240,7 +240,7 @@ class Opened:
 
     @property
     def encoder(self) -> Encoder:
-        """What reads texts for that space: its static model where it has one, else its model."""
+        """The encoder of that space: its static model if it has one, else its model."""
         with self.lock:
             space = self.joint_space
             stamp = stamp_of(space.folder.student / STATIC.name)
@@ -305,7 +305,7 @@ class Opened:
     ) -> Linker:
         """A linker to some KBs of the space, or to all; ``candidates``: at least this number.
 
-        One that is ``judged`` does not know what people said of the very texts.
+        With ``judged`` it ignores corrections of the texts themselves.
         """
         with self.lock:
             space = space or self.space()

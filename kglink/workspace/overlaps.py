@@ -44,9 +44,9 @@ def find_overlaps(
 ) -> list[OverlapReport]:
     """Find the overlaps of one pair of KBs, or of all pairs.
 
-    Of all pairs, those are passed over whose KBs and settings are as they were at their last
-    search, unless ``fresh``; their reports say so (``current``). With ``ray_workers`` so many
-    workers on a Ray cluster compare vectors, and ``on_note`` hears of those that are lost.
+    Pairs whose KBs and settings have not changed since their last search are skipped (``current``
+    in the report), unless ``fresh``. ``ray_workers`` is the number of workers on a Ray cluster that
+    compare vectors; ``on_note`` gets news of lost ones.
 
     >>> [report.kept for report in workspace.find_overlaps("birds", "zoo")]
     [1]
@@ -74,7 +74,7 @@ def find_overlaps(
 
 
 def train_overlap_model(opened: Opened, *, progress: OnProgress = lambda _: None) -> Training:
-    """Fit the overlap model to the verdicts of the store; later searches use it."""
+    """Fit the overlap model to the verdicts of people; later searches use it."""
     from kglink.overlap.model import default_model
     from kglink.overlap.search import train
     from kglink.workspace.overlap_tools import keep_model, overlap_tools
@@ -96,7 +96,7 @@ def overlaps(
     stale: bool = False,
     min_probability: float = 0.0,
 ) -> Iterator[Overlap]:
-    """The overlaps of two KBs, or of all, that were found; ``stale``: only doubtful verdicts.
+    """The overlaps of two KBs, or of all; ``stale``: only those with a stale verdict.
 
     >>> [(str(one.left), str(one.right)) for one in workspace.overlaps("birds", "zoo")]
     [('birds:h', 'zoo:7')]
@@ -140,7 +140,7 @@ def review_overlaps(
     seed: int = 17,
     undo: bool = False,
 ) -> AbstractContextManager[Review]:
-    """Begin or go on with the review of a sample; every answer is kept at once.
+    """Begin or continue the review of a sample; every answer is saved at once.
 
     ``undo`` takes the last answer back first.
     """
@@ -159,7 +159,7 @@ def reviewed_overlaps(
     order: Order = "random",
     seed: int = 17,
 ) -> ReviewTable:
-    """What a review has found so far."""
+    """The results of a review so far."""
     from kglink.overlap.review.journal import Journal, journals
     from kglink.overlap.review.session import last_review
 
@@ -238,10 +238,10 @@ def export_overlaps(
     author: str = "",
     licence: str = "",
 ) -> int:
-    """Write the overlaps of two KBs, or of all, in the format that the file's name says.
+    """Write the overlaps of two KBs, or of all, in the format of the file's name.
 
     NAME.sssom.tsv is SSSOM, NAME.tsv the plain table. Without ``verdicts`` all pairs are written,
-    but to a plain table none that are wrong: it cannot say so. Returns how many were written.
+    but no wrong ones to a plain table. Returns the number of pairs written.
     """
     from kglink.overlap.exchange.write import NO_LICENCE, SetInfo, write_paper, write_sssom
     from kglink.workspace.outputs import PACKED, whole_file
@@ -287,7 +287,7 @@ def import_overlaps(
     *,
     min_confidence: float = LEAST_CONFIDENCE,
 ) -> ComparedList:
-    """Compare a list with ours, then take it in as verdicts."""
+    """Compare a list with the overlaps found here, then import it as verdicts."""
     from kglink.overlap.exchange.matching import import_verdicts
 
     listed = _read_list(opened, path, left, right, min_confidence)
@@ -304,7 +304,7 @@ def compare_overlaps(
     min_confidence: float = LEAST_CONFIDENCE,
     min_probability: float = 0.0,
 ) -> ComparedList:
-    """Compare a list with those of ours that are probable enough, and change nothing."""
+    """Compare a list with the overlaps found here, and change nothing."""
     listed = _read_list(opened, path, left, right, min_confidence)
     figures = _figures(opened.store, listed, min_probability)
     if figures is None:

@@ -101,10 +101,10 @@ def plan(
     progress: OnProgress = lambda _: None,
     on_note: OnNote = lambda label, text: None,
 ) -> Plan:
-    """Measure the first ``records`` entities of a source, and say what all of it will take.
+    """Estimate time, disk and memory for a source from its first ``records`` entities.
 
-    They are read as `add_kb` would, into workspaces that are removed; this one stays as it is. Of
-    several ``machines`` each makes its share of the vectors.
+    They are read into workspaces that are removed; this one stays as it is. Several ``machines``
+    share the work on the vectors.
     """
     if not isinstance(source, Source):
         source = opened.open_source(source)

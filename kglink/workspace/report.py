@@ -57,11 +57,11 @@ def report(
     map_entities: int = MAP_ENTITIES,
     progress: OnProgress = lambda _: None,
 ) -> dict[str, Any]:
-    """All that a report of some runs says: settings, curves, figures, errors, a map.
+    """The content of a report on runs: settings, curves, figures, errors, a map.
 
-    The spaces of the runs are evaluated on annotated documents: these, or those that the first
-    run learnt from; their split test where all have one, else dev. Several runs are tested against
-    the first. ``map_entities`` are shown on the map at most; 0: there is none.
+    The spaces of the runs are evaluated on ``docs``, or on the documents that the first run learnt
+    from; on their split test if all have one, else dev. Several runs are tested against the first.
+    ``map_entities`` is the most that the map shows; 0: no map.
     """
     from kglink.workspace.publish import fit_to_held_back
 

@@ -63,17 +63,17 @@ _LEAST_TOLD = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """What a name means: one entity, one of several, or nothing that a KB has."""
+    """The meaning of a name: one entity, one of several, or a new thing."""
 
     name: str
     status: Status
     """`match`; `ambiguous`: one of `candidates`, which one is not sure; `new`: no KB has it."""
     probability: float
-    """That the first candidate is meant; the threshold is held against it."""
+    """That the first candidate is meant; it is compared with the threshold."""
     candidates: tuple[Candidate, ...] = ()
-    """Best first; of a match the entity and those behind it, of a new name the nearest."""
+    """Best first; of a new name the nearest."""
     why: tuple[str, ...] = ()
-    """In words, what speaks for the first candidate; of a new name that none has one like it."""
+    """The reasons for the first candidate, in words."""
 
     @property
     def entity(self) -> Candidate | None:
@@ -86,7 +86,7 @@ class Resolved:
         return self.entity.also if self.entity else ()
 
     def as_cells(self) -> Cells:
-        """What is added to a table; cells of what there is not are empty."""
+        """The cells that are added to a table; missing values are empty."""
         entity = self.entity
         others = self.candidates if self.status == "ambiguous" else ()
         return [
@@ -99,7 +99,7 @@ class Resolved:
         ]
 
     def as_json(self) -> dict[str, object]:
-        """A plain dictionary, as `kglink resolve --json` prints it; what there is not is None."""
+        """A plain dictionary, as `kglink resolve --json` prints it; missing values are None."""
         entity = self.entity
         return {
             "name": self.name,
@@ -139,11 +139,11 @@ def resolve(
     """Link names without running text, such as a column of a table, to entities of the space.
 
     ``names`` are one name, or any iterable of names, such as a column of pandas or polars.
-    ``context`` is what else is known of each: columns by their names (a dictionary, or a data
-    frame), or for each name a text or a dictionary. A column that is one text holds for all.
+    ``context`` tells more about each: columns by their names (a dictionary, or a data frame), or
+    for each name a text or a dictionary. A single text counts for all names.
     The answers are in the order of the names; a missing or empty name has the answer None.
 
-    A name is a match from ``threshold`` on (.5 if not given); ``wait`` is that of `link`.
+    A match has at least the probability ``threshold`` (default .5); ``wait`` is that of ``link``.
 
     >>> (heron, dodo) = workspace.resolve(["Heron", "dodo"], kbs=["birds"])
     >>> (heron.status, str(heron.entity.id), heron.why)

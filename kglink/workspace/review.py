@@ -44,7 +44,7 @@ _AGAIN = "Make the file again: kglink link TEXTS --format jsonl -o LINKS"
 
 @dataclass(frozen=True, slots=True)
 class LinkToReview:
-    """A link as its file has it: its place in its text, its answer, and other candidates."""
+    """A link of a file: its place in its text, its answer, and other candidates."""
 
     document: str
     text: str
@@ -63,7 +63,7 @@ class LinkToReview:
 
 @dataclass(frozen=True, slots=True)
 class ReviewedLinks:
-    """How far a review is: what was said since it was opened, and what is left."""
+    """The state of a review: the answers since it was opened, and what is left."""
 
     links: int
     before: int
@@ -102,8 +102,8 @@ class _Answered(NamedTuple):
 class LinkReview:
     """A review that is under way.
 
-    A link is open while nobody said anything of its place, or of a part of it. So a review that
-    was left goes on with the links that are still open, those that were skipped included.
+    A link is open until its place, or a part of it, is corrected. So a later review goes on with
+    the open links, also those that were skipped.
     """
 
     def __init__(self, opened: Opened, links: Sequence[LinkToReview]) -> None:
@@ -122,7 +122,7 @@ class LinkReview:
 
     @property
     def current(self) -> LinkToReview | None:
-        """The link to answer next, at the place it was moved to; None: none is left."""
+        """The next link, at the place it was moved to; None: none is left."""
         while self._at < len(self.links):
             if self._at not in self._skipped and self._is_open(self._at):
                 return self._moved or self.links[self._at]
@@ -135,7 +135,7 @@ class LinkReview:
         return self._at + 1
 
     def accept(self) -> Correction:
-        """Say that the current link is right, at the place that it has now."""
+        """Say that the current link is right, at its present place."""
         return self._say(self._link().entity)
 
     def choose(self, entity: EntityId | None) -> Correction:
@@ -159,9 +159,9 @@ class LinkReview:
         return self._say(known, made=known)
 
     def move(self, words: str) -> LinkToReview:
-        """Move the current link to some words that overlap it in its text; nothing is kept yet.
+        """Move the current link to words that overlap it; nothing is saved yet.
 
-        Its candidates are those that the linker has for the new place, then those that it had.
+        Its candidates are those for the new place, then the former ones.
         """
         link = self._link()
         # Where the words stand so that they overlap the link: the nearest place. A keyboard gives
@@ -220,7 +220,7 @@ class LinkReview:
         return self.links[last.at]
 
     def result(self) -> ReviewedLinks:
-        """What was said, and what is left."""
+        """The answers so far, and what is left."""
         return ReviewedLinks(
             len(self.links),
             self.before,
@@ -275,8 +275,8 @@ def review_links(
 ) -> Iterator[LinkReview]:
     """Review the links of a file that `kglink link` wrote as JSON or JSON lines.
 
-    Every answer is kept at once as a correction (`correct`); all are learnt together when the
-    review is left, or, where it was killed, when the next one begins.
+    Every answer is saved at once as a correction (``correct``); they are learnt when the review
+    ends, or, if it was killed, when the next one begins.
 
     >>> import json, pathlib, tempfile
     >>> links = pathlib.Path(tempfile.mkdtemp()) / "links.jsonl"

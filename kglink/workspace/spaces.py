@@ -54,9 +54,9 @@ def build(
 ) -> BuildReport:
     """Build and publish the joint space of all KBs; only what changed is encoded.
 
-    ``model``, a name or a folder, takes the place of the model that the space was made with;
-    ``fresh`` encodes everything again. With ``ray_workers`` so many workers on a Ray cluster
-    encode, and ``on_note`` hears of those that are lost.
+    ``model``, a name or a folder, replaces the model of the space; ``fresh`` encodes everything
+    again. ``ray_workers`` is the number of workers on a Ray cluster that encode; ``on_note`` gets
+    news of lost ones.
     """
     space = opened.joint_space.with_model(model) if model else opened.joint_space
     if ray_workers:
@@ -99,12 +99,11 @@ def _build_on_ray(
 def build_if_stale(
     opened: Opened, *, wait: bool = True, progress: OnProgress = lambda _: None
 ) -> BuildReport | None:
-    """Build the space where it is missing or older than the store.
+    """Build the space if it is missing or older than the store.
 
-    Without ``wait`` KBs that are new in the space, and that take more than a moment to encode, are
-    published by their names alone, and `build` makes their vectors. While another process builds
-    it or changes a KB, or without ``wait`` another thread builds it or it cannot be written, the
-    version before is used.
+    Without ``wait`` a large new KB is published with its names alone, and ``build`` makes its
+    vectors. The version before is used while another process builds the space or changes a KB, and
+    without ``wait`` also while another thread builds it or if it cannot be written.
     """
     if answers(opened, wait=wait):
         return None
@@ -204,14 +203,14 @@ def spaces(opened: Opened) -> list[SpaceSummary]:
 
 
 def space_summary(opened: Opened, name: str) -> SpaceSummary:
-    """What one published space is."""
+    """A summary of one published space."""
     return _summary(opened, folder_of(opened, name))
 
 
 def delete_space(opened: Opened, name: str) -> None:
-    """Remove a space at once and whole; whoever has it open goes on with it.
+    """Remove a space; processes that have it open can still use it.
 
-    While it is built, or its index is changed, it cannot be removed.
+    It cannot be removed while it is built or its index is changed.
     """
     folder = folder_of(opened, name)
     trash = opened.folder / SPACES_FOLDER / _TRASH
@@ -312,7 +311,7 @@ class RecallComparison:
 
 
 def compare_spaces(opened: Opened, left: str, right: str) -> list[Difference]:
-    """In what two spaces differ."""
+    """The differences between two spaces."""
     if left == right:
         raise UsageError(f"space {left!r} compared with itself", hint="Name two spaces.")
     sides = space_summary(opened, left), space_summary(opened, right)

@@ -200,7 +200,7 @@ def recipes(_: Opened, *, paper: str = "", table: str = "") -> list[RecipeInfo]:
 
 
 def recipe(_: Opened, name: str) -> Recipe:
-    """One recipe, by its name or as a .toml file, with every value that it has."""
+    """One recipe with all its values, by its name or as a .toml file."""
     return load_recipe(name)
 
 
@@ -219,10 +219,10 @@ class DistilledSpace(NamedTuple):
 def distill(
     opened: Opened, into: str = "static", *, progress: OnProgress = lambda _: None
 ) -> DistilledSpace:
-    """Make a space ``into`` for which a static model reads; it shares all vectors of the space.
+    """Make a space ``into`` with a fast static model; it shares all vectors of the space.
 
-    The model learns to imitate the vectors that the names and texts of the entities have: its
-    tokens alone are encoded. The same space gives the same bytes.
+    The static model learns to imitate the vectors of the entities' names and texts. The same space
+    gives the same bytes.
     """
     from kglink.models.inputs import tokenizer_files
     from kglink.training.distil import distilled
@@ -279,8 +279,8 @@ def distill(
 def export_model(opened: Opened, folder: Path) -> list[str]:
     """Write the trained towers and reranker of the space for sentence-transformers.
 
-    Each is a folder in ``folder``, which is new; returns their names. `SentenceTransformer` and
-    `CrossEncoder` open them with the same vectors and scores.
+    Each is a folder in ``folder``, which must not exist; returns their names.
+    ``SentenceTransformer`` and ``CrossEncoder`` open them with the same vectors and scores.
     """
     from kglink.models import sentence_export
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Workspace(Opened):
-    """A workspace folder, opened: each verb of the command line is a method."""
+    """An open workspace folder; each command of the command line is a method."""
 
     # KBs
     add_kb = kbs_verbs.add_kb
@@ -72,8 +72,8 @@ class Workspace(Opened):
     def finetune(self, job: FinetuneJob, *, progress: Tell = lambda _: None) -> Finetuned:
         """Learn from mentions of the source KBs (S), the target KBs (T), their overlaps (O).
 
-        The run leaves a model, with which the job's space is built and published. ``progress``
-        gets every step, and what the training reports of itself.
+        The job's space is built with the model and published if it answers no worse. ``progress``
+        gets every step and the reports of the training.
         """
         from kglink.workspace.finetune import finetune
 
