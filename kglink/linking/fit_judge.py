@@ -239,7 +239,7 @@ def _links(linker: Linker, text: _Text, weights: DoubleArray) -> JudgedLinks:
 
 
 def _fitted(texts: Iterable[DoubleArray], start: DoubleArray) -> DoubleArray:
-    rows = np.concatenate(list(texts))
+    rows = np.concatenate([np.empty((0, len(FACTS) + 1)), *texts])
     prior = np.full(len(FACTS), PRIOR)
     return logistic(rows[:, :-1], rows[:, -1], np.ones(len(rows)), start, prior)
 

@@ -209,6 +209,13 @@ def test_fit_says_which_threshold_it_chose_and_the_next_link_has_it(fitted_shop:
     assert len(document["rejected"]) >= 5
 
 
+def test_a_single_document_is_fitted_to(fitted_shop: Kglink, tmp_path: Path) -> None:
+    one = {"text": "The Kestrel.", "entities": [{"start": 4, "end": 11, "gold": "garden:G27"}]}
+    (tmp_path / "one.jsonl").write_text(json.dumps(one))
+    fitted_shop("add-kb", "one", tmp_path / "one.jsonl", "--links-to", "garden")
+    assert json.loads(fitted_shop("fit", "one", "--json").out)["threshold"] == DEFAULT_THRESHOLD
+
+
 def test_a_document_is_judged_without_its_own_words(
     fitted_shop: Kglink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
