@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from kglink.config import CONFIG_FILE
 from kglink.errors import ConfigError, UsageError
+from kglink.records import EntityId
 from kglink.workspace.trust import expanded, is_own_or_allowed, trust_command
 
 Known = TypeVar("Known", bound=str)
@@ -129,12 +130,17 @@ def named_workspace(named: Path | None) -> Path | None:
     return expanded(chosen) if chosen else None
 
 
-def named(names: str | Iterable[str]) -> tuple[str, ...]:
+def named(names: str | EntityId | Iterable[str | EntityId]) -> tuple[str, ...]:
     """The names that were given, each once; a bare string is one name, not its letters."""
-    if not isinstance(names, Iterable):
-        hint = "One name is a str, several are a list of them; leave it out for the default."
-        raise UsageError(f"names are given by the type {type(names).__name__}", hint=hint)
-    return (names,) if isinstance(names, str) else tuple(dict.fromkeys(names))
+    is_one = isinstance(names, str | bytes | EntityId) or not isinstance(names, Iterable)
+    each: Iterable[object] = [names] if is_one else names
+    found = dict[str, None]()
+    for one in each:
+        if not isinstance(one, str | EntityId):
+            hint = "One name is a str, several are a list of them; leave it out for the default."
+            raise UsageError(f"names are given by the type {type(one).__name__}", hint=hint)
+        found[str(one)] = None
+    return tuple(found)
 
 
 def check_answers(k: object, what: str = "k") -> None:
