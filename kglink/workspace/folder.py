@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Iterable, Sequence
-from numbers import Integral
+from numbers import Integral, Real
 from pathlib import Path
 from typing import TypeVar
 
@@ -147,6 +147,12 @@ def check_answers(k: object, what: str = "k") -> None:
     """Refuse what is no number of answers."""
     if isinstance(k, bool) or not isinstance(k, Integral) or k < 1:
         raise UsageError(f"{what} = {k!r}: there is at least one answer", hint="Give a number.")
+
+
+def check_probability(value: float, what: str) -> None:
+    """Refuse what is no probability."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= value <= 1:
+        raise UsageError(f"{what} = {value}: a probability is from 0 to 1")
 
 
 def check_known(what: str, value: str, known: Sequence[Known], *, hint: str = "") -> Known:
