@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from kglink import Alias, Document, Entity, EntityId, KglinkError, Mention, Workspace
+from kglink import Alias, Document, Entity, EntityId, KglinkError, Mention, TextInput, Workspace
 from kglink.client import ServerError
 from kglink.errors import RecordError, UnknownNameError
 
@@ -24,7 +26,7 @@ def master(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("programs") / "master"
     with Workspace.open(folder, create=True) as made:
         made.add_kb("birds", [HERON, Entity("o", "osprey", "It fishes.", parents=("h",))])
-        made.add_kb("zoo", [Entity("7", "heron", "In a cage.")])
+        made.add_kb("zoo", [Entity("7", "heron", "It wades.")])
         made.add_kb("notes", [NOTE], links_to="birds")
         made.build()
     return folder
@@ -69,3 +71,49 @@ def test_an_error_passes_whole_between_processes(error: KglinkError) -> None:
 def test_branches_are_named_by_ids_too(workspace: Workspace, under: Any) -> None:
     (text,) = workspace.link("A heron and an osprey.", under=under)
     assert {str(one.chosen.id) for one in text.links if one.chosen} == {"birds:h", "birds:o"}
+
+
+WRONG: dict[str, tuple[Callable[[Any], object], str]] = {
+    "a KB's record": (lambda w: w.link("A heron.", w.kbs()), "the type KBInfo"),
+    "bytes for a name": (lambda w: w.link("A heron.", b"birds"), "the type int|the type bytes"),
+    "records for a name": (lambda w: w.learn([NOTE]), "the type Document"),
+    "several entities": (lambda w: w.vector(["birds:h", "birds:o"]), "the type list"),
+    "no path": (lambda w: w.plan(None), "a source is of the type NoneType"),
+    "a list of paths": (lambda w: list(w.texts(["a.txt"])), "a source is of the type list"),
+    "a text of bytes": (lambda w: w.correct(b"A heron.", 2, 7, None), "the type bytes"),
+    "no correction": (lambda w: w.take_back(None), "unknown correction None"),
+    "no run": (lambda w: w.run(None), "unknown run None"),
+    "letters for ranks": (lambda w: w.evaluate("notes", ks="10"), "ks = ('1', '0')"),
+    "a word for a probability": (lambda w: w.discover("A heron.", least="x"), "least = x"),
+    "no number": (lambda w: [*w.overlaps(min_probability=float("nan"))], "min_probability = nan"),
+    "a sample": (lambda w: w.review_overlaps("birds", "zoo", sample="3").__enter__(), "a sample"),
+    "a seed": (lambda w: w.review_overlaps("birds", "zoo", seed="x").__enter__(), "the seed 'x'"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_is_of_another_type_is_refused_by_name(master: Path, case: str) -> None:
+    call, words = WRONG[case]
+    with Workspace.open(master) as workspace, pytest.raises(KglinkError) as raised:
+        call(workspace)
+    assert any(one in raised.value.message for one in words.split("|"))
+    assert not (master / "reviews").exists()
+
+
+def test_an_unknown_answer_to_a_discovery_is_refused(workspace: Workspace) -> None:
+    (found,) = workspace.discover(["Osric Vane saw a heron.", "Later Osric Vane left."])
+    with pytest.raises(KglinkError, match="unknown answer 'yes'"):
+        workspace.judge_discovery(found.discovery.id, "yes")  # type: ignore[arg-type]  # wrong
+
+
+def test_numbers_of_numpy_are_numbers(workspace: Workspace) -> None:
+    workspace.find_overlaps("birds", "zoo")
+    with workspace.review_overlaps("birds", "zoo", sample=np.int64(3), seed=np.int64(5)):  # type: ignore[arg-type]  # NumPy's
+        pass
+    assert workspace.reviewed_overlaps("birds", "zoo", sample=3, seed=5)
+    (text,) = workspace.link([TextInput(np.int64(3), "A heron.")])  # type: ignore[arg-type]  # NumPy's
+    assert json.loads(json.dumps(text.as_json()))["id"] == 3
+
+
+def test_no_split_is_the_split_that_is_usual(workspace: Workspace) -> None:
+    assert workspace.learn("notes", split=None) == 1  # type: ignore[arg-type]  # as `evaluate` has it
