@@ -7,11 +7,13 @@ import pickle
 import shutil
 import threading
 from collections.abc import Callable, Iterator
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from kglink import Alias, Document, Entity, EntityId, KglinkError, Mention, TextInput, Workspace
 from kglink.client import ServerError
@@ -117,3 +119,23 @@ def test_numbers_of_numpy_are_numbers(workspace: Workspace) -> None:
 
 def test_no_split_is_the_split_that_is_usual(workspace: Workspace) -> None:
     assert workspace.learn("notes", split=None) == 1  # type: ignore[arg-type]  # as `evaluate` has it
+
+
+def test_a_forked_process_opens_the_folder_for_itself(workspace: Workspace) -> None:
+    torch.set_num_threads(2)  # as programs have it
+    assert list(workspace.link("A heron."))
+    told: Any = get_context("fork").SimpleQueue()
+
+    def forked() -> None:
+        with pytest.raises(KglinkError, match="opened by another process"):
+            list(workspace.link("A heron."))
+        with Workspace.open(workspace.folder) as own:
+            told.put([one.surface for text in own.link("A heron.") for one in text.links])
+
+    process = get_context("fork").Process(target=forked)
+    process.start()
+    process.join(10)
+    process.kill()
+    torch.set_num_threads(1)
+    assert process.exitcode == 0
+    assert told.get() == ["heron"]
