@@ -157,6 +157,9 @@ class Opened:
         """Close what was opened here."""
         self._closing.close()
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self.folder)!r})"
+
     def __enter__(self) -> Self:
         return self
 

@@ -117,6 +117,10 @@ def test_numbers_of_numpy_are_numbers(workspace: Workspace) -> None:
     assert json.loads(json.dumps(text.as_json()))["id"] == 3
 
 
+def test_a_shell_shows_which_workspace_it_is(workspace: Workspace) -> None:
+    assert repr(workspace) == f"Workspace({str(workspace.folder)!r})"
+
+
 def test_no_split_is_the_split_that_is_usual(workspace: Workspace) -> None:
     assert workspace.learn("notes", split=None) == 1  # type: ignore[arg-type]  # as `evaluate` has it
 
