@@ -24,6 +24,7 @@ RunWarning                  a warning, no error: a training run that cannot be r
 
 from __future__ import annotations
 
+import copyreg
 import difflib
 import errno
 import sys
@@ -61,6 +62,10 @@ class KglinkError(Exception):
 
     def __str__(self) -> str:
         return f"{self.message}\n  {self.hint}" if self.hint else self.message
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """It passes whole from one process to another, whatever its kind is made of."""
+        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]  # typed without
 
 
 class UsageError(KglinkError):

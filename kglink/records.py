@@ -430,7 +430,7 @@ class LinkedDocument:
         ``explain`` gives every candidate its evidence; ``rejected`` adds what was not linked.
         """
         return {
-            "id": self.id,
+            "id": json_value(self.id),
             "text": self.text,
             "entities": [link.as_json(explain=explain) for link in self.in_order],
             **(

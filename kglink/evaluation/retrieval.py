@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from numbers import Integral
 from pathlib import Path
 from typing import get_args
 
@@ -38,7 +39,7 @@ class Question:
     """Whether raw texts are linked to each KB alone as well."""
 
     def __post_init__(self) -> None:
-        if min(self.ks, default=0) < 1:
+        if not self.ks or not all(isinstance(k, Integral) and k >= 1 for k in self.ks):
             raise UsageError(f"ks = {self.ks}: R@k wants ranks from 1 on", hint="Such as (1, 5).")
 
     @property

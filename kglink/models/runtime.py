@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -230,6 +232,10 @@ def not_finite(name: str) -> ModelError:
         f"{name}: the model gives vectors that are not finite",
         hint="Its weights are broken, or too large for this precision: try fp32.",
     )
+
+
+# In a forked process the threads of torch's products are gone, and waiting for them never ends.
+os.register_at_fork(after_in_child=partial(torch.set_num_threads, 1))
 
 
 def single_threaded_workers(count: int) -> ThreadPoolExecutor:

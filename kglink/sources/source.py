@@ -16,7 +16,7 @@ from hashlib import blake2b
 from pathlib import Path, PurePath
 from typing import IO, BinaryIO, Self, cast
 
-from kglink.errors import RecordError, SourceError
+from kglink.errors import RecordError, SourceError, UsageError
 from kglink.records import Spread
 from kglink.sources.compression import (
     MAGIC_BYTES,
@@ -81,6 +81,9 @@ class Source:
         cls, path: str | Path, *, limits: SourceLimits | None = None, stdin: BinaryIO | None = None
     ) -> Source:
         """The source at ``path``; ``-`` is standard input (or ``stdin``)."""
+        if not isinstance(path, str | os.PathLike):
+            hint = "Name it as a str or a Path."
+            raise UsageError(f"a source is of the type {type(path).__name__}", hint=hint)
         if str(path) == STDIN:
             if stdin is None and sys.stdin is None:
                 hint = "Name a file instead of -."

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from typing import get_args
 
 from kglink.errors import UnknownNameError, UsageError
 from kglink.linking.discovery import Discovery, discoveries, joined, unknown_mentions
@@ -21,7 +22,7 @@ from kglink.workspace.discoveries import (
     write_discoveries,
 )
 from kglink.workspace.entities import entity as entity_of
-from kglink.workspace.folder import LEAST_UNKNOWN, PROMOTED
+from kglink.workspace.folder import LEAST_UNKNOWN, PROMOTED, check_known, check_probability
 from kglink.workspace.kbs import add_kb
 from kglink.workspace.link import link
 from kglink.workspace.opened import Opened
@@ -77,8 +78,7 @@ def discover(
     >>> [(one.discovery.title, one.discovery.mentions) for one in workspace.discover(letters)]
     [('Osric Vane', 2)]
     """
-    if not 0 <= least <= 1:
-        raise UsageError(f"least = {least}: a probability is from 0 to 1")
+    check_probability(least, "least")
     with changing(opened.folder):
         pass  # what may not be written is told before the work
     detector = opened.settings.link.detector
@@ -281,6 +281,7 @@ def _checked(
     opened: Opened, name: str, answer: DiscoveryAnswer, into: str, found: Mapping[str, Discovery]
 ) -> str:
     """What an answer speaks of besides the discovery; refused where there is no such thing."""
+    check_known("answer", answer, get_args(DiscoveryAnswer))
     if answer == "merge":
         if into not in found or into == name:
             raise UnknownNameError("other discovery", into, found.keys() - {name}, hint=_LIST_HINT)

@@ -183,7 +183,7 @@ def remove_entity(opened: Opened, name: str | EntityId) -> EntityId:
 
 def vector(opened: Opened, name: str | EntityId) -> npt.NDArray[np.float32]:
     """The vector of one entity, as `vectors` gives it."""
-    one: npt.NDArray[np.float32] = vectors(opened, name)[0]
+    one: npt.NDArray[np.float32] = vectors(opened, [name])[0]
     return one
 
 

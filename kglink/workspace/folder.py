@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Iterable, Sequence
-from numbers import Integral
+from numbers import Integral, Real
 from pathlib import Path
 from typing import TypeVar
 
 from kglink.config import CONFIG_FILE
 from kglink.errors import ConfigError, UsageError
+from kglink.records import EntityId
 from kglink.workspace.trust import expanded, is_own_or_allowed, trust_command
 
 Known = TypeVar("Known", bound=str)
@@ -129,18 +130,29 @@ def named_workspace(named: Path | None) -> Path | None:
     return expanded(chosen) if chosen else None
 
 
-def named(names: str | Iterable[str]) -> tuple[str, ...]:
+def named(names: str | EntityId | Iterable[str | EntityId]) -> tuple[str, ...]:
     """The names that were given, each once; a bare string is one name, not its letters."""
-    if not isinstance(names, Iterable):
-        hint = "One name is a str, several are a list of them; leave it out for the default."
-        raise UsageError(f"names are given by the type {type(names).__name__}", hint=hint)
-    return (names,) if isinstance(names, str) else tuple(dict.fromkeys(names))
+    is_one = isinstance(names, str | bytes | EntityId) or not isinstance(names, Iterable)
+    each: Iterable[object] = [names] if is_one else names
+    found = dict[str, None]()
+    for one in each:
+        if not isinstance(one, str | EntityId):
+            hint = "One name is a str, several are a list of them; leave it out for the default."
+            raise UsageError(f"names are given by the type {type(one).__name__}", hint=hint)
+        found[str(one)] = None
+    return tuple(found)
 
 
 def check_answers(k: object, what: str = "k") -> None:
     """Refuse what is no number of answers."""
     if isinstance(k, bool) or not isinstance(k, Integral) or k < 1:
         raise UsageError(f"{what} = {k!r}: there is at least one answer", hint="Give a number.")
+
+
+def check_probability(value: float, what: str) -> None:
+    """Refuse what is no probability."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= value <= 1:
+        raise UsageError(f"{what} = {value}: a probability is from 0 to 1")
 
 
 def check_known(what: str, value: str, known: Sequence[Known], *, hint: str = "") -> Known:

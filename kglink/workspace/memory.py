@@ -64,7 +64,7 @@ def learn(
     names = named(docs)
     for name in names:
         _check_source(opened, name, split)
-    opened.store.learn(dict.fromkeys(names, split), _unmarked_of(opened), progress=progress)
+    opened.store.learn(dict.fromkeys(names, split or ""), _unmarked_of(opened), progress=progress)
     known = opened.store.memory_sources()
     return sum(known[name] for name in names)
 
@@ -310,6 +310,9 @@ def correct_and_tell(
     learnt: bool,
 ) -> tuple[Correction, tuple[Correction, ...]]:
     """What is said now of a place, and what was said before of the places that it overlaps."""
+    if not isinstance(text, str):
+        message = f"a text is of the type {type(text).__name__}"
+        raise UsageError(message, hint="Decode bytes, and read files.")
     counted = isinstance(start, Integral) and isinstance(end, Integral)
     if not (counted and 0 <= start < end <= len(text) and text[start:end].strip()):
         raise UsageError(
@@ -358,7 +361,7 @@ def take_back(opened: Opened, correction: str, *, learnt: bool = True) -> Correc
     with _changing(opened):
         said = {
             _said(one, mention).id: (one, mention)
-            for one in corrected_documents(opened.store, correction.rsplit("-", 2)[0])
+            for one in corrected_documents(opened.store, str(correction).rsplit("-", 2)[0])
             for mention in one.mentions
         }
         if correction not in said:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -85,6 +86,7 @@ class Opened:
         self.building = RLock()
         self.no_build_before, self.no_build_why = 0.0, ""
         """When a space that could not be written is tried again (monotonic clock), and why."""
+        self._process = os.getpid()
         self._closing = ExitStack()
         self._joint_space: tuple[Stamp, WorkspaceSpace] | None = None
         self._space: tuple[Stamp, Space] | None = None
@@ -155,6 +157,9 @@ class Opened:
         """Close what was opened here."""
         self._closing.close()
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self.folder)!r})"
+
     def __enter__(self) -> Self:
         return self
 
@@ -164,6 +169,9 @@ class Opened:
     @property
     def settings(self) -> Settings:
         """The resolved settings."""
+        if os.getpid() != self._process:  # forked: its threads are gone here
+            hint = "Open the folder in each process, best one that the method spawn started."
+            raise UsageError("a workspace was opened by another process", hint=hint)
         return self.resolved.values
 
     # -------------------------------------------------------------------------------- store

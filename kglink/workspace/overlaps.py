@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from kglink.errors import UsageError
 from kglink.records import OnProgress, Overlap
 from kglink.sources import OnNote
-from kglink.workspace.folder import REVIEWS_FOLDER, check_known, named
+from kglink.workspace.folder import REVIEWS_FOLDER, check_known, check_probability, named
 from kglink.workspace.ray_workers import spread_on_ray
 
 if TYPE_CHECKING:
@@ -102,6 +102,7 @@ def overlaps(
     [('birds:h', 'zoo:7')]
     """
     chosen = named(verdicts)
+    check_probability(min_probability, "min_probability")
     for name in chosen:
         check_known("verdict", name, VERDICTS)
     kbs = two_kbs(opened.store, left, right) if left or right else ()
@@ -305,6 +306,7 @@ def compare_overlaps(
     min_probability: float = 0.0,
 ) -> ComparedList:
     """Compare a list with the overlaps found here, and change nothing."""
+    check_probability(min_probability, "min_probability")
     listed = _read_list(opened, path, left, right, min_confidence)
     figures = _figures(opened.store, listed, min_probability)
     if figures is None:
@@ -321,6 +323,7 @@ def _read_list(
     from kglink.overlap.exchange.lists import PairList
     from kglink.overlap.exchange.matching import match_list
 
+    check_probability(confidence, "min_confidence")
     kbs = two_kbs(opened.store, left, right)
     with opened.open_source(path) as source:
         listed = match_list(PairList(source, confidence), opened.store.get_entities, *kbs)

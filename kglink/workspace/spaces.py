@@ -46,7 +46,7 @@ from kglink.workspace.ray_workers import Chunk, Failed, RayWorkers, chunks_faile
 def build(
     opened: Opened,
     *,
-    model: str = "",
+    model: str | Path = "",
     fresh: bool = False,
     ray_workers: int = 0,
     progress: OnProgress = lambda _: None,
@@ -58,12 +58,14 @@ def build(
     again. ``ray_workers`` is the number of workers on a Ray cluster that encode; ``on_note`` gets
     news of lost ones.
     """
-    space = opened.joint_space.with_model(model) if model else opened.joint_space
-    if ray_workers:
-        report = _build_on_ray(space, fresh, ray_workers, progress, on_note)
-    else:
-        report = space.job(fresh=fresh, progress=progress).build()
-    opened.joint_space = space
+    with opened.building:
+        joint = opened.joint_space
+        space = joint.with_model(str(model)) if model else joint
+        if ray_workers:
+            report = _build_on_ray(space, fresh, ray_workers, progress, on_note)
+        else:
+            report = space.job(fresh=fresh, progress=progress).build()
+        opened.joint_space = space
     return report
 
 

@@ -115,12 +115,12 @@ class WorkspaceRun(Shown):
 
 def run_folder(opened: Opened, name: str) -> Path:
     """The folder of a run, which may not be there yet."""
-    if not _NAME.fullmatch(name):
+    if not _NAME.fullmatch(str(name)):
         raise UsageError(
             f"{name!r} cannot be the name of a run",
             hint="Letters, digits, dots, dashes and underscores, at most 100 of them.",
         )
-    return opened.folder / RUNS_FOLDER / name
+    return opened.folder / RUNS_FOLDER / str(name)
 
 
 def read_destination(run: Path) -> Destination:
@@ -276,7 +276,7 @@ def distill(
     return DistilledSpace(into, student)
 
 
-def export_model(opened: Opened, folder: Path) -> list[str]:
+def export_model(opened: Opened, folder: str | Path) -> list[str]:
     """Write the trained towers and reranker of the space for sentence-transformers.
 
     Each is a folder in ``folder``, which must not exist; returns their names.
@@ -286,7 +286,7 @@ def export_model(opened: Opened, folder: Path) -> list[str]:
 
     folder_of(opened, opened.settings.space.name)  # refuses one that is not there
     joint = opened.joint_space
-    return sentence_export.export_model(joint.encoder.source, folder, joint.folder.reranker)
+    return sentence_export.export_model(joint.encoder.source, Path(folder), joint.folder.reranker)
 
 
 def _taught(

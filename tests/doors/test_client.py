@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
-from kglink import Client, Workspace
+from kglink import Client, EntityId, Workspace
 from kglink.client import ServerError
 from kglink.errors import UsageError
 from served import Server, serving
@@ -77,6 +78,13 @@ def test_what_a_client_refuses_before_it_asks() -> None:
         list(client.link(pd.DataFrame({"text": ["A heron."]})))
     with pytest.raises(UsageError, match="text 2 is of the type float"):
         list(client.link(["A heron.", float("nan")]))  # type: ignore[list-item]  # as a frame gives it
+    with pytest.raises(UsageError, match=r"cannot read none\.csv"):
+        client.add_kb("birds", "none.csv")
+    wrong_ways: list[dict[str, Any]] = [{"seconds": None}, {"seconds": -1}, {"token": "a\nb"}]
+    for way in wrong_ways:
+        with pytest.raises(UsageError):
+            Client("http://127.0.0.1:9", **way)
+    assert Client("http://127.0.0.1:9", token=None)
     for wrong, kind in ((None, "NoneType"), (b"A heron.", "bytes")):
         given: Any = wrong
         with pytest.raises(UsageError, match=f"text 1 is of the type {kind}"):
@@ -116,11 +124,17 @@ def test_a_busy_server_is_asked_again() -> None:
 
 
 def test_a_server_that_is_none() -> None:
+    asked: list[dict[str, Any]] = []
+
     class Silly(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.send_response(500 if self.path == "/kbs" else 200)
             self.end_headers()
-            self.wfile.write(b"<html>")
+            self.wfile.write(b"null" if self.path.startswith("/entities") else b"<html>")
+
+        def do_POST(self) -> None:
+            asked.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
+            self.do_GET()
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as the library names it
             pass
@@ -132,7 +146,13 @@ def test_a_server_that_is_none() -> None:
         with pytest.raises(ServerError, match="answers 500"):
             client.kbs()
         with pytest.raises(ServerError, match="answers no JSON"):
-            client.search("x")
+            client.search("x\ud800")
+        with pytest.raises(ServerError, match="answers no JSON"):
+            client.entity(EntityId("birds", "h"))
+        given: Any = np.int64(2)
+        with pytest.raises(ServerError, match="answers no JSON"):
+            client.correct("A heron.", given, 7, EntityId("birds", "h"))
+        assert (asked[0]["start"], asked[0]["entity"]) == (2, "birds:h")
         silly.shutdown()
         thread.join()
     with pytest.raises(ServerError, match="does not answer") as error:

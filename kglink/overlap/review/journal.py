@@ -9,6 +9,7 @@ import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
@@ -44,8 +45,10 @@ class ReviewPlan:
         if self.order not in get_args(Order):
             known = ", ".join(get_args(Order))
             raise UsageError(f"unknown order {self.order!r}", hint=f"There is: {known}.")
-        if self.sample < 1:
+        if not isinstance(self.sample, Integral) or self.sample < 1:
             raise UsageError(f"a sample of {self.sample} pairs", hint="It takes at least one.")
+        if not isinstance(self.seed, Integral):
+            raise UsageError(f"the seed {self.seed!r} is no whole number", hint="Such as 17.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,7 +304,7 @@ def _number(path: Path) -> int:
 
 
 def _line(fields: dict[str, Any]) -> bytes:
-    return json.dumps(fields).encode() + b"\n"
+    return json.dumps(fields, default=int).encode() + b"\n"
 
 
 def _read(model: TypeAdapter[_T], path: Path, number: int, line: bytes) -> _T:
