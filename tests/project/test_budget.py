@@ -54,29 +54,32 @@ MOST: dict[str, Size] = {
     # Errors of a plugin's command name it; what is learnt or fitted and no longer counts is told.
     # Explanations take the limits of links.
     # After an update, what to run again.
-    "cli/kglink_cli": Size(8_157, 34, 23),
+    "cli/kglink_cli": Size(8_152, 34, 23),
     # Wikis as they are: subpages by the tails that repeat, prose in templates, types from boxes
     # and categories.
     # Pieces of dumps are parsed where the scratch folder is not seen. Long names have bounds.
     # Workbooks and Parquet.
     # Numbers above the line in pages, Word and PDF files.
     # Links to sections are no names. Workers start with Ctrl-C blocked.
-    "kbs/kglink_kbs": Size(10_716, 51, 115),
+    # Wikis and thesauri in other languages.
+    "kbs/kglink_kbs": Size(10_730, 51, 115),
     # Proxies, monitors, unknown parameters.
     # Clients that have gone, also of agents; unknown arguments of tools; why a body is no JSON;
     # every line on standard input is answered. Lines have numbers; one name needs no list.
     # Booleans are no numbers; what no line can be asked is told once. Branches by every door.
-    "doors/kglink_doors": Size(3_314, 19, 38),
+    "doors/kglink_doors": Size(3_312, 19, 38),
     # Types of arrays are said once.
     # Errors of plugins name them; TOML in both spellings; missing rights. What plugins print goes
     # to standard error.
     # Golds that have gone stay with their mentions.
-    "kglink": Size(1_741, 8, 53),
+    # Errors that pass between processes; types of what programs give.
+    "kglink": Size(1_770, 8, 53),
     "kglink/clusters": Size(438, 4, 6),
     # What each threshold keeps, and pages of wikis, which are annotated in part; places that are
     # annotated twice; checks of other tools' rankings.
     # How a wiki gives documents.
-    "kglink/evaluation": Size(3_626, 14, 42),
+    # Whether a source is annotated whole is asked in one place.
+    "kglink/evaluation": Size(3_636, 14, 42),
     # Records sorted on disk, and arrays written as they come: KBs of millions in little memory.
     "kglink/files": Size(985, 6, 10),
     # Memory weighs sources by likeness, and doubts kinds that they leave unmarked; two detectors
@@ -84,19 +87,22 @@ MOST: dict[str, Size] = {
     # Texts are read in one layout, in their usual case, and answered at their own places.
     # Given places are read so everywhere; counted uses are level between KBs.
     # Names are compared as they are typed.
-    "kglink/linking": Size(5_195, 30, 55),
+    "kglink/linking": Size(5_186, 29, 55),
     # Any chain of sentence-transformers in and out, int8 on CPUs, no compiler to read a model;
     # padding between the two texts of a cross-encoder; brackets of UMLS's names; attention on GPUs;
     # hashes of large files are kept.
     # Places where a model would replace something; full disks in all its folders.
-    "kglink/models": Size(5_704, 31, 63),
+    # Scores that are no tensors; how long threads of a forked process wait.
+    "kglink/models": Size(5_712, 31, 63),
     # Parts of a KB are compared by workers of a cluster. A journal says what it has carried out.
     # Lists that a spreadsheet has written.
-    "kglink/overlap": Size(3_201, 15, 40),
-    "kglink/plugins": Size(1_830, 7, 51),
+    # Evidence that names no value; probabilities that are none.
+    "kglink/overlap": Size(3_206, 15, 40),
+    "kglink/plugins": Size(1_826, 7, 51),
     # Records of readers are checked as those of programs were. Workbooks and Parquet, moved here.
     # Records are checked whole: golds, splits, kinds of names, numbers of arrays.
-    "kglink/sources": Size(2_175, 11, 20),
+    # Encodings of other languages.
+    "kglink/sources": Size(2_181, 11, 20),
     # Segments in layers: an update writes what changed; rounded codes are compared anew; lists of
     # token vectors around centroids.
     # What an index of a plugin answers is checked.
@@ -107,17 +113,19 @@ MOST: dict[str, Size] = {
     # Refused updates leave nothing; witnesses have a file.
     # A thread reads one state: a text costs two transactions.
     # Memory counts golds that have gone.
-    "kglink/store": Size(5_102, 21, 39),
+    "kglink/store": Size(5_101, 21, 39),
     "kglink/testing": Size(1_970, 13, 19),
     # Words that stand for a place.
     # Texts in whatever layout.
     # Letters in parts and unseen signs; the sentences of wikitext live here now.
-    "kglink/text": Size(1_576, 14, 11),
+    # What is glued to names.
+    "kglink/text": Size(1_591, 14, 11),
     # Resumed runs of every kind are checked alike.
     # Rerankers that go on from another; a part of the mentions; mining and judging on a GPU.
     # Recipes and how they are read have a file each. What plugins of training give is checked.
     # Losses that are no tensors.
-    "kglink/training": Size(5_396, 21, 62),
+    # Plugins that change what they are given.
+    "kglink/training": Size(5_404, 21, 62),
     # Overlaps that a refused run takes back; what was promoted, and where.
     # Links reviewed by a person; rerankers that learn from lists of a file; plans;
     # jobs of chunks, and the workers of a Ray cluster, which encode as well.
@@ -126,16 +134,18 @@ MOST: dict[str, Size] = {
     # are told before a build, values of a wrong type everywhere.
     # Raw texts are compared before a model is published; discoveries of what has gone; the
     # code of adapters.
-    "kglink/workspace": Size(9_260, 33, 64),
+    # Indexes of plugins that are gone; what programs give is checked; forked processes.
+    "kglink/workspace": Size(9_303, 33, 64),
     # Cross-encoders, oracles and clusters as steps of a protocol; BLINK's cross-encoder converted.
     # Released weights are checked against the model that they were made from.
-    "papers/kglink_papers": Size(2_562, 13, 21),
+    "papers/kglink_papers": Size(2_561, 13, 21),
     # Models, units, and titles without them; dates, and what only joins a name to others; HNSW by
     # distances; the exact index on a GPU; names compiled by sorting on disk.
     # What a sentence's beginning gives a capital to; codes behind names; capitals of all scripts.
     # Phrases and pages are compared by what is alike long.
     # Descriptions by their first sentences.
-    "plugins/kglink_plugins": Size(7_788, 54, 125),
+    # Names in the cases of their languages, and descriptions in two scripts.
+    "plugins/kglink_plugins": Size(7_888, 54, 125),
 }
 #: Private functions that one place of their module calls, as a share of all private functions.
 MOST_CALLED_ONCE = 0.5
