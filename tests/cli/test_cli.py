@@ -93,7 +93,7 @@ def test_a_merge_leaves_what_the_source_does_not_hold(kglink: Kglink, here: Path
 def test_hints_do_not_run_into_each_other(kglink: Kglink, here: Path) -> None:
     (here / "latin.csv").write_bytes("id,title\n1,T\n2,caf\xe9\n".encode("latin-1"))
     refused = kglink("add-kb", "cafes", "latin.csv", code=1).err
-    assert "latin.csv > converted. --on-error skip passes over" in refused
+    assert "gb18030 (Chinese), cp949 (Korean). --on-error skip passes over" in refused
 
 
 def test_an_update_says_what_changed(kglink: Kglink, here: Path) -> None:

@@ -92,7 +92,7 @@ MOST: dict[str, Size] = {
     # padding between the two texts of a cross-encoder; brackets of UMLS's names; attention on GPUs;
     # hashes of large files are kept.
     # Places where a model would replace something; full disks in all its folders.
-    # Scores that are no tensors; how long threads of a forked process wait.
+    # Scores that are no tensors; forked processes.
     "kglink/models": Size(5_712, 31, 63),
     # Parts of a KB are compared by workers of a cluster. A journal says what it has carried out.
     # Lists that a spreadsheet has written.
@@ -145,7 +145,7 @@ MOST: dict[str, Size] = {
     # Phrases and pages are compared by what is alike long.
     # Descriptions by their first sentences.
     # Names in the cases of their languages, and descriptions in two scripts.
-    "plugins/kglink_plugins": Size(7_888, 54, 125),
+    "plugins/kglink_plugins": Size(7_885, 54, 125),
 }
 #: Private functions that one place of their module calls, as a share of all private functions.
 MOST_CALLED_ONCE = 0.5

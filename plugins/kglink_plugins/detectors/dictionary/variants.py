@@ -305,9 +305,6 @@ class VariantFinder:
         whole = found[is_bag & (self._bags.bag_kinds[places] & WHOLE != 0)] if is_bag.any() else ()
         return next(map(int, chain(whole, found)), None)
 
-    def _is_known(self, word: str) -> bool:
-        return bool(places_in(self._bags.words, _hashes_of([word]))[1][0])
-
     def _corrected_hash(self, word: str) -> int | None:
         """The hash of the only word of names that differs by one letter."""
         places, known = places_in(self._bags.deleted, np.array(deletions(word), np.uint64))
@@ -322,7 +319,7 @@ class VariantFinder:
         known = ~filled | places_in(self._bags.words, hashes)[1]
         for at in np.flatnonzero(~known).tolist():
             parts = words.forms[at].word.split(" ")  # of "7l" two
-            known[at] = len(parts) > 1 and all(map(self._is_known, parts))
+            known[at] = len(parts) > 1 and places_in(self._bags.words, _hashes_of(parts))[1].all()
         sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(hashes, dtype=np.uint64)])
         # A run goes over no break, and, where it has several words, over no word that no name has.
         breaks = np.concatenate([[0], np.cumsum(~words.joined[:-1])])
