@@ -31,7 +31,7 @@ MOST_UNMARKED = 0.2
 _LEAST_PLACES, _SEVERAL = 30, 2
 
 #: So many documents of a source show whether all are annotated whole.
-_JUDGED_BY = 500
+JUDGED_BY = 500
 
 #: Longer texts with a single mention each are hardly ever annotated whole, in words.
 MOST_WORDS_OF_ONE = 50
@@ -168,8 +168,8 @@ def annotation_of(texts: Sequence[AnnotatedText]) -> Annotation:
 
 
 def is_annotated_whole(docs: str, documents: Iterable[Document]) -> bool:
-    """Whether all mentions in the documents of a source are annotated; few say too little."""
-    return not annotation_of(merged_texts(docs, islice(documents, _JUDGED_BY))).partial
+    """Whether all mentions in the documents of a source are annotated, as the first ones show."""
+    return not annotation_of(merged_texts(docs, islice(documents, JUDGED_BY))).partial
 
 
 def _are_pages(texts: Sequence[AnnotatedText]) -> bool:

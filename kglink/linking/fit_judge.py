@@ -102,9 +102,13 @@ class LinksKept(NamedTuple):
 
     @property
     def f1(self) -> float:
-        """The harmonic mean of precision and recall; 1 of nothing to find and nothing found."""
+        """The harmonic mean of precision and recall."""
         both = self.right + self.wrong + self.wanted
-        return 2 * self.right / both if both else 1.0
+        return 2 * self.right / both if both else 0.0
+
+    def worth(self, f1: float) -> float:
+        """By how much they raise an F1 of all documents that is this one, but for a factor."""
+        return 2 * self.right - f1 * (self.right + self.wrong)
 
 
 class _Proposal(NamedTuple):
@@ -170,15 +174,17 @@ def fit_judge(
 
 def fit_threshold(parts: Sequence[Sequence[JudgedLinks]]) -> float:
     """The threshold for documents like these, which are given in parts."""
+    every = JudgedLinks.joined(chain(*parts))
+    f1 = every.at(DEFAULT_THRESHOLD).f1
     gains: list[float] = []
     for at, part in enumerate(parts):
         chosen = JudgedLinks.joined(chain(*parts[:at], *parts[at + 1 :])).best()
-        gains += [one.at(chosen).f1 - one.at(DEFAULT_THRESHOLD).f1 for one in part]
-    return JudgedLinks.joined(chain(*parts)).best() if _is_gain(gains) else DEFAULT_THRESHOLD
+        gains += [one.at(chosen).worth(f1) - one.at(DEFAULT_THRESHOLD).worth(f1) for one in part]
+    return every.best() if _is_gain(gains) else DEFAULT_THRESHOLD
 
 
 def _is_gain(gains: Sequence[float]) -> bool:
-    """Whether documents gain more than chance would give them."""
+    """Whether documents gain more than chance would give them; fewer than five never do."""
     return is_gain(np.array(gains), np.arange(len(gains)))
 
 

@@ -42,10 +42,6 @@ class FilesManifest(ManifestPart):
 Manifest = TypeVar("Manifest", bound=ManifestPart)
 
 
-def _check_infos(folder: Path, manifest: Any) -> None:
-    manifests.check_files(folder, manifest.files)
-
-
 @dataclass(frozen=True, slots=True)
 class ManifestFolder(Generic[Manifest]):
     """How folders of one kind are read."""
@@ -55,7 +51,9 @@ class ManifestFolder(Generic[Manifest]):
     kind: type[Manifest]
     damaged: str
     """What to do about a damaged one."""
-    check_files: Callable[[Path, Any], None] = _check_infos
+    check_files: Callable[[Path, Any], None] = lambda folder, manifest: manifests.check_files(
+        folder, manifest.files
+    )
     """Compares the files with the manifest."""
 
     def is_there(self, folder: Path) -> bool:

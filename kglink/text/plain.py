@@ -88,7 +88,7 @@ def read_plainly(text: str) -> PlainText:
     """A text as it is read."""
     common = PlainText(with_common_signs(text))
     plain = _read(common if text.isascii() else _read(common, _LETTERS), _LAYOUT)
-    return plain._replace(text=_unwrapped(plain.text))
+    return plain._replace(text="\n\n".join(map(_unwrapped, plain.text.split("\n\n"))))
 
 
 def _read(before: PlainText, otherwise: re.Pattern[str]) -> PlainText:
@@ -143,12 +143,7 @@ def raised(text: str) -> str:
     return text.translate(_AS_RAISED) if _MAY_BE_RAISED.fullmatch(text) else text
 
 
-def _unwrapped(text: str) -> str:
-    """A text of the same length, in which no line ends for the sake of its width."""
-    return "\n\n".join(map(_unwrapped_paragraph, text.split("\n\n"))) if "\n" in text else text
-
-
-def _unwrapped_paragraph(paragraph: str) -> str:
+def _unwrapped(paragraph: str) -> str:
     """A paragraph without the ends of lines where the next word did not fit, if they are many."""
     lines = paragraph.split("\n")
     widest = max(map(len, lines))

@@ -17,7 +17,8 @@ UNSPACED = (
 )  # fmt: skip
 #: Hangul syllables: spaces between words, but particles are glued to them.
 HANGUL = (0xAC00, 0xD7A3)
-#: Letters that are glued to the front of a word, as "and" and "in" of Arabic and Hebrew.
+#: Letters that are glued to the front of a word, as "and" and "in" are: waw, fa, ba, lam and kaf of
+#: Arabic; vav, bet, lamed, mem, shin, he and kaf of Hebrew.
 PREFIXES = "\u0648\u0641\u0628\u0644\u0643\u05d5\u05d1\u05dc\u05de\u05e9\u05d4\u05db"
 _GLUED = re.compile(rf"(?<!\w)(?:[{PREFIXES}][\u0591-\u05c7\u064b-\u0652]*+){{1,2}}\Z")
 

@@ -26,7 +26,13 @@ from torch import Tensor
 
 from kglink.arrays import IntArray
 from kglink.errors import UsageError
-from kglink.evaluation.annotated import AnnotatedText, annotation_of, linked_types, merged_texts
+from kglink.evaluation.annotated import (
+    JUDGED_BY,
+    AnnotatedText,
+    annotation_of,
+    linked_types,
+    merged_texts,
+)
 from kglink.models.head_folder import TAGGER, TaggerManifest
 from kglink.models.tag_inputs import VOCABULARY, Window, WordPieces, unknown_share, vocabulary
 from kglink.models.tag_spans import ANSWERS, BEGIN, INSIDE, CurvePoint, SpanCalibration, calibrated
@@ -53,8 +59,6 @@ DETECTOR = "detector"
 #: A text with more unknown words than this quantile of held-out texts is of another kind.
 _USUAL = 0.99
 
-#: How many documents tell whether all are annotated whole or in part.
-_JUDGED_BY = 500
 #: A detector learns from at least the first number of mentions; at least the second judges it.
 LEAST_MENTIONS, LEAST_HELD_OUT = 100, 10
 #: A run that trains other things too trains a detector from this many mentions on: one that has
@@ -106,8 +110,8 @@ def tagged_texts(store: Store, docs: Sequence[str], selection: SelectionSection)
     types: set[str] = set()
     for name in sources_of_documents(store, docs):
         splits = splits_of(store, name, selection)
-        sample = list(islice(store.documents(name, splits.train), _JUDGED_BY))
-        sample += islice(store.documents(name, "dev"), _JUDGED_BY) if splits.dev else ()
+        sample = list(islice(store.documents(name, splits.train), JUDGED_BY))
+        sample += islice(store.documents(name, "dev"), JUDGED_BY) if splits.dev else ()
         texts = merged_texts(name, sample)
         wanted = linked_types(texts)
         if partial := annotation_of(texts).partial:

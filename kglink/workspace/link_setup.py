@@ -45,6 +45,8 @@ from kglink.workspace.detectors import (
 if TYPE_CHECKING:
     from kglink.linking.fit import Rankings
 
+#: So many documents that a space is fitted to show by themselves whether they are annotated whole.
+_MANY = 100
 _ANOTHER_MODEL = "the trained reranker was weighed for another model of the space"
 
 
@@ -212,7 +214,9 @@ class LinkSetup:
         whole = [
             own
             for name, own in documents.items()
-            if is_annotated_whole(name, self.store.documents(name) if name else own)
+            if is_annotated_whole(
+                name, own if not name or len(own) >= _MANY else self.store.documents(name)
+            )
         ]
         if whole:
             links_all = replace(unfitted, link=without_auto(unfitted.link)).changed(threshold=0.0)

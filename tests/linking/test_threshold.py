@@ -146,6 +146,10 @@ def test_another_threshold_has_to_be_better_on_other_documents() -> None:
     ]
     assert fit_threshold(parts) == DEFAULT_THRESHOLD
     assert fit_threshold([[judged(wanted=0)]] * 5) == DEFAULT_THRESHOLD
+    # A document with nothing to find counts what its wrong link takes from all others.
+    empty = judged((0.25, False), wanted=0)
+    many = judged(*[(0.9, True)] * 8, *[(0.2, True)] * 2, wanted=10)
+    assert fit_threshold([[many] * 8 + [empty]] * 5) == 0.2
     # It is better in some, and worse in about as many.
     high = judged((0.9, True), (0.2, False), wanted=1)
     assert fit_threshold([[low, low, high]] * 2 + [[low, high, high]]) == DEFAULT_THRESHOLD
@@ -209,7 +213,29 @@ def test_fit_says_which_threshold_it_chose_and_the_next_link_has_it(fitted_shop:
     assert len(document["rejected"]) >= 5
 
 
-def test_a_single_document_is_fitted_to(fitted_shop: Kglink, tmp_path: Path) -> None:
+def test_documents_that_agree_change_the_judge(fitted_shop: Kglink, tmp_path: Path) -> None:
+    """Models are mentions in them, and what is named in common words is none."""
+    with (tmp_path / "agreed.jsonl").open("w") as out:
+        for number in range(24):
+            text = f"Order {number}: a Meadow 42, no battery pack, fast charger or grass catcher."
+            start = text.index("Meadow")
+            gold = {"start": start, "end": start + 9, "gold": "garden:G06"}
+            other = {"start": 0, "end": 5, "gold": None}
+            out.write(json.dumps({"text": text, "entities": [gold, other]}) + "\n")
+    fitted_shop("add-kb", "agreed", tmp_path / "agreed.jsonl", "--links-to", "garden")
+
+    def sureness() -> float:
+        (document,) = json.loads(fitted_shop("link", "-", "--json", stdin="a fast charger").out)
+        return float(document["entities"][0]["confidence"])
+
+    before = sureness()
+    told = fitted_shop("fit", "agreed").err.splitlines()
+    changed = next(line for line in told if line.startswith("changed "))
+    assert "the judge of which words are mentions" in changed
+    assert sureness() < before / 2
+
+
+def test_a_single_document_changes_no_threshold(fitted_shop: Kglink, tmp_path: Path) -> None:
     one = {"text": "The Kestrel.", "entities": [{"start": 4, "end": 11, "gold": "garden:G27"}]}
     (tmp_path / "one.jsonl").write_text(json.dumps(one))
     fitted_shop("add-kb", "one", tmp_path / "one.jsonl", "--links-to", "garden")

@@ -67,6 +67,9 @@ def test_descriptions_in_two_scripts_are_not_compared() -> None:
     assert weighed("description", kbs, russian, german) == {}
     assert "description" in weighed("description", kbs, german, german)
     assert "description" in weighed("description", kbs, russian, russian)
+    kana = named("1", "Akane", description="\u30a2\u30e1\u30ea\u30ab\u306e\u4ff3\u512a")
+    signs = named("1", "Akane", description="\u6771\u4eac\u90fd\u306e\u4ff3\u512a")
+    assert "description" in weighed("description", kbs, kana, signs)
 
 
 def test_the_built_in_models_weigh_what_the_evidence_gives() -> None:

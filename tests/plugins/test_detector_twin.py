@@ -88,7 +88,9 @@ def cut(folded: Folded, place: int, *, starting: bool = False) -> bool:
         return True
     if starting and "가" <= left <= "힣" and "가" <= right <= "힣":
         return True
-    sizes = range(1, min(place, 2) + 1) if starting else ()
+    behind = [unicodedata.category(one)[0] in "LMN" and not borderless(one)
+              for one in text[place : place + 4]]  # fmt: skip
+    sizes = range(1, min(place, 2) + 1) if starting and sum(behind) == 4 else ()
     if any(
         set(text[place - n : place]) <= {*PREFIXES} and not cut(folded, place - n) for n in sizes
     ):

@@ -403,6 +403,21 @@ def test_what_is_glued_to_a_name_is_no_part_of_it(text: str, name: str) -> None:
     assert fold(found) == fold(name)
 
 
+def test_the_rest_of_a_short_word_is_no_name() -> None:
+    for text, name in (
+        ("عنده فكرة جديدة", "كرة"),
+        ("هذا باب البيت", "اب"),
+        ("היא אמרה שלום", "לום"),
+    ):
+        assert taken_for(text, name) == {}
+
+
+def test_a_text_of_glued_letters_alone_takes_no_long_time() -> None:
+    began = time.process_time()
+    assert detector("القاهرة").detect("و" * 133_000 + " " + "وبوب" * 33_250) == []
+    assert time.process_time() - began < 2
+
+
 def test_letters_and_numbers_are_found_in_all_spacings() -> None:
     names = "Corvus rotary hammer RH36", "AquaJet 600XL pressure washer", "Lamp 36V", "Heron 4"
     text = "an RH 36, the 600 XL, the RH-36, RH36 and 600XL"

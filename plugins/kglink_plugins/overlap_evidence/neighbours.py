@@ -151,6 +151,7 @@ _PHRASE = 80
 _LEAST_SENTENCE = 40
 #: Letters that say in which script a description is.
 _LETTERS = 20
+_KANA = frozenset(("HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA", "HALFWIDTH"))
 
 
 class DescriptionEvidence:
@@ -166,7 +167,7 @@ class DescriptionEvidence:
         """``description``: the cosine; ``descriptions_differ``: by how much it is below a half."""
         are_described = [
             bool(pair.left.description and pair.right.description)
-            and _script(pair.left.description) == _script(pair.right.description)
+            and len({_script(one.description) for one in pair} - {""}) < 2
             for pair in pairs
         ]
         texts = [text for pair in compress(pairs, are_described) for text in _comparable(pair)]
@@ -183,11 +184,15 @@ class DescriptionEvidence:
 
 
 def _script(text: str) -> str:
-    """The script that most of the first letters are of, by their names in Unicode."""
+    """The script that most of the first letters are of, by their names in Unicode; empty: of none.
+
+    Chinese signs and kana are one: Japanese writes both.
+    """
     if text.isascii():
         return "LATIN"
     scripts = (name(sign, "").partition(" ")[0] for sign in text if sign.isalpha())
-    return max(Counter(islice(scripts, _LETTERS)).items(), key=lambda one: one[1], default=("",))[0]
+    counts = Counter("CJK" if one in _KANA else one for one in islice(scripts, _LETTERS))
+    return max(counts, key=counts.__getitem__, default="")
 
 
 def _comparable(pair: EntityPair) -> list[str]:

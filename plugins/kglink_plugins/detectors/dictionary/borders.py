@@ -3,7 +3,7 @@
 A name may begin and end only where no word is cut: a letter, digit or mark must not be followed by
 another. Scripts without spaces have a border at every character; Korean, which glues particles to
 a word, has one after every syllable, but a name begins only where a word does. In Arabic and Hebrew
-a name also begins behind a letter or two that are glued to it.
+a name also begins behind a letter or two that are glued to it, where four more follow.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from numpy.lib.stride_tricks import sliding_window_view
 
 from kglink.text.fold import Folded, code_points
 from kglink.text.words import PREFIXES, is_hangul, is_unspaced
@@ -22,15 +23,18 @@ Bools = npt.NDArray[np.bool_]
 # Kinds of characters.
 _UNKNOWN, _SIGN, _SPACE, _LETTER, _UNSPACED, _HANGUL = range(6)
 _PREFIXES = list(map(ord, PREFIXES))
+#: Behind glued letters fewer letters are rather the rest of a word: "door" without its first one.
+_LEAST_BEHIND = 4
 #: The kind of each, filled as characters are met.
 _KINDS = np.zeros(0x110000, dtype=np.uint8)
 
 
 class Borders(NamedTuple):
-    """For each position of a folded text whether a name may begin or end there."""
+    """For each position of a folded text whether a name may begin or end there, or a word begin."""
 
     begin: Bools
     end: Bools
+    word: Bools
 
 
 def borders_of(folded: Folded) -> Borders:
@@ -47,13 +51,15 @@ def borders_of(folded: Folded) -> Borders:
     begin, end = edges, edges.copy()
     begin[1:-1] &= ~((kinds[1:] == _HANGUL) & (kinds[:-1] == _HANGUL))
     begin[:-1] &= kinds != _SPACE
-    if not folded.text.isascii():
-        glued = np.isin(points, _PREFIXES)
-        once = begin[:-1] & glued
-        twice = once[:-1] & glued[1:]
-        begin[1:-1] |= once[:-1] & letter[1:] & whole
-        begin[2:-1] |= twice[:-1] & letter[2:] & whole[1:]
-    return Borders(begin, end)
+    word = begin.copy()
+    if len(points) > _LEAST_BEHIND and (glued := np.isin(points, _PREFIXES)).any():
+        behind = np.zeros(len(begin), dtype=np.bool_)
+        behind[: 1 - _LEAST_BEHIND - 1] = sliding_window_view(letter, _LEAST_BEHIND).all(axis=1)
+        behind[1:-1] &= whole
+        once = word[:-1] & glued
+        begin[1:] |= once & behind[1:]
+        begin[2:] |= once[:-1] & glued[1:] & behind[2:]
+    return Borders(begin, end, word)
 
 
 def _kinds(points: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint8]:

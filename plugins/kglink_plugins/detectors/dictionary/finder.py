@@ -103,7 +103,7 @@ class DictionaryDetector:
                 yield _Piece(offset, folded, borders, first, len(folded.text))
                 return
             limit = self._limit(folded)
-            begins = np.flatnonzero(borders.begin[: limit + 1])
+            begins = np.flatnonzero(borders.word[: limit + 1])
             if limit and begins.size and (stop := int(begins[-1])):
                 yield _Piece(offset, folded, borders, first, stop)
                 offset, size, first = offset + int(folded.starts[stop]), self._piece, 0

@@ -298,6 +298,8 @@ class VariantFinder:
         """The hash of the word of names that a word is with an ending, or with another one."""
         forms = map(one_form, other_forms(word, language, LEAST_PART))
         kept = [form for form in forms if len(form) >= LEAST_MISSPELT]
+        if not kept:
+            return None
         hashes = _hashes_of(kept)
         found = hashes[places_in(self._bags.words, hashes)[1]]
         places, is_bag = places_in(self._bags.bags, found)
@@ -530,12 +532,12 @@ def _names_of_text(
 
     Which words are common is known of English alone.
     """
-    common = _COMMON if language in {"", "en"} else -1
+    is_foreign = language not in {"", "en"}
     return [
         capital
         and form.folded not in heeded
         and form.folded not in CALENDAR
-        and not (form.common > common and begins_sentence(text, start))
+        and not ((is_foreign or form.common > _COMMON) and begins_sentence(text, start))
         and not (end - start <= 2 and _NUMBERED.match(text, end))
         for start, end, capital, form in zip(
             words.starts, words.ends, words.capital, words.forms, strict=True
