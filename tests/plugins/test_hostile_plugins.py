@@ -345,8 +345,10 @@ def test_a_factory_that_exits_is_an_error(kglink: Kglink, demo: Path, site: Path
     assert "exporter 'evil/quiet' cannot be made: SystemExit: 0" in told(ran)
 
 
-def test_a_space_whose_index_lost_its_plugin_says_how_to_go_on(kglink: Kglink, demo: Path) -> None:
-    (manifest,) = demo.glob("spaces/default/versions/*/manifest.json")
+def test_a_space_whose_index_lost_its_plugin_says_how_to_go_on(
+    kglink: Kglink, demo_copy: Path
+) -> None:
+    (manifest,) = demo_copy.glob("spaces/default/versions/*/manifest.json")
     manifest.write_text(manifest.read_text().replace('"kglink/flat"', '"acme/gone"'))
     train = ("finetune", "--sources", "T", "--target-kb", "wiki")
     for command in (("search", "Mercury"), ("build", "--fresh"), train, ("doctor",)):
