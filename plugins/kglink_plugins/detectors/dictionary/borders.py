@@ -54,7 +54,7 @@ def borders_of(folded: Folded) -> Borders:
     word = begin.copy()
     if len(points) > _LEAST_BEHIND and (glued := np.isin(points, _PREFIXES)).any():
         behind = np.zeros(len(begin), dtype=np.bool_)
-        behind[: 1 - _LEAST_BEHIND - 1] = sliding_window_view(letter, _LEAST_BEHIND).all(axis=1)
+        behind[:-_LEAST_BEHIND] = sliding_window_view(letter, _LEAST_BEHIND).all(axis=1)
         behind[1:-1] &= whole
         once = word[:-1] & glued
         begin[1:] |= once & behind[1:]
